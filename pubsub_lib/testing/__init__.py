@@ -1,0 +1,1 @@
+"""Helpers for tests of this library, of its drivers, and of programs that use it. Nothing else imports them."""

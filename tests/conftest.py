@@ -1,0 +1,125 @@
+"""Fixtures of all tests: databases on private servers, seeds, and an orderly end.
+
+A server is started when the first test asks for it and stopped at the end, also after Ctrl-C and SIGTERM.
+Without a server's binaries its tests are skipped with one sentence; with ``CI=true`` they fail.
+"""
+
+import os
+import random
+import signal
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import hypothesis
+import pytest
+
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres, PrivateServer
+
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+SEED_VARIABLE = "PUBSUB_TEST_SEED"
+
+hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
+hypothesis.settings.load_profile("ci" if IN_CI else "dev")
+
+_seed = int(os.environ.get(SEED_VARIABLE) or (0 if IN_CI else random.SystemRandom().getrandbits(32)))
+
+
+def pytest_configure() -> None:
+    # As after Ctrl-C: fixtures are torn down, and no server is left behind.
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def pytest_report_header() -> str:
+    return f"seed: {_seed} ({SEED_VARIABLE}={_seed} repeats this run)"
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed of the test's own; the report of a failing test shows how to have it again."""
+    print(f"{SEED_VARIABLE}={_seed}")
+    return zlib.crc32(f"{_seed} {request.node.nodeid}".encode())
+
+
+@pytest.fixture
+def rng(seed: int) -> random.Random:
+    """A random generator from ``seed``."""
+    return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PrivateServer]:
+    """The PostgreSQL server that all tests share. Not to be killed: for that there is ``private_postgres``."""
+    yield from _serve(PrivatePostgres())
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[PrivateServer]:
+    """The MariaDB server that all tests share. Not to be killed: for that there is ``private_mariadb``."""
+    yield from _serve(PrivateMariaDB())
+
+
+@pytest.fixture
+def private_postgres() -> Iterator[PrivateServer]:
+    """A PostgreSQL server of the test's own, to be killed and restarted at will."""
+    yield from _serve(PrivatePostgres())
+
+
+@pytest.fixture
+def private_mariadb() -> Iterator[PrivateServer]:
+    """A MariaDB server of the test's own, to be killed and restarted at will."""
+    yield from _serve(PrivateMariaDB())
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """URL of an SQLite database in a file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PrivateServer) -> Iterator[str]:
+    """URL of an empty PostgreSQL database of the test's own."""
+    yield from _database(postgres_server)
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: PrivateServer) -> Iterator[str]:
+    """URL of an empty MariaDB database of the test's own."""
+    yield from _database(mariadb_server)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite_url", id="sqlite"),
+        pytest.param("postgres_url", id="postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb_url", id="mariadb", marks=pytest.mark.mariadb),
+    ]
+)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """URL of an empty database of the test's own: the test runs once on each of the three databases."""
+    return str(request.getfixturevalue(request.param))
+
+
+def _serve(server: PrivateServer) -> Iterator[PrivateServer]:
+    try:
+        server.start()
+    except ConfigError as error:
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+def _database(server: PrivateServer) -> Iterator[str]:
+    url = server.create_database()
+    yield url
+    server.drop_database(url)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt("SIGTERM")

@@ -1,0 +1,93 @@
+"""The private servers do what other tests rely on: fresh, killable, and nothing left behind."""
+
+import pytest
+import sqlalchemy
+
+from pubsub_lib.errors import ConfigError, StoreUnavailable
+from pubsub_lib.testing import servers
+from pubsub_lib.testing.processes import alive, children
+from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres, PrivateServer
+
+KINDS = [
+    pytest.param("private_postgres", id="postgresql", marks=pytest.mark.postgresql),
+    pytest.param("private_mariadb", id="mariadb", marks=pytest.mark.mariadb),
+]
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> PrivateServer:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, PrivateServer)
+    return found
+
+
+def run(url: str, *statements: str) -> list[object]:
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    with engine.begin() as connection:
+        for statement in statements:
+            result = connection.exec_driver_sql(statement)
+        return [row[0] for row in result] if result.returns_rows else []
+
+
+def test_database_url_is_an_empty_database(database_url: str) -> None:
+    tables = sqlalchemy.inspect(
+        sqlalchemy.create_engine(database_url, poolclass=sqlalchemy.NullPool)
+    ).get_table_names()
+    assert tables == []
+    run(database_url, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1)")
+    assert run(database_url, "SELECT x FROM t") == [1]
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_committed_rows_outlive_a_killed_server(server: PrivateServer) -> None:
+    run(server.url, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1)")
+    port, before, below = server.port, server.pid, children(server.pid)
+    server.kill()
+    assert not any(alive(pid) for pid in (before, *below))
+    with pytest.raises(sqlalchemy.exc.OperationalError):
+        run(server.url, "SELECT 1")
+    with pytest.raises(StoreUnavailable, match="does not run"):
+        server.pid  # noqa: B018
+    server.restart()
+    assert (server.port, run(server.url, "SELECT x FROM t")) == (port, [1])
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_drop_does_not_wait_for_a_forgotten_connection(server: PrivateServer) -> None:
+    url = server.create_database()
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    forgotten = engine.connect()
+    forgotten.exec_driver_sql("CREATE TABLE t (x INT)")
+    forgotten.exec_driver_sql("INSERT INTO t VALUES (1)")
+    server.drop_database(url)
+    forgotten.invalidate()
+    with pytest.raises(sqlalchemy.exc.OperationalError):
+        run(url, "SELECT 1")
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_stop_leaves_nothing_behind_and_start_is_fresh(server: PrivateServer) -> None:
+    folder = server._folder
+    assert folder is not None
+    run(server.url, "CREATE TABLE t (x INT)")
+    pids = (server.pid, *children(server.pid))
+    server.stop()
+    server.stop()
+    assert not folder.exists()
+    assert not any(alive(pid) for pid in pids)
+    server.start()
+    assert sqlalchemy.inspect(sqlalchemy.create_engine(server.url)).get_table_names() == []
+
+
+@pytest.mark.parametrize("kind", [PrivatePostgres, PrivateMariaDB])
+def test_a_server_that_cannot_start_says_why_and_is_gone(kind: type[PrivateServer]) -> None:
+    broken = kind(options={"no_such_setting": "1"}, timeout=20)
+    with pytest.raises(StoreUnavailable, match=r"ended with status; its log ends: .*no_such_setting"):
+        broken.start()
+    assert broken._folder is None
+
+
+def test_missing_binaries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_path_folders", list)
+    with pytest.raises(ConfigError, match="install the system's package mariadb-server"):
+        PrivateMariaDB().start()
