@@ -52,13 +52,13 @@ def rng(seed: int) -> random.Random:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PrivateServer]:
-    """The PostgreSQL server that all tests share. Not to be killed: for that there is ``private_postgres``."""
+    """The PostgreSQL server that all tests share; to kill one, take ``private_postgres``."""
     yield from _serve(PrivatePostgres())
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[PrivateServer]:
-    """The MariaDB server that all tests share. Not to be killed: for that there is ``private_mariadb``."""
+    """The MariaDB server that all tests share; to kill one, take ``private_mariadb``."""
     yield from _serve(PrivateMariaDB())
 
 

@@ -1,1 +1,4 @@
-"""Helpers for tests of this library, of its drivers, and of programs that use it. Nothing else imports them."""
+"""Helpers for tests of this library, of its drivers, and of programs that use it.
+
+Nothing else in the library imports them.
+"""

@@ -13,7 +13,7 @@ _POLL_SECONDS = 0.02
 
 
 def children(pid: int) -> list[int]:
-    """All living descendants of a process, nearest first. Zombies are left out. Any thread; does not block."""
+    """All living descendants of a process, nearest first, without zombies. Any thread; does not block."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -36,8 +36,8 @@ def children(pid: int) -> list[int]:
 def kill_tree(pid: int, timeout: float = 10.0) -> None:
     """SIGKILL a child of this process with all its descendants; return when the descendants are gone.
 
-    The caller still has to reap ``pid`` itself. PostgreSQL's backends each lead a process group of their own, so
-    that killing the group would miss them. Blocks up to ``timeout`` seconds, then raises TimeoutError.
+    The caller still has to reap ``pid`` itself. PostgreSQL's backends each lead a process group of their own,
+    so that killing the group would miss them. Blocks up to ``timeout`` seconds, then raises TimeoutError.
     """
     try:
         os.kill(pid, signal.SIGSTOP)  # so that it starts no more children while we list them
@@ -66,8 +66,8 @@ def poll(probe: Callable[[], bool], timeout: float) -> bool:
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody listens on now.
 
-    Taken from below the range of outgoing connections: there, a client that keeps trying to reach a server that
-    was killed can end up connected to itself, and then the server cannot have its port back.
+    Taken from below the range of outgoing connections: there, a client that keeps trying to reach a server
+    that was killed can end up connected to itself, and then the server cannot have its port back.
     """
     choice = random.SystemRandom()
     for _ in range(200):
@@ -82,7 +82,7 @@ def free_port() -> int:
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """The user that a server runs as when we are root (database servers refuse root); else None: as ourselves."""
+    """The user that a server runs as when we are root, which database servers refuse; None: as ourselves."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 

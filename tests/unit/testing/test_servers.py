@@ -29,11 +29,12 @@ def run(url: str, *statements: str) -> list[object]:
         return [row[0] for row in result] if result.returns_rows else []
 
 
+def tables(url: str) -> list[str]:
+    return sqlalchemy.inspect(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)).get_table_names()
+
+
 def test_database_url_is_an_empty_database(database_url: str) -> None:
-    tables = sqlalchemy.inspect(
-        sqlalchemy.create_engine(database_url, poolclass=sqlalchemy.NullPool)
-    ).get_table_names()
-    assert tables == []
+    assert tables(database_url) == []
     run(database_url, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1)")
     assert run(database_url, "SELECT x FROM t") == [1]
 
@@ -76,18 +77,18 @@ def test_stop_leaves_nothing_behind_and_start_is_fresh(server: PrivateServer) ->
     assert not folder.exists()
     assert not any(alive(pid) for pid in pids)
     server.start()
-    assert sqlalchemy.inspect(sqlalchemy.create_engine(server.url)).get_table_names() == []
+    assert tables(server.url) == []
 
 
 @pytest.mark.parametrize("kind", [PrivatePostgres, PrivateMariaDB])
 def test_a_server_that_cannot_start_says_why_and_is_gone(kind: type[PrivateServer]) -> None:
     broken = kind(options={"no_such_setting": "1"}, timeout=20)
-    with pytest.raises(StoreUnavailable, match=r"ended with status; its log ends: .*no_such_setting"):
+    with pytest.raises(StoreUnavailable, match=r"ended with status \d+; its log ends: .*no_such_setting"):
         broken.start()
     assert broken._folder is None
 
 
 def test_missing_binaries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "_path_folders", list)
-    with pytest.raises(ConfigError, match="install the system's package mariadb-server"):
+    with pytest.raises(ConfigError, match="install the package mariadb-server"):
         PrivateMariaDB().start()

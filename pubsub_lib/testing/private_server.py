@@ -1,0 +1,233 @@
+"""What private database servers have in common: their folder, port, start, end, and databases."""
+
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+import sqlalchemy
+from sqlalchemy.exc import SQLAlchemyError
+
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.testing import processes
+
+
+class PrivateServer(ABC):
+    """What the private servers have in common. Use :class:`PrivatePostgres` or :class:`PrivateMariaDB`.
+
+    ``durable`` turns fsync on: needed only by a test that cuts the machine's power, as the page cache
+    outlives a killed server. ``options`` are the server's own settings, added to ours. ``timeout`` in seconds
+    bounds the start.
+    """
+
+    label: ClassVar[str]
+
+    def __init__(
+        self, *, durable: bool = False, options: Mapping[str, str] | None = None, timeout: float = 60.0
+    ) -> None:
+        self.durable = durable
+        self.options = dict(options or {})
+        self.timeout = timeout
+        self.url = ""
+        """SQLAlchemy URL of an empty database of this server; "" before it was started."""
+        self._names = (f"db{number}" for number in itertools.count(1))
+        self._folder: Path | None = None
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server. Raises StoreUnavailable while it does not run."""
+        if self._process is None:
+            raise StoreUnavailable(f"the private {self.label} server does not run; call start() or restart()")
+        return self._process.pid
+
+    @property
+    def port(self) -> int:
+        """Its TCP port on 127.0.0.1; the same after a restart."""
+        return self._port
+
+    def start(self) -> None:
+        """Make the temporary folder and start the server in it; return when it answers, after about a second.
+
+        Raises ConfigError when its binaries are missing, StoreUnavailable when it ends or does not answer
+        within ``timeout``.
+        """
+        if self._folder is not None:
+            return
+        self._folder = Path(tempfile.mkdtemp(prefix=f"pubsub-{self.label.lower()}-"))
+        try:
+            user = processes.unprivileged()
+            if user is not None:
+                os.chown(self._folder, user.pw_uid, user.pw_gid)
+            self._run(self._create_command(self._folder))
+            for attempt in range(5):
+                self._port = processes.free_port()
+                try:
+                    self._launch()
+                    break
+                except _PortTaken:
+                    if attempt == 4:
+                        raise
+            self.url = self.create_database()
+        except BaseException:
+            self.stop()
+            raise
+
+    def create_database(self) -> str:
+        """Create an empty database and return its SQLAlchemy URL. Raises StoreUnavailable."""
+        name = next(self._names)
+        self._execute(f"CREATE DATABASE {name}")
+        return self._url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drop a database that ``create_database`` made, ending who is still connected.
+
+        Raises StoreUnavailable.
+        """
+        self._drop(sqlalchemy.make_url(url).database or "")
+
+    def kill(self) -> None:
+        """SIGKILL the server with all its children; return when they are gone. The data stays."""
+        if self._process is not None:
+            processes.kill_tree(self._process.pid)
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Start it again over the same data on the same port, killing it first if it runs.
+
+        Returns when it answers; raises StoreUnavailable like ``start``.
+        """
+        if self._folder is None:
+            raise StoreUnavailable(f"the private {self.label} server was never started; call start()")
+        self.kill()
+        self._launch()
+
+    def stop(self) -> None:
+        """End the server and remove its folder. Idempotent; afterwards ``start`` gives a fresh one."""
+        self.kill()
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+            self._folder = None
+            self.url = ""
+
+    @abstractmethod
+    def _create_command(self, folder: Path) -> Sequence[str]:
+        """The command that lays out the data folder."""
+
+    @abstractmethod
+    def _serve_command(self, folder: Path, port: int) -> Sequence[str]:
+        """The command that serves it in the foreground."""
+
+    @abstractmethod
+    def _url(self, database: str) -> str:
+        """The SQLAlchemy URL of one of its databases; "" for the one that is always there."""
+
+    @abstractmethod
+    def _data_folder_query(self) -> str:
+        """A query for the server's data folder, which tells it from another one that has our port."""
+
+    @abstractmethod
+    def _drop(self, database: str) -> None: ...
+
+    def _execute(self, *statements: str) -> list[str]:
+        """Run statements outside a transaction; the first column of the last one's rows, as text."""
+        engine = sqlalchemy.create_engine(
+            self._url(""), poolclass=sqlalchemy.NullPool, isolation_level="AUTOCOMMIT"
+        )
+        try:
+            with engine.connect() as connection:
+                for statement in statements:
+                    result = connection.exec_driver_sql(statement)
+                return [str(row[0]) for row in result] if result.returns_rows else []
+        except SQLAlchemyError as error:
+            raise StoreUnavailable(
+                f"the private {self.label} server refused {statements!r}: {error}"
+            ) from error
+        finally:
+            engine.dispose()
+
+    def _launch(self) -> None:
+        assert self._folder is not None
+        log = self._folder / "server.log"
+        log.write_bytes(b"")  # only this run's complaints count
+        with log.open("ab") as out:
+            self._process = _popen(self._serve_command(self._folder, self._port), self._folder, out.fileno())
+        try:
+            self._wait_until_ready(log)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_until_ready(self, log: Path) -> None:
+        assert self._process is not None
+        process, last = self._process, ""
+
+        def settled() -> bool:
+            nonlocal last
+            if process.poll() is not None:
+                return True
+            try:
+                rows = self._execute(self._data_folder_query())
+            except StoreUnavailable as error:
+                last = str(error.__cause__).splitlines()[0]
+                return False
+            if Path(rows[0]) != (self._folder or Path()) / "data":
+                raise _PortTaken(f"another server than the private {self.label} one has port {self._port}")
+            return True
+
+        in_time = processes.poll(settled, self.timeout)
+        if in_time and process.poll() is None:
+            return
+        tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-4:])
+        if "in use" in tail.lower() and "address" in tail.lower():
+            raise _PortTaken(
+                f"port {self._port} was taken before the private {self.label} server had it: {tail}"
+            )
+        if in_time:
+            how = f"ended with status {process.poll()}"
+        else:
+            how = f"did not answer within {self.timeout:g} s ({last})"
+        raise StoreUnavailable(f"the private {self.label} server {how}; its log ends: {tail}")
+
+    def _run(self, command: Sequence[str]) -> None:
+        assert self._folder is not None
+        log = self._folder / "create.log"
+        with log.open("wb") as out:
+            status = _popen(command, self._folder, out.fileno()).wait(self.timeout)
+        if status != 0:
+            tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-4:])
+            raise StoreUnavailable(f"{command[0]} ended with status {status}: {tail}")
+
+
+class _PortTaken(StoreUnavailable):
+    """Somebody else was quicker; another port will do."""
+
+
+def _popen(command: Sequence[str], folder: Path, out: int) -> "subprocess.Popen[bytes]":
+    user = processes.unprivileged()
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder), "TMPDIR": str(folder), "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=out,
+        start_new_session=True,  # Ctrl-C in the terminal is for the tests, which then stop it in order
+        user=None if user is None else user.pw_uid,
+        group=None if user is None else user.pw_gid,
+        extra_groups=None if user is None else [],
+    )

@@ -1,0 +1,57 @@
+"""Killing a tree misses nobody, and a port that is handed out is free."""
+
+import itertools
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from pubsub_lib.testing.processes import alive, children, free_port, kill_tree, poll
+
+# A parent, a child, and a grandchild in a session of its own, as a database server's backends are.
+_FAMILY = """
+import subprocess, sys
+grandchild = [sys.executable, "-c", "print(1, flush=True); input()"]
+child = f"import subprocess; subprocess.run({grandchild!r}, start_new_session=True)"
+subprocess.run([sys.executable, "-c", child])
+"""
+
+
+def test_kill_tree_reaches_descendants_in_other_sessions() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as family:
+        assert family.stdout is not None
+        family.stdout.readline()  # the grandchild runs
+        below = children(family.pid)
+        assert len(below) == 2
+        kill_tree(family.pid)
+        assert not any(alive(pid) for pid in below)
+        assert family.wait() == -9
+
+
+def test_kill_tree_of_one_that_ended_does_nothing() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    kill_tree(ended.pid)
+
+
+def test_free_port_is_below_the_range_of_outgoing_connections() -> None:
+    port = free_port()
+    assert port < 32_768
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", port))
+
+
+def test_poll_gives_up_at_its_deadline() -> None:
+    asked = itertools.count(1)
+    assert not poll(lambda: next(asked) < 0, timeout=0.1)
+    assert next(asked) > 2
+    assert poll(lambda: True, timeout=0)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_poll_asks_until_yes(times: int) -> None:
+    answers = iter([False] * (times - 1) + [True])
+    assert poll(lambda: next(answers), timeout=10)
