@@ -1,0 +1,357 @@
+"""Frames <-> envelopes: the byte form of everything that is sent (design §5).
+
+A message on the wire is two frames; a third is reserved for a signature over the two before it and is not
+read yet.
+
+- The *topic frame*: ``D`` + topic + NUL for data, ``H`` + nonce + NUL + topic + NUL for an own hello. The
+  closing NUL makes a transport's prefix match exact: ``tenant-1`` never matches ``tenant-10``.
+- The *body*: msgpack, one array ``[major, minor, service, uuid, sequence, messages, hello]``. Fields are only
+  ever appended, so a newer minor version (further fields) and an older one (fewer of those that have a
+  default) are read; another major version is told apart by the second byte alone.
+
+Values travel as the bytes they were stored as. Nothing here keeps state: any thread may call anything, and
+nothing blocks.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import MAX_NAME_BYTES, Change, Link, Name, Position
+from pubsub_lib.errors import FrameError, ValueRefused
+
+MAJOR: Final = 1
+"""Wire version that two peers must share."""
+MINOR: Final = 0
+"""Grows when a field is appended; informs, decides nothing."""
+
+EVERYTHING: Final = b"D"
+"""Prefix of every data topic frame: what a subscriber of ``ALL`` asks its transport for."""
+
+MAX_NONCE_BYTES: Final = 64
+"""Bound of an asker's nonce."""
+MAX_HEADER_BYTES: Final = 1 + MAX_NONCE_BYTES + 1 + MAX_NAME_BYTES + 1
+"""Bound of a topic frame."""
+
+_DATA: Final = EVERYTHING[0]
+_PRIVATE: Final = b"H"[0]
+
+# What one body needs around its messages at most: array header, versions, service with its header, uuid with
+# its header, sequence, header of the messages, no hello. The same for every envelope, so that split() and
+# pack() need no envelope and one link is always cut at the same places.
+_BODY_OVERHEAD: Final = 1 + 2 + (3 + MAX_NAME_BYTES) + (2 + 16) + 9 + 5 + 1
+# What the header of a run's list of changes and its numbers of parts may need more than those of the empty
+# link.
+_RUN_OVERHEAD: Final = 4 + 2 * 8
+
+_Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The body as it lies on the wire. Append only, with defaults."""
+
+    major: int
+    minor: int
+    service: Name
+    uuid: _Uuid
+    sequence: Position
+    messages: list[Message]
+    hello: Hello | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_body = msgspec.msgpack.Decoder(_Body).decode
+_decode_topics = msgspec.msgpack.Decoder(list[str]).decode
+
+
+# -- topic frames --------------------------------------------------------------------------------------------
+
+
+def topic_frame(topic: str) -> bytes:
+    """The first frame of data on this topic (``ALL``: of a hello about several topics)."""
+    return b"D%b\0" % topic.encode()
+
+
+def subscription(topic: str) -> bytes:
+    """The prefix that matches the data of this topic and nothing else; for ``ALL`` that of every topic."""
+    return topic_frame(topic) if topic else EVERYTHING
+
+
+def private_frame(nonce: str) -> bytes:
+    """The prefix that matches the own hellos for this nonce and nothing else."""
+    return b"H%b\0" % nonce.encode()
+
+
+def ask_frame(nonce: str, topics: Collection[str]) -> bytes:
+    """A question as a subscription, for transports whose publishers see subscriptions: the private prefix,
+    then the topics. No answer is ever sent under it, so subscribe to ``private_frame(nonce)`` first.
+
+    Raises ValueRefused when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL.
+    """
+    _check_nonce(nonce)
+    return private_frame(nonce) + _encode(sorted(topics))
+
+
+def read_ask(frame: bytes, limits: Limits = Limits()) -> tuple[str, tuple[str, ...]]:  # noqa: B008 - frozen
+    """(nonce, topics) of an ``ask_frame``. Raises FrameError when it is none, the bare private prefix
+    included.
+    """
+    if len(frame) > limits.max_frame_bytes:
+        raise FrameError(f"a question of {len(frame)} bytes exceeds max_frame_bytes", "oversized")
+    nonce_bytes, end, rest = frame[1:].partition(b"\0")
+    if frame[:1] != b"H" or not end or not nonce_bytes or len(nonce_bytes) > MAX_NONCE_BYTES:
+        raise FrameError(f"the subscription {frame[:40]!r} is no question for a hello", "foreign")
+    try:
+        return nonce_bytes.decode(), tuple(_decode_topics(rest))
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise FrameError(f"the question {frame[:40]!r} names no topics: {error}", "foreign") from error
+
+
+def _check_nonce(nonce: str) -> None:
+    if not nonce or "\0" in nonce or len(nonce.encode()) > MAX_NONCE_BYTES:
+        raise ValueRefused(
+            f"the nonce {nonce[:40]!r} must have 1 to {MAX_NONCE_BYTES} bytes and no NUL; use a random hex"
+        )
+
+
+# -- encode --------------------------------------------------------------------------------------------------
+
+
+def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]:  # noqa: B008 - frozen
+    """(topic frame, body) of an envelope. An own hello gets the topic frame of its asker.
+
+    Raises FrameError("oversized") when the body breaks ``limits.max_frame_bytes`` (split the link, or say
+    hello about fewer topics), and ValueRefused for an envelope that every receiver would drop as foreign.
+    """
+    hello = envelope.hello
+    topic = envelope.topic
+    complaint = _complaint(topic, envelope.sequence, envelope.messages, hello)
+    if complaint is not None:
+        raise ValueRefused(
+            f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {complaint}"
+        )
+    uuid = _uuid_bytes(envelope)
+    try:
+        if hello is not None and hello.nonce:
+            _check_nonce(hello.nonce)
+            head = b"%b%b\0" % (private_frame(hello.nonce), topic.encode())
+        else:
+            head = topic_frame(topic)
+        body = _encode(
+            _Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(envelope.messages), hello)
+        )
+    except (UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise ValueRefused(
+            f"cannot send an envelope on topic {topic!r}: {error}; check its values first"
+        ) from error
+    if len(body) > limits.max_frame_bytes or len(head) > MAX_HEADER_BYTES:
+        raise FrameError(
+            f"a frame on topic {topic[:80]!r} has {len(body)} bytes but at most "
+            f"{limits.max_frame_bytes} are allowed; "
+            "split what it holds or raise max_frame_bytes at both ends",
+            "oversized",
+        )
+    return head, body
+
+
+def _uuid_bytes(envelope: Envelope) -> bytes:
+    try:
+        uuid = bytes.fromhex(envelope.uuid)
+    except ValueError:
+        uuid = b""
+    if len(uuid) != 16 or not 0 < len(envelope.service) <= MAX_NAME_BYTES:
+        raise ValueRefused(
+            f"cannot send as service {envelope.service!r} with uuid {envelope.uuid!r}; give a name and "
+            "32 hex digits"
+        )
+    return uuid
+
+
+def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008 - frozen
+    """One message, or the run of messages that a large link needs; each fits in a frame of its own.
+
+    Deterministic: the same link and limits give the same parts in every process, so that a link which is sent
+    twice can be completed from both. Raises FrameError("oversized") when a single change does not fit in a
+    frame.
+    """
+    room = limits.max_frame_bytes - _BODY_OVERHEAD
+    whole = Message(link)
+    if len(_encode(whole)) <= room:
+        return [whole]
+    room -= len(_encode(Message(_part_of(link, [])))) + _RUN_OVERHEAD
+    runs: list[list[Change]] = []
+    used = room + 1
+    for change in link.changes:
+        size = len(_encode(change))
+        if size > room:
+            raise FrameError(
+                f"the change of {change.table!r} {change.key!r} needs {size} bytes but a frame has room "
+                f"for {room}; "
+                "raise max_frame_bytes or lower max_value_bytes",
+                "oversized",
+            )
+        if used + size > room:
+            runs.append([])
+            used = 0
+        runs[-1].append(change)
+        used += size
+    return [Message(_part_of(link, run), number, len(runs)) for number, run in enumerate(runs, 1)]
+
+
+def merge(run: Sequence[Message]) -> Link:
+    """The link of a complete run: its parts 1..n in order. The inverse of :func:`split`."""
+    first = run[0].link
+    if len(run) == 1:
+        return first
+    return _part_of(first, [change for message in run for change in message.link.changes])
+
+
+def _part_of(link: Link, changes: list[Change]) -> Link:
+    # Spelled out: msgspec.structs.replace() is several times slower, and mypy would not see a forgotten
+    # field.
+    return Link(
+        topic=link.topic,
+        prev=link.prev,
+        point=link.point,
+        changes=changes,
+        count=link.count,
+        digest=link.digest,
+        tx_prev=link.tx_prev,
+        tx_links=link.tx_links,
+        origin=link.origin,
+        written_at=link.written_at,
+    )
+
+
+def pack(messages: Sequence[Message], limits: Limits = Limits()) -> Iterator[list[Message]]:  # noqa: B008 - frozen
+    """Group messages of one topic, in order, into as few frames as their bound allows.
+
+    A message that is too large by itself stands alone; :func:`encode` refuses it by name.
+    """
+    room = limits.max_frame_bytes - _BODY_OVERHEAD
+    frame: list[Message] = []
+    used = 0
+    for message in messages:
+        size = len(_encode(message))
+        if frame and used + size > room:
+            yield frame
+            frame, used = [], 0
+        frame.append(message)
+        used += size
+    if frame:
+        yield frame
+
+
+# -- decode --------------------------------------------------------------------------------------------------
+
+
+def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # noqa: B008 - frozen
+    """The envelope of a received message, whatever its bytes are.
+
+    Raises FrameError, and nothing else, with ``reason``: ``oversized`` (by ``limits.max_frame_bytes``),
+    ``truncated`` (the bytes end too early), ``version`` (another major wire version), ``foreign`` (anything
+    else that this library does not send).
+    """
+    if len(frames) == 2:
+        head, body = frames
+    elif len(frames) == 3:
+        head, body, _signature = frames
+    elif len(frames) == 1:
+        raise FrameError("a message of 1 frame came where 2 belong", "truncated")
+    else:
+        raise FrameError(f"a message of {len(frames)} frames came where 2 or 3 belong", "foreign")
+    if len(body) > limits.max_frame_bytes or len(head) > MAX_HEADER_BYTES:
+        raise FrameError(f"a message of {len(head)} + {len(body)} bytes exceeds max_frame_bytes", "oversized")
+    _check_major(body)
+    try:
+        decoded = _decode_body(body)
+        nonce, topic = _read_head(head)
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
+        # msgspec has one exception for all of it; its sentence is the only mark, and a test holds it fast.
+        reason = "truncated" if "truncated" in str(error) else "foreign"
+        raise FrameError(
+            f"a message that starts with {head[:40]!r} cannot be read: {error}", reason
+        ) from error
+    messages = decoded.messages
+    hello = decoded.hello
+    complaint = _complaint(topic, decoded.sequence, messages, hello)
+    if complaint is None and nonce != (hello.nonce if hello is not None else ""):
+        complaint = "the private topic and the hello's nonce differ"
+    if complaint is not None:
+        raise FrameError(
+            f"a message of {decoded.service!r} on topic {topic!r} makes no sense: {complaint}", "foreign"
+        )
+    return Envelope(decoded.service, decoded.uuid.hex(), topic, decoded.sequence, messages, hello)
+
+
+def _check_major(body: bytes) -> None:
+    """Tell another major version from garbage by at most four bytes, without reading the rest."""
+    if len(body) < 2:
+        raise FrameError(f"a body of {len(body)} bytes is cut off", "truncated")
+    first = body[0]
+    if 0x90 <= first <= 0x9F:
+        major = body[1]
+    elif first == 0xDC:  # a far newer minor version with more than 15 fields
+        if len(body) < 4:
+            raise FrameError(f"a body of {len(body)} bytes is cut off", "truncated")
+        major = body[3]
+    else:
+        raise FrameError(f"a body that starts with {body[:8]!r} is not of this library", "foreign")
+    if major == MAJOR:
+        return
+    if major > 0x7F:
+        raise FrameError(f"a body that starts with {body[:8]!r} is not of this library", "foreign")
+    raise FrameError(
+        f"a message has the wire version {major}, this library speaks {MAJOR}; run the same major "
+        "version at both ends",
+        "version",
+    )
+
+
+def _read_head(head: bytes) -> tuple[str, str]:
+    """(nonce or "", topic) of a topic frame. Raises ValueError."""
+    if not head:
+        raise ValueError("the topic frame is truncated")
+    if head[0] == _DATA and head.find(0) == len(head) - 1:
+        return "", head[1:-1].decode()
+    parts = head[1:].split(b"\0")
+    if parts[-1]:
+        raise ValueError("the topic frame does not end in NUL")
+    if head[0] == _PRIVATE and len(parts) == 3 and parts[0]:
+        return parts[0].decode(), parts[1].decode()
+    raise ValueError("the topic frame is neither of data nor of an own hello")
+
+
+def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: Hello | None) -> str | None:
+    """What is wrong with the contents of an envelope beyond the types, or None. Runs for every message: keep
+    it flat.
+    """
+    if "\0" in topic:
+        return "its topic holds a NUL"
+    if messages:
+        if hello is not None:
+            return "it holds both messages and a hello"
+        if sequence < 1:
+            return f"its sequence is {sequence} but sequences count from 1"
+        for message in messages:
+            link = message.link
+            if link.topic != topic:
+                return f"it holds a link of topic {link.topic!r}"
+            if not 1 <= message.part <= message.parts:
+                return f"it holds part {message.part} of {message.parts}"
+            if link.prev.position >= link.point.position:
+                return f"it holds a link from position {link.prev.position} to {link.point.position}"
+        return None
+    if hello is None:
+        return "it holds neither messages nor a hello"
+    if sequence != 0:
+        return f"it is a hello with the sequence {sequence}"
+    if not (hello.age >= 0 and math.isfinite(hello.age)):
+        return f"its reading is {hello.age} s old"
+    if any(value < 0 for value in hello.sequences.values()):
+        return "it counts a topic's sequence below 0"
+    return None

@@ -1,0 +1,425 @@
+"""The codec: round trips, every kind of bad input, and the recorded bytes that future versions must still
+read."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, ZERO, Change, Head, Link, Point
+from pubsub_lib.errors import FrameError, ValueRefused
+
+FRAMES = Path(__file__).parent / "frames"
+REASONS = {"truncated", "oversized", "version", "foreign"}
+UUID = "00112233445566778899aabbccddeeff"
+
+
+def link(topic: str = "tenant-1", position: int = 7, changes: list[Change] | None = None) -> Link:
+    if changes is None:
+        changes = [Change("lport", "p1", "set", position, b'{"switch":"s1"}')]
+    return Link(
+        topic, Point(3, 33), Point(position, 77), changes, 5, 2**64 - 1, Point(5, 55), 1, "api-1", 1.5
+    )
+
+
+def envelope(
+    *messages: Message, topic: str = "tenant-1", sequence: int = 1, hello: Hello | None = None
+) -> Envelope:
+    return Envelope("api-1", UUID, topic, sequence, list(messages), hello)
+
+
+# -- strategies ----------------------------------------------------------------------------------------------
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+numbers = st.integers(0, 2**63 - 1)
+points = st.builds(Point, numbers, numbers)
+heads = st.builds(Head, points, numbers, st.integers(0, 2**64 - 1))
+changes = st.builds(
+    Change,
+    names,
+    names,
+    st.sampled_from(["create", "set", "delete"]),
+    numbers,
+    st.none() | st.binary(max_size=60),
+)
+
+
+@st.composite
+def links(draw: st.DrawFn, topic: str, most: int = 5) -> Link:
+    before = draw(st.integers(0, 2**62))
+    after = draw(st.integers(before + 1, 2**63 - 1))
+    return Link(
+        topic,
+        Point(before, draw(numbers)),
+        Point(after, draw(numbers)),
+        draw(st.lists(changes, max_size=most)),
+        draw(numbers),
+        draw(st.integers(0, 2**64 - 1)),
+        draw(points),
+        draw(st.integers(1, 2**31)),
+        draw(st.just("") | names),
+        draw(st.floats(0, 1e12)),
+    )
+
+
+@st.composite
+def envelopes(draw: st.DrawFn) -> Envelope:
+    service, uuid = draw(names), draw(st.binary(min_size=16, max_size=16)).hex()
+    if draw(st.booleans()):
+        topic = draw(names)
+        messages = []
+        for one in draw(st.lists(links(topic), min_size=1, max_size=4)):
+            parts = draw(st.integers(1, 9))
+            messages.append(Message(one, draw(st.integers(1, parts)), parts))
+        return Envelope(service, uuid, topic, draw(st.integers(1, 2**63 - 1)), messages)
+    hello = Hello(
+        draw(st.dictionaries(names, numbers, max_size=4)),
+        draw(st.dictionaries(names, heads, max_size=4)),
+        draw(st.none() | points),
+        draw(st.floats(0, 1e9)),
+        draw(st.just("") | names),
+        draw(st.booleans()),
+    )
+    return Envelope(service, uuid, draw(st.just(ALL) | names), 0, [], hello)
+
+
+# -- round trip ----------------------------------------------------------------------------------------------
+
+
+@given(envelopes())
+def test_what_is_encoded_is_decoded(sent: Envelope) -> None:
+    assert codec.decode(codec.encode(sent)) == sent
+
+
+@given(names, names)
+def test_a_topic_matches_exactly(one: str, other: str) -> None:
+    frame = codec.topic_frame(one)
+    assert frame.startswith(codec.subscription(other)) == (one == other)
+    assert frame.startswith(codec.subscription(ALL))
+    assert not frame.startswith(codec.private_frame(other))
+
+
+def test_a_longer_topic_is_not_received() -> None:
+    assert not codec.topic_frame("tenant-10").startswith(codec.subscription("tenant-1"))
+
+
+@given(names, names)
+def test_an_own_hello_is_under_its_askers_prefix_alone(nonce: str, other: str) -> None:
+    head, _ = codec.encode(envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, nonce)))
+    assert head.startswith(codec.private_frame(other)) == (nonce == other)
+    assert not head.startswith(codec.EVERYTHING)
+    assert not head.startswith(codec.ask_frame(nonce, ["a"]))
+
+
+@given(names, st.sets(names | st.just(ALL), max_size=5))
+def test_a_question_is_read_back(nonce: str, topics: set[str]) -> None:
+    frame = codec.ask_frame(nonce, topics)
+    assert frame.startswith(codec.private_frame(nonce))
+    assert codec.read_ask(frame) == (nonce, tuple(sorted(topics)))
+
+
+def test_the_bare_private_prefix_is_no_question() -> None:
+    with pytest.raises(FrameError, match="names no topics"):
+        codec.read_ask(codec.private_frame("abc"))
+
+
+@pytest.mark.parametrize("nonce", ["", "a\0b", "n" * 65])
+def test_a_bad_nonce_is_refused(nonce: str) -> None:
+    with pytest.raises(ValueRefused, match="nonce"):
+        codec.ask_frame(nonce, [])
+
+
+# -- recorded bytes ------------------------------------------------------------------------------------------
+
+KNOWN = {
+    "data": envelope(Message(link())),
+    "delete": envelope(Message(link(changes=[Change("lport", "p1", "delete", 7, None)])), sequence=2**40),
+    "run": envelope(Message(link(), 2, 3), Message(link(), 3, 3), sequence=300),
+    "utf8": envelope(Message(link("mieter-ä")), topic="mieter-ä"),
+    "hello": envelope(
+        topic=ALL,
+        sequence=0,
+        hello=Hello({"a": 4}, {"a": Head(Point(9, 99), 1, 2), "b": Head(ZERO, 0, 0)}, Point(9, 99), 0.25),
+    ),
+    "goodbye": envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, "", True)),
+    "own-hello": envelope(topic=ALL, sequence=0, hello=Hello({"a": 4}, {}, Point(9, 99), 0.5, "abc123")),
+}
+
+
+def recorded(name: str) -> tuple[bytes, bytes]:
+    head, body = (FRAMES / f"{name}.hex").read_text().split()
+    return bytes.fromhex(head), bytes.fromhex(body)
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_recorded_frames_are_still_written_and_read(name: str) -> None:
+    assert codec.decode(recorded(name)) == KNOWN[name]
+    assert codec.encode(KNOWN[name]) == recorded(name)
+
+
+def test_every_recorded_frame_is_known() -> None:
+    assert {path.stem for path in FRAMES.glob("*.hex")} == set(KNOWN)
+
+
+# -- versions ------------------------------------------------------------------------------------------------
+
+
+def body_of(sent: Envelope) -> list[object]:
+    fields = msgspec.msgpack.decode(codec.encode(sent)[1])
+    assert isinstance(fields, list)
+    return fields
+
+
+def decode_fields(fields: list[object], topic: str = "tenant-1") -> Envelope:
+    return codec.decode([codec.topic_frame(topic), msgspec.msgpack.encode(fields)])
+
+
+@pytest.mark.parametrize("more", [1, 20, 70_000])
+def test_a_newer_minor_version_with_more_fields_is_read(more: int) -> None:
+    sent = envelope(Message(link()))
+    fields = body_of(sent)
+    fields[1] = 9
+    body = msgspec.msgpack.encode([*fields, *["new"] * more])
+    if len(fields) + more > 0xFFFF:  # beyond array16: no version of ours will ever look so
+        with pytest.raises(FrameError) as caught:
+            codec.decode([codec.topic_frame("tenant-1"), body])
+        assert caught.value.reason == "foreign"
+    else:
+        assert codec.decode([codec.topic_frame("tenant-1"), body]) == sent
+
+
+def test_a_newer_minor_version_with_longer_structs_is_read() -> None:
+    sent = envelope(Message(link()))
+    fields = body_of(sent)
+    fields[5][0].append("new in message")  # type: ignore[index]
+    fields[5][0][0].append({"new": "in link"})  # type: ignore[index]
+    fields[5][0][0][3][0].append([1, 2])  # type: ignore[index]
+    assert decode_fields(fields) == sent
+
+
+def test_an_older_minor_version_with_fewer_fields_is_read() -> None:
+    fields = body_of(envelope(Message(link())))
+    one = fields[5][0][0]  # type: ignore[index]
+    del one[8:]
+    fields[5] = [[one]]
+    got = decode_fields(fields[:6])
+    assert got == envelope(Message(msgspec.structs.replace(link(), origin="", written_at=0.0)))
+
+
+@pytest.mark.parametrize("major", [0, 2, 127])
+def test_another_major_version_is_told_apart_without_reading_the_rest(major: int) -> None:
+    for body in (bytes([0x91, major]), bytes([0x97, major]) + b"\xc1 garbage", bytes([0xDC, 0, 20, major])):
+        with pytest.raises(FrameError, match=f"wire version {major}") as caught:
+            codec.decode([b"Da\0", body])
+        assert caught.value.reason == "version"
+
+
+# -- bad input -----------------------------------------------------------------------------------------------
+
+
+def reason_of(frames: list[bytes] | tuple[bytes, ...], limits: Limits = Limits()) -> str:  # noqa: B008
+    with pytest.raises(FrameError) as caught:
+        codec.decode(frames, limits)
+    assert "\n" not in str(caught.value)
+    return caught.value.reason
+
+
+@given(envelopes(), st.data())
+def test_every_cut_off_body_is_truncated(sent: Envelope, data: st.DataObject) -> None:
+    head, body = codec.encode(sent)
+    assert reason_of([head, body[: data.draw(st.integers(0, len(body) - 1))]]) == "truncated"
+
+
+def test_a_lone_frame_is_truncated() -> None:
+    assert reason_of([b"Da\0"]) == "truncated"
+    assert reason_of([b"", codec.encode(envelope(Message(link())))[1]]) == "truncated"
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_a_wrong_number_of_frames_is_foreign(count: int) -> None:
+    assert reason_of([b"x"] * count) == "foreign"
+
+
+def test_a_signature_frame_is_allowed() -> None:
+    sent = envelope(Message(link()))
+    assert codec.decode([*codec.encode(sent), b"signature"]) == sent
+
+
+def may_decode(frames: list[bytes]) -> None:
+    try:
+        got = codec.decode(frames)
+    except FrameError as error:
+        reason = error.reason
+    else:  # what is let in must be sendable again: nothing half-checked reaches a tracker
+        codec.encode(got)
+        return
+    assert reason in REASONS
+
+
+@given(st.lists(st.binary(max_size=80), max_size=4))
+def test_random_bytes_never_raise_anything_else(frames: list[bytes]) -> None:
+    may_decode(frames)
+
+
+@given(st.binary(max_size=80), st.binary(max_size=80))
+def test_random_bytes_behind_a_right_start_never_raise_anything_else(head: bytes, body: bytes) -> None:
+    may_decode([b"D" + head + b"\0", b"\x97\x01\x00" + body])
+    may_decode([b"H" + head + b"\0", b"\x97\x01\x00" + body])
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_well_formed_nonsense_never_raises_anything_else(nonsense: object) -> None:
+    may_decode([b"Da\0", msgspec.msgpack.encode([1, 0, "s", bytes(16), 1, nonsense])])
+    may_decode([b"Da\0", msgspec.msgpack.encode([1, 0, "s", bytes(16), 0, [], nonsense])])
+
+
+@settings(max_examples=300)
+@given(envelopes(), st.data())
+def test_flipped_bits_never_raise_anything_else(sent: Envelope, data: st.DataObject) -> None:
+    frames = [bytearray(frame) for frame in codec.encode(sent)]
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame = data.draw(st.sampled_from(frames))
+        frame[data.draw(st.integers(0, len(frame) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    may_decode([bytes(frame) for frame in frames])
+
+
+def test_endless_nesting_is_foreign() -> None:
+    fields = body_of(envelope(Message(link())))
+    deep = msgspec.msgpack.encode(fields)[1:] + b"\x91" * 200_000 + b"\x01"
+    assert reason_of([b"Dtenant-1\0", b"\x98" + deep]) == "foreign"
+
+
+def test_a_header_that_promises_too_much_costs_nothing() -> None:
+    body = b"\x97\x01\x00\xa1s\xc4\x10" + bytes(16) + b"\x01\xdd\xff\xff\xff\xff"
+    assert reason_of([b"Da\0", body]) == "truncated"
+
+
+def test_an_oversized_body_or_topic_is_dropped_unread() -> None:
+    assert reason_of([b"Da\0", b"x" * 101], Limits(max_frame_bytes=100)) == "oversized"
+    assert reason_of([b"D" + b"a" * 400 + b"\0", b"x"]) == "oversized"
+
+
+@pytest.mark.parametrize(
+    "head", [b"D", b"Da", b"Da\0b\0", b"Xa\0", b"H\0a\0", b"Ha\0", b"D\xff\0", b"Dother\0", b"D\0"]
+)
+def test_a_topic_frame_that_does_not_fit_is_foreign(head: bytes) -> None:
+    assert reason_of([head, codec.encode(envelope(Message(link())))[1]]) == "foreign"
+
+
+def own(nonce: str) -> bytes:
+    return codec.encode(envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, nonce)))[1]
+
+
+def test_a_hello_under_somebody_elses_private_topic_is_foreign() -> None:
+    assert reason_of([b"Hother\0\0", own("mine")]) == "foreign"
+    assert reason_of([b"D\0", own("mine")]) == "foreign"
+    assert reason_of([b"Hother\0\0", own("")]) == "foreign"
+
+
+HELLO = Hello({"a": 1}, {}, None, 0.0)
+NONSENSE = {
+    "link of another topic": envelope(Message(link("tenant-2"))),
+    "second link of another topic": envelope(Message(link()), Message(link("tenant-2"))),
+    "sequence 0": envelope(Message(link()), sequence=0),
+    "nothing": envelope(),
+    "hello with sequence": envelope(sequence=3, hello=HELLO),
+    "hello and messages": envelope(Message(link()), hello=HELLO),
+    "part 0": envelope(Message(link(), 0, 1)),
+    "part beyond": envelope(Message(link(), 3, 2)),
+    "link backwards": envelope(Message(link(position=3))),
+    "age nan": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=float("nan"))),
+    "age below 0": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=-0.1)),
+    "age infinite": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, age=float("inf"))),
+    "negative sequence": envelope(sequence=0, hello=msgspec.structs.replace(HELLO, sequences={"a": -1})),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NONSENSE))
+def test_an_envelope_that_makes_no_sense_is_neither_sent_nor_received(name: str) -> None:
+    bad = NONSENSE[name]
+    with pytest.raises(ValueRefused):
+        codec.encode(bad)
+    fields = [1, 0, bad.service, bytes.fromhex(bad.uuid), bad.sequence, bad.messages, bad.hello]
+    assert reason_of([codec.topic_frame(bad.topic), msgspec.msgpack.encode(fields)]) == "foreign"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        msgspec.structs.replace(envelope(Message(link())), uuid="xyz"),
+        msgspec.structs.replace(envelope(Message(link())), uuid="00" * 15),
+        msgspec.structs.replace(envelope(Message(link())), service=""),
+        envelope(Message(link("a\0b")), topic="a\0b"),
+        envelope(Message(link("\ud800")), topic="\ud800"),
+        envelope(Message(link(changes=[Change("t", "\ud800", "set", 1, b"1")]))),
+    ],
+)
+def test_what_cannot_be_bytes_is_refused(bad: Envelope) -> None:
+    with pytest.raises(ValueRefused):
+        codec.encode(bad)
+
+
+# -- split and pack ------------------------------------------------------------------------------------------
+
+SMALL = Limits(max_frame_bytes=900)
+big_links = links("topic", most=60)
+
+
+@given(big_links)
+def test_a_split_link_fits_and_is_whole_again(one: Link) -> None:
+    run = codec.split(one, SMALL)
+    assert [message.part for message in run] == list(range(1, len(run) + 1))
+    assert {message.parts for message in run} == {len(run)}
+    for message in run:
+        # the longest service name, the largest sequence: nothing about the envelope may push it over the
+        # bound
+        codec.encode(Envelope("s" * 255, UUID, "topic", 2**63 - 1, [message]), SMALL)
+    assert codec.merge(run) == one
+    assert codec.split(one, SMALL) == run
+
+
+def test_a_small_link_is_one_message() -> None:
+    assert codec.split(link()) == [Message(link())]
+
+
+def test_a_change_that_fits_in_no_frame_is_named() -> None:
+    with pytest.raises(FrameError, match="'lport' 'p9' needs") as caught:
+        codec.split(link(changes=[Change("lport", "p9", "set", 7, b"x" * 2000)]), SMALL)
+    assert caught.value.reason == "oversized"
+
+
+@given(st.lists(links("topic", most=3), max_size=30))
+def test_packed_messages_keep_their_order_and_fit(several: list[Link]) -> None:
+    messages = [message for one in several for message in codec.split(one, SMALL)]
+    frames = list(codec.pack(messages, SMALL))
+    assert [message for frame in frames for message in frame] == messages
+    for frame in frames:
+        codec.encode(Envelope("s" * 255, UUID, "topic", 2**63 - 200, frame), SMALL)
+
+
+def test_small_messages_share_a_frame() -> None:
+    assert len(list(codec.pack([Message(link())] * 100))) == 1
+
+
+def test_an_oversized_frame_is_an_error_when_sent() -> None:
+    with pytest.raises(FrameError, match="max_frame_bytes") as caught:
+        codec.encode(envelope(*[Message(link())] * 50), SMALL)
+    assert caught.value.reason == "oversized"
+
+
+def test_values_travel_verbatim() -> None:
+    value = json.dumps({"b": 1, "a": "ä"}).encode()
+    got = codec.decode(codec.encode(envelope(Message(link(changes=[Change("t", "k", "set", 7, value)])))))
+    assert got.messages[0].link.changes[0].value == value
