@@ -1,0 +1,328 @@
+"""The objects of a replica: applied in whole links or replaced by a sync, guarded by versions, proved by
+digests.
+
+Design §6 rules 1, 5 and 10. Nothing here reads a clock, takes a lock or logs: the caller holds the one lock
+and reports what :class:`Applied` says. Objects are kept per topic, since count and digest are a topic's; what
+users see is the merged view of :mod:`.merged`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
+from pubsub_lib.core.events import Decode, Event, plain
+from pubsub_lib.core.index import Extract, Index
+from pubsub_lib.core.merged import Entry, Floor, Merged
+from pubsub_lib.core.model import Link, Record, TopicSnapshot
+from pubsub_lib.errors import NotFollowed, UsageError
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What a link, or a sync, did.
+
+    ``events``: the changes of the merged view, in the order to be told. ``intact``: the topic's count and
+    digest equal those that the link or the snapshot promised; if not, a repair is due. ``guarded``: changes
+    that were not applied because they are older than what stands: never more than 0 without a fault
+    elsewhere.
+    """
+
+    events: list[Event]
+    intact: bool
+    guarded: int = 0
+
+
+class _Topic:
+    """The objects of one topic, their number and digest, and the position up to which links were applied."""
+
+    __slots__ = ("count", "digest", "position", "tables")
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[str, Entry]] = {}
+        self.count = 0
+        self.digest = 0
+        self.position = 0
+
+    def objects(self) -> Iterator[tuple[str, str, Entry]]:
+        for table, objects in self.tables.items():
+            for key, entry in objects.items():
+                yield table, key, entry
+
+
+class Cache:
+    """A replica's objects. Any thread, one at a time: the caller holds a lock around every call. Nothing
+    blocks.
+
+    ``decoders`` gives the decoder of each typed table; tables without one are plain JSON.
+    """
+
+    def __init__(self, decoders: Mapping[str, Decode] | None = None) -> None:
+        self._topics: dict[str, _Topic] = {}
+        self._merged = Merged(decoders or {})
+        self._indexes: dict[str, Index] = {}
+
+    # -- changing ------------------------------------------------------------------------------------------
+
+    def apply(self, link: Link) -> Applied:
+        """Apply one whole link of a topic (rule 1). That it connects is the tracker's business.
+
+        A change whose version is not above the object's, or not above the topic's last point, is left out and
+        counted. Otherwise the link's word counts: a delete of a missing object does nothing, a create of an
+        existing one replaces it, and the digest tells that something was wrong before. A change without a
+        value is a delete.
+        """
+        name = link.topic
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = _Topic()
+        merged = self._merged
+        contested, floors = merged.contested, merged.floors
+        known, count, digest = topic.position, topic.count, topic.digest
+        position, written_at = link.point.position, link.written_at
+        # One topic has one order, nothing can come late from another: then deletes need not be remembered.
+        remember = len(self._topics) > 1
+        events: list[Event] = []
+        guarded = 0
+        table = ""
+        objects: dict[str, Entry] = {}
+        shown: dict[str, Entry] = {}
+        decode = plain
+        for change in link.changes:
+            key, version, value = change.key, change.version, change.value
+            if change.table != table:
+                table = change.table
+                objects = topic.tables.setdefault(table, {})
+                shown = merged.table(table)
+                decode = merged.decoder(table)
+            old = objects.get(key)
+            if version <= known or (old is not None and version <= old.version):
+                guarded += 1
+                continue
+            if value is not None:
+                print_ = fingerprint(table, key, version, value)
+                new = Entry(version, value, print_, name)
+                objects[key] = new
+                digest += print_
+                if old is not None:
+                    digest -= old.fingerprint
+                    if not contested or (table, key) not in contested:
+                        shown[key] = new
+                        events.append(
+                            Event(table, key, name, "set", version, old.version, old.value, value, position,
+                                  written_at, name, decode)
+                        )  # fmt: skip
+                        continue
+                else:
+                    count += 1
+                    if key not in shown and not floors and not contested:
+                        shown[key] = new
+                        events.append(
+                            Event(table, key, name, "create", version, None, None, value, position,
+                                  written_at, None, decode)
+                        )  # fmt: skip
+                        continue
+                event = merged.shift((table, key), name, new, None, position, written_at)
+            elif old is not None:
+                del objects[key]
+                digest -= old.fingerprint
+                count -= 1
+                if not contested or (table, key) not in contested:
+                    del shown[key]
+                    if remember:
+                        merged.bury((table, key), Floor(version, name))
+                    event = merged.event(table, key, old, None, version, position, written_at)
+                else:
+                    event = merged.shift((table, key), name, None, version, position, written_at)
+            else:
+                continue
+            if event is not None:
+                events.append(event)
+        topic.count = count
+        topic.digest = digest & MASK
+        if position > known:
+            topic.position = position
+        self._reindex(events)
+        return Applied(events, topic.count == link.count and topic.digest == link.digest, guarded)
+
+    def replace(self, topic: str, snapshot: TopicSnapshot) -> Applied:
+        """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets``.
+
+        What the snapshot lacks is deleted and told with the last known value and version None. Versions may
+        go down: the snapshot may be of another history. Events come in the order of their versions, deletes
+        first.
+        """
+        state = self._topics.get(topic)
+        if state is None:
+            state = self._topics[topic] = _Topic()
+        position = snapshot.head.point.position
+        shift = self._merged.shift
+        events = self._merged.forgive(topic, position)
+        gone = {
+            (table, key): entry
+            for table, key, entry in state.objects()
+            if snapshot.buckets is None or bucket_of(table, key) in snapshot.buckets
+        }
+        changed: list[tuple[tuple[str, str], Entry]] = []
+        digest = state.digest
+        for record in snapshot.records:
+            ident = record.table, record.key
+            old = gone.pop(ident, None)
+            if old is not None and old.version == record.version and old.value == record.value:
+                continue
+            print_ = fingerprint(*ident, record.version, record.value)
+            new = Entry(record.version, record.value, print_, topic)
+            objects = state.tables.setdefault(record.table, {})
+            before = objects.get(record.key)
+            digest += new.fingerprint - (before.fingerprint if before is not None else 0)
+            state.count += before is None
+            objects[record.key] = new
+            changed.append((ident, new))
+        for (table, key), old in gone.items():
+            del state.tables[table][key]
+            digest -= old.fingerprint
+            event = shift((table, key), topic, None, None, position)
+            if event is not None:
+                events.append(event)
+        state.count -= len(gone)
+        state.digest = digest & MASK
+        state.position = position
+        changed.sort(key=_version_of)
+        for ident, new in changed:
+            event = shift(ident, topic, new, None, position)
+            if event is not None:
+                events.append(event)
+        self._reindex(events)
+        return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
+
+    def drop(self, topic: str) -> list[Event]:
+        """Forget a topic that is not followed any more; its objects are told as deletes of version None."""
+        state = self._topics.get(topic)
+        if state is None:
+            return []
+        events = self._merged.forgive(topic, state.position)
+        for table, key, _ in state.objects():
+            event = self._merged.shift((table, key), topic, None, None, state.position)
+            if event is not None:
+                events.append(event)
+        del self._topics[topic]
+        self._reindex(events)
+        return events
+
+    # -- proving -------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """The topics that were ever applied to or replaced, and not dropped since."""
+        return list(self._topics)
+
+    def head(self, topic: str) -> tuple[int, int]:
+        """(count, digest) of a topic as it stands; (0, 0) for one without objects."""
+        state = self._topics.get(topic)
+        return (0, 0) if state is None else (state.count, state.digest)
+
+    def bucket_digests(self, topic: str) -> dict[int, int]:
+        """The digest of every bucket that holds objects of this topic, counted anew for a repair (rule 10)."""
+        digests: dict[int, int] = {}
+        state = self._topics.get(topic)
+        if state is not None:
+            for table, key, entry in state.objects():
+                bucket = bucket_of(table, key)
+                digests[bucket] = (digests.get(bucket, 0) + entry.fingerprint) & MASK
+        return digests
+
+    def topic_records(self, topic: str) -> list[Record]:
+        """All objects that a topic's own chain holds, moved ones included: what the audit compares with the
+        store.
+        """
+        state = self._topics.get(topic)
+        if state is None:
+            return []
+        return [Record(table, key, entry.version, entry.value) for table, key, entry in state.objects()]
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def get(self, table: str, key: str) -> bytes | None:
+        """The value shown for an object, as canonical JSON; None when there is none."""
+        entry = self._shown(table, key)
+        return None if entry is None else entry.value
+
+    def record(self, table: str, key: str) -> Record | None:
+        """The object shown, with its version; None when there is none."""
+        entry = self._shown(table, key)
+        return None if entry is None else Record(table, key, entry.version, entry.value)
+
+    def iterate(self, table: str | None = None, topic: str | None = None) -> list[Record]:
+        """The objects shown, of one table or all and of one topic or all, as one consistent list made at
+        once.
+        """
+        return [Record(name, key, shown.version, shown.value) for name, key, shown in self._view(table, topic)]
+
+    def present(
+        self, table: str | None = None, topic: str | None = None, key: str | None = None
+    ) -> list[Event]:
+        """The objects shown as events of their creation, in the order of their versions: a new handler's
+        first ones.
+        """
+        if table is not None and key is not None:
+            entry = self._shown(table, key)
+            found = [] if entry is None or topic not in (None, entry.topic) else [(table, key, entry)]
+        else:
+            found = [row for row in self._view(table, topic) if key is None or row[1] == key]
+        found.sort(key=lambda row: row[2].version)
+        event, position = self._merged.event, {name: state.position for name, state in self._topics.items()}
+        return [event(name, at, None, entry, None, position[entry.topic], 0.0) for name, at, entry in found]
+
+    def _shown(self, table: str, key: str) -> Entry | None:
+        objects = self._merged.shown.get(table)
+        return None if objects is None else objects.get(key)
+
+    def _view(self, table: str | None, topic: str | None) -> Iterator[tuple[str, str, Entry]]:
+        """What is shown. Of a topic: what its chain holds and nothing newer elsewhere hides."""
+        if topic is None:
+            tables: Mapping[str, Mapping[str, Entry]] = self._merged.shown
+        else:
+            state = self._topics.get(topic)
+            tables = {} if state is None else state.tables
+        names: Collection[str] = tables if table is None else [table]
+        for name in names:
+            shown = self._merged.shown.get(name, {})
+            for key, entry in tables.get(name, {}).items():
+                if topic is None or shown.get(key) is entry:
+                    yield name, key, entry
+
+    # -- indexes -------------------------------------------------------------------------------------------
+
+    def add_index(self, name: str, table: str, extract: Extract) -> None:
+        """Keep a secondary index over the objects shown of a table, from now on; see :class:`.index.Index`.
+        Raises UsageError when the name is taken.
+        """
+        if name in self._indexes:
+            raise UsageError(f"an index {name!r} exists already; choose another name")
+        index = Index(name, table, extract, self._merged.decoder(table))
+        for _, key, entry in self._view(table, None):
+            index.put(key, entry.value)
+        self._indexes[name] = index
+
+    def lookup(self, name: str, value: object) -> list[tuple[str, bytes]]:
+        """(key, value as canonical JSON) of every object that an index has under this value, as one
+        consistent list. Raises NotFollowed for an unknown index and UsageError for a value that cannot be
+        looked up (a list, a dict).
+        """
+        index = self.index(name)
+        return [(key, self._merged.shown[index.table][key].value) for key in index.keys(value)]
+
+    def index(self, name: str) -> Index:
+        """An index by its name, for its counters. Raises NotFollowed when there is none."""
+        index = self._indexes.get(name)
+        if index is None:
+            raise NotFollowed(f"there is no index {name!r} (there are {sorted(self._indexes)}); add it first")
+        return index
+
+    def _reindex(self, events: list[Event]) -> None:
+        for index in self._indexes.values():
+            for event in events:
+                if event.table == index.table:
+                    index.put(event.key, event.new_value)
+
+
+def _version_of(changed: tuple[tuple[str, str], Entry]) -> int:
+    return changed[1].version

@@ -1,0 +1,70 @@
+"""What a handler is told: one change of the merged view of a replica (design §7)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pubsub_lib.core.model import Action
+from pubsub_lib.errors import ValueRefused
+
+Decode = Callable[[bytes], Any]
+"""From a value's canonical JSON to what users see. Must make a new object at each call."""
+
+plain: Decode = msgspec.json.Decoder().decode
+"""The decoder of tables without a declared type."""
+
+
+def decoder_of(kind: type | None) -> Decode:
+    """The decoder of a table whose values are of this type (a msgspec Struct); None: plain JSON. Does not
+    block.
+    """
+    return plain if kind is None else msgspec.json.Decoder(kind).decode
+
+
+def decoded(decode: Decode, table: str, key: str, value: bytes) -> Any:
+    """The value as a new object. Raises ValueRefused when it is no JSON or does not fit the table's type."""
+    try:
+        return decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueRefused(
+            f"the value of {table} {key!r} cannot be decoded ({error}); declare another type for the "
+            "table or write the object again"
+        ) from error
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One change of an object as a replica shows it. Immutable; may be read on any thread, nothing blocks.
+
+    ``action`` follows from what was shown before and after: ``create``, ``set`` or ``delete``. ``version`` is
+    the version now shown, or of the delete; None for a delete that a sync found out (its own version is not
+    known) or that comes from unfollowing a topic. ``old_version`` is what was shown before (None: nothing).
+    ``old_value`` and ``new_value`` are the canonical JSON bytes (None: no object); :attr:`old` and
+    :attr:`new` decode them. ``topic`` is where the object is now (for a delete: was last), ``old_topic``
+    where it was shown before. ``position`` is that of the point that the replica reached by this.
+    ``written_at`` is the writer's wall clock in Unix seconds, 0.0 when a sync brought the change: for latency
+    figures only.
+    """
+
+    table: str
+    key: str
+    topic: str
+    action: Action
+    version: int | None
+    old_version: int | None
+    old_value: bytes | None
+    new_value: bytes | None
+    position: int
+    written_at: float = 0.0
+    old_topic: str | None = None
+    decode: Decode = plain
+
+    @property
+    def old(self) -> Any:
+        """The value before, decoded anew at each access; None when there was none. Raises ValueRefused."""
+        return None if self.old_value is None else decoded(self.decode, self.table, self.key, self.old_value)
+
+    @property
+    def new(self) -> Any:
+        """The value now, decoded anew at each access; None after a delete. Raises ValueRefused."""
+        return None if self.new_value is None else decoded(self.decode, self.table, self.key, self.new_value)

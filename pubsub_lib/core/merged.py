@@ -1,0 +1,182 @@
+"""The merged view: one object per (table, key), whatever topics hold it at the moment.
+
+Topics are chains of their own. An object that moves from topic A to topic B is a delete in A and a create in
+B, and the two arrive in either order, so an object can be in both for a while. Shown is the highest version.
+What a link's delete took away stays away: an entry with a lower version in a topic that lags behind is
+history, not the object come back. That is remembered as a *floor*, together with the topic whose chain it
+came from: when that topic is replaced or dropped (perhaps because the store's history changed), its floors
+are worth nothing and are forgotten.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from pubsub_lib.core.events import Decode, Event, plain
+
+REMEMBERED_DELETES = 10_000
+"""How many floors of objects that nobody holds are kept. Forgetting one can only show a late old object for a
+moment: it ends when the topic that lags has caught up.
+"""
+
+Ident = tuple[str, str]
+"""(table, key)"""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One object in one topic of a replica. ``value`` is canonical JSON as stored."""
+
+    version: int
+    value: bytes
+    fingerprint: int
+    topic: str
+
+
+class Floor(msgspec.Struct, frozen=True, gc=False):
+    """A delete, seen in ``topic``: nothing up to ``version`` is shown any more."""
+
+    version: int
+    topic: str
+
+
+NO_FLOOR = Floor(0, "")
+
+
+class Contest:
+    """An object that more than one topic holds, or that a floor hides."""
+
+    __slots__ = ("floor", "holders")
+
+    def __init__(self, holders: dict[str, Entry], floor: Floor) -> None:
+        self.holders = holders
+        self.floor = floor
+
+
+class Merged:
+    """What a replica shows. No lock inside: the caller holds one.
+
+    ``shown`` (table -> key -> entry), ``contested`` and ``floors`` are read by :class:`~.cache.Cache`, whose
+    path for objects in a single topic writes ``shown`` directly: a call for each change would double its
+    cost.
+    """
+
+    def __init__(self, decoders: Mapping[str, Decode]) -> None:
+        self.shown: dict[str, dict[str, Entry]] = {}
+        self.contested: dict[Ident, Contest] = {}
+        self.floors: OrderedDict[Ident, Floor] = OrderedDict()
+        self._decoders = dict(decoders)
+
+    def decoder(self, table: str) -> Decode:
+        """The decoder of a table's values."""
+        return self._decoders.get(table, plain)
+
+    def table(self, table: str) -> dict[str, Entry]:
+        """The shown objects of a table, made when it is new."""
+        shown = self.shown.get(table)
+        if shown is None:
+            shown = self.shown[table] = {}
+        return shown
+
+    def bury(self, ident: Ident, floor: Floor) -> None:
+        """Remember the delete of an object that nobody holds any more."""
+        self.floors[ident] = floor
+        if len(self.floors) > REMEMBERED_DELETES:
+            self.floors.popitem(last=False)
+
+    def shift(
+        self,
+        ident: Ident,
+        topic: str,
+        new: Entry | None,
+        deleted: int | None,
+        position: int,
+        written_at: float = 0.0,
+    ) -> Event | None:
+        """Tell that a topic's entry of an object is now ``new`` (None: gone, by a link's delete of version
+        ``deleted``, or inferred when that is None). Returns what changed for the viewer, or None.
+        """
+        table, key = ident
+        shown = self.table(table)
+        winner = shown.get(key)
+        contest = self.contested.get(ident)
+        if contest is None:
+            holders = {} if winner is None else {winner.topic: winner}
+            contest = Contest(holders, self.floors.pop(ident, NO_FLOOR))
+        if new is not None:
+            contest.holders[topic] = new
+        else:
+            contest.holders.pop(topic, None)
+            if deleted is not None and deleted > contest.floor.version:
+                contest.floor = Floor(deleted, topic)
+        return self._resolve(ident, contest, deleted, position, written_at)
+
+    def forgive(self, topic: str, position: int) -> list[Event]:
+        """Forget the floors that a topic's links set, because its chain is not the same any more. Returns the
+        events of the objects that show again by it.
+        """
+        for ident in [ident for ident, floor in self.floors.items() if floor.topic == topic]:
+            del self.floors[ident]
+        events = []
+        for ident, contest in list(self.contested.items()):
+            if contest.floor.topic == topic:
+                contest.floor = NO_FLOOR
+                event = self._resolve(ident, contest, None, position, 0.0)
+                if event is not None:
+                    events.append(event)
+        return events
+
+    def _resolve(
+        self, ident: Ident, contest: Contest, deleted: int | None, position: int, written_at: float
+    ) -> Event | None:
+        table, key = ident
+        shown = self.shown[table]
+        old = shown.get(key)
+        best: Entry | None = None
+        for entry in contest.holders.values():
+            if entry.version <= contest.floor.version:
+                continue
+            # Equal versions in two topics come from two histories: what is shown stays until one is replaced.
+            if best is None or (entry.version, entry is old) > (best.version, best is old):
+                best = entry
+        alone = len(contest.holders) == 1 and best is not None
+        if alone or not contest.holders:
+            self.contested.pop(ident, None)
+            if not alone and contest.floor.version:
+                self.bury(ident, contest.floor)
+        else:
+            self.contested[ident] = contest
+        if best is old:
+            return None
+        if best is None:
+            del shown[key]
+        else:
+            shown[key] = best
+        return self.event(table, key, old, best, deleted, position, written_at)
+
+    def event(
+        self,
+        table: str,
+        key: str,
+        old: Entry | None,
+        new: Entry | None,
+        deleted: int | None,
+        position: int,
+        written_at: float,
+    ) -> Event:
+        """The event of a change from ``old`` to ``new``; one of them is an entry."""
+        if new is None:
+            assert old is not None
+            return Event(
+                table, key, old.topic, "delete", deleted, old.version, old.value, None, position, written_at,
+                old.topic, self.decoder(table),
+            )  # fmt: skip
+        if old is None:
+            return Event(
+                table, key, new.topic, "create", new.version, None, None, new.value, position, written_at,
+                None, self.decoder(table),
+            )  # fmt: skip
+        return Event(
+            table, key, new.topic, "set", new.version, old.version, old.value, new.value, position,
+            written_at, old.topic, self.decoder(table),
+        )  # fmt: skip
