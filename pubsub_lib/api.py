@@ -1,0 +1,149 @@
+"""The contract of a driver: what a publisher and a subscriber must do, whatever carries their bytes.
+
+Named after Dragonflow's publish-subscribe spec (``send_event``, ``register_topic``, ``register_listen_address``,
+``daemonize``). Each "must" here has a test of the same name in ``pubsub_lib.testing.conformance``.
+A driver moves envelopes; it never decides anything about them. It is registered in the entry-point group
+``pubsub_lib.drivers`` as one class derived from :class:`Driver`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar
+
+import msgspec
+
+from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.limits import Limits
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What a driver declares about itself. The loader refuses a driver that lacks what a configuration needs."""
+
+    bind_based: bool
+    """One publisher per host and address (others hand over to it); False: every process connects by itself."""
+    cross_process: bool
+    """Publisher and subscriber may live in different processes of one host."""
+    cross_host: bool
+    """They may live on different hosts."""
+    ordered: bool
+    """Envelopes of one publisher on one topic never overtake each other."""
+    carries_envelopes: bool = True
+    """False: ``send_event`` has nothing to do because subscribers read the changelog themselves."""
+    needs_store: bool = False
+    """The subscriber must be given the store's URL (it polls)."""
+
+
+class DriverSettings(msgspec.Struct, frozen=True):
+    """What the library hands to every driver. ``options`` are the driver's own, already checked and frozen."""
+
+    limits: Limits = Limits()
+    store_url: str = ""
+    addresses: tuple[str, ...] = ()
+    """Where publishers listen (a subscriber registers these itself at ``initialize``)."""
+    bind_address: str = ""
+    options: Mapping[str, object] = msgspec.field(default_factory=dict)
+
+
+OnEnvelope = Callable[[Envelope], None]
+OnAsk = Callable[[HelloAsk], None]
+
+
+class Publisher(ABC):
+    """The sending half. All methods may be called from any thread after ``initialize``, one at a time per caller;
+    the driver must lock where its transport needs it."""
+
+    @abstractmethod
+    def initialize(self, on_ask: OnAsk) -> None:
+        """Bind or connect. Must be called once, before anything else, in the process that sends.
+
+        ``on_ask`` is called on a thread of the driver for every question of a subscriber; it is quick and must not
+        be called while a lock is held that ``send_event`` needs. What it raises must be caught and counted.
+        Raises TransportError when the address cannot be had (naming the address and the way out).
+        """
+
+    @abstractmethod
+    def send_event(self, envelope: Envelope) -> None:
+        """Send one envelope to every subscriber of ``envelope.topic`` and to those of everything; an own hello
+        (``envelope.hello.nonce``) only to its asker.
+
+        Must not block longer than 1 s, and must never lose an envelope silently *before* handing it to the
+        transport: raises TransportError when it is not initialized, closed, or the transport refuses, and
+        FrameError("oversized") when it breaks ``limits.max_frame_bytes``. Loss behind that point is allowed and
+        must be visible in ``counters`` where the driver can see it. Must be refused with TransportError in a process
+        other than the one that initialized it (after fork).
+        """
+
+    @abstractmethod
+    def counters(self) -> Mapping[str, int]:
+        """What happened since ``initialize``: at least ``sent`` (envelopes). Any thread, does not block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything within 2 s. Must be idempotent and safe from any thread."""
+
+
+class Subscriber(ABC):
+    """The receiving half. All methods may be called from any thread, also before ``daemonize`` and while running."""
+
+    @abstractmethod
+    def initialize(self, on_envelope: OnEnvelope) -> None:
+        """Prepare to receive. ``on_envelope`` is called on the receiving thread, one call at a time, per envelope.
+
+        Bad input (truncated, oversized, foreign, other major version) must be counted in ``counters`` by its reason
+        and dropped, never raised and never end the thread. What ``on_envelope`` raises must be caught, counted as
+        ``callback_errors``, and must not end the thread either.
+        """
+
+    @abstractmethod
+    def register_topic(self, topic: str) -> None:
+        """Also receive this topic; ``ALL`` for everything. Must be exact: ``tenant-1`` never receives ``tenant-10``.
+        Takes effect within a bounded time; what was published before that need not arrive. Idempotent."""
+
+    @abstractmethod
+    def unregister_topic(self, topic: str) -> None:
+        """Stop receiving this topic; an envelope already on its way may still arrive once. Idempotent."""
+
+    @abstractmethod
+    def register_listen_address(self, address: str) -> None:
+        """Also listen to the publisher at this address (ignored by drivers that need none). Idempotent."""
+
+    @abstractmethod
+    def unregister_listen_address(self, address: str) -> None:
+        """Stop listening to this address. Idempotent."""
+
+    @abstractmethod
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        """Ask every publisher for an own hello about these topics. The answers must reach this subscriber alone, as
+        envelopes whose ``hello.nonce`` is this nonce. Must not block; a publisher that cannot answer stays silent."""
+
+    @abstractmethod
+    def daemonize(self) -> None:
+        """Start the receiving thread (a daemon thread) and return. Must be called once, after ``initialize``.
+        After a fork the child's copy is closed: it raises TransportError and must not disturb the parent's."""
+
+    @abstractmethod
+    def counters(self) -> Mapping[str, int]:
+        """What happened since ``initialize``: at least ``received``, ``callback_errors`` and one count per drop
+        reason (``truncated``, ``oversized``, ``version``, ``foreign``, ``overflow``). Any thread, does not block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop the receiving thread and release everything within 2 s. ``on_envelope`` must not be called after it
+        returned. Must be idempotent, and safe from any thread, the receiving thread included."""
+
+
+class Driver(ABC):
+    """One plug-in: its name, its capabilities, and how to make its two halves."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+
+    @classmethod
+    @abstractmethod
+    def publisher(cls, settings: DriverSettings) -> Publisher:
+        """A new publisher, not yet initialized. Raises ConfigError for options it cannot use."""
+
+    @classmethod
+    @abstractmethod
+    def subscriber(cls, settings: DriverSettings) -> Subscriber:
+        """A new subscriber, not yet initialized. Raises ConfigError for options it cannot use."""

@@ -1,0 +1,41 @@
+"""What the tracker asks its shell to do, in this order. Plain data, so that a simulator can do it as well."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pubsub_lib.core.model import Full, Link, Want
+
+
+class Apply(msgspec.Struct, frozen=True):
+    """Apply these links to the cache, in order; report a mismatch with ``Tracker.mismatched``."""
+
+    links: Sequence[Link]
+
+
+class Replace(msgspec.Struct, frozen=True):
+    """Replace a chain's contents in one step: of one topic, or for ``ALL`` of everything."""
+
+    chain: str
+    answer: Full
+
+
+class RequestHello(msgspec.Struct, frozen=True):
+    """Ask every publisher for an own hello about these topics (``ALL``: the store's head)."""
+
+    nonce: str
+    topics: tuple[str, ...]
+
+
+class StartSync(msgspec.Struct, frozen=True):
+    """Read these from the store and answer with ``Tracker.sync_done`` or ``sync_failed`` under this number.
+
+    ``causes`` says per chain why, for metrics and the audit.
+    """
+
+    number: int
+    wants: Mapping[str, Want]
+    causes: Mapping[str, str]
+
+
+Action = Apply | Replace | RequestHello | StartSync

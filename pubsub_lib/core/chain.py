@@ -1,0 +1,118 @@
+"""What a replica knows of one chain: the point up to which it has everything, and what it heard beyond that.
+
+Nothing here decides when to sync; that is :mod:`.tracker`'s, by the table in :mod:`.transitions`.
+"""
+
+from collections import deque
+
+from pubsub_lib.core.envelope import Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Link, Point
+from pubsub_lib.core.transitions import FROZEN, Event, State, after
+from pubsub_lib.core.waiting import Waiting
+
+RECENT_POINTS = 1024
+"""Points of its own chain that a replica remembers, to recognise a hello that was overtaken by links."""
+MOST_HEADS = 64
+"""Hello heads beyond known that are remembered; one is enough to start the clock, more keep its time exact."""
+
+
+class HelloHead:
+    """A head that a hello told of and that known has not reached."""
+
+    __slots__ = ("point", "received", "turn")
+
+    def __init__(self, point: Point, received: float, turn: int) -> None:
+        self.point = point
+        self.received = received
+        self.turn = turn
+
+
+class Chain:
+    """One chain's state. Not thread-safe: the tracker's caller holds the lock."""
+
+    __slots__ = ("cause", "heads", "known", "known_at", "name", "recent", "repair", "repaired", "state", "waiting")
+
+    def __init__(self, name: str, limits: Limits, known: Point | None, now: float) -> None:
+        self.name = name
+        self.state = State.JOINING
+        self.known = known
+        self.known_at = now
+        self.waiting = Waiting(limits)
+        self.heads: deque[HelloHead] = deque()
+        self.recent: deque[Point] = deque(maxlen=RECENT_POINTS)
+        self.repair = False
+        """The next full sync need only fetch the buckets that differ."""
+        self.repaired: Point | None = None
+        """Head of the last answer that brought differing buckets only."""
+        self.cause = ""
+        """Why the sync that is due or runs is needed."""
+        if known is not None:
+            self.recent.append(known)
+
+    def happen(self, event: Event) -> None:
+        """Go to the table's next state."""
+        state = after(self.state, event)
+        if state is not self.state and state in (State.DELTA_DUE, State.FULL_DUE):
+            self.cause = event.value
+        self.state = state
+
+    @property
+    def known_position(self) -> int:
+        """Known's position; -1 while nothing is known."""
+        return -1 if self.known is None else self.known.position
+
+    @property
+    def frozen(self) -> bool:
+        """True while links wait and known stands still."""
+        return self.state in FROZEN or self.known is None
+
+    def previous(self, link: Link) -> Point:
+        """The point that a link connects to in this chain: its topic's, or for everything its transaction's."""
+        return link.tx_prev if self.name == ALL else link.prev
+
+    def needed(self, link: Link) -> int:
+        """How many links make one step of this chain."""
+        return link.tx_links if self.name == ALL else 1
+
+    def is_whole(self, message: Message) -> bool:
+        """True when this one message is a whole step."""
+        return message.parts == 1 and (self.name != ALL or message.link.tx_links == 1)
+
+    def advance(self, point: Point, now: float) -> None:
+        """Known moves one step along the chain."""
+        self.known = point
+        self.known_at = now
+        self.recent.append(point)
+        while self.heads and self.heads[0].point.position <= point.position:
+            self.heads.popleft()
+
+    def jump(self, point: Point, now: float) -> None:
+        """Known is set by a full sync; what lies before is another history, for all that can be known."""
+        self.known = point
+        self.known_at = now
+        self.recent.clear()
+        self.recent.append(point)
+
+    def passed(self, point: Point) -> bool:
+        """True when the point is known, or was: it lies on this replica's own chain."""
+        return point == self.known or point in self.recent
+
+    def clock_started(self) -> float | None:
+        """When the oldest thing that waits was received; None when nothing waits (rule 3)."""
+        step = self.waiting.oldest
+        times = [self.heads[0].received] if self.heads else []
+        if step is not None:
+            times.append(step.received)
+        return min(times) if times else None
+
+    def remember_head(self, point: Point, now: float, turn: int) -> None:
+        """Keep a hello's head beyond known. Those that come when there is no room say nothing new: older ones
+        start the delta, and it reads up to the store's own head.
+        """
+        if len(self.heads) < MOST_HEADS:
+            self.heads.append(HelloHead(point, now, turn))
+
+    def drop_heads_before(self, turn: int) -> None:
+        """Forget heads that were received before this turn."""
+        self.heads = deque(head for head in self.heads if head.turn >= turn)

@@ -1,0 +1,42 @@
+"""The additive digest of a topic: the sum, modulo 2**64, of a fingerprint of every object in it.
+
+Order does not matter, so writers add and subtract under the topic's lock and replicas do the same as they apply.
+A database keeps fingerprints and digests as two 32-bit halves, because SQLite's ``sum`` overflows at 64 bits;
+``join(sum(lo), sum(hi))`` is the same sum.
+"""
+
+import xxhash
+
+MASK = (1 << 64) - 1
+BUCKETS = 256
+"""Number of buckets into which a topic's objects fall for a repair."""
+
+
+def fingerprint(table: str, key: str, version: int, value: bytes) -> int:
+    """64-bit fingerprint (XXH3) of one object in one version."""
+    return xxhash.xxh3_64_intdigest(f"{table}\0{key}\0{version}\0".encode() + value)
+
+
+def bucket_of(table: str, key: str) -> int:
+    """The bucket of an object, 0..255: of its identity only, so that it stays when the value changes."""
+    return xxhash.xxh3_64_intdigest(f"{table}\0{key}".encode()) & (BUCKETS - 1)
+
+
+def add(digest: int, fp: int) -> int:
+    """The digest after an object with this fingerprint came."""
+    return (digest + fp) & MASK
+
+
+def subtract(digest: int, fp: int) -> int:
+    """The digest after an object with this fingerprint went."""
+    return (digest - fp) & MASK
+
+
+def split(digest: int) -> tuple[int, int]:
+    """(low, high) 32-bit halves, as a database keeps them."""
+    return digest & 0xFFFFFFFF, digest >> 32
+
+
+def join(low: int, high: int) -> int:
+    """The digest of two halves, or of two sums of halves."""
+    return (low + (high << 32)) & MASK

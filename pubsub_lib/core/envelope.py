@@ -1,0 +1,64 @@
+"""What every message carries around its links, as frozen data. The byte form is :mod:`.codec`'s."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pubsub_lib.core.model import Head, Link, Point
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One link, or one part of a large link's run of messages.
+
+    The parts of a run repeat everything of the link but its changes, and are numbered 1..``parts``. A run counts
+    only when all its parts are there.
+    """
+
+    link: Link
+    part: int = 1
+    parts: int = 1
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A publisher's message without changes.
+
+    ``sequences``: per topic the last sequence that this publisher sent (0 = none yet).
+    ``heads``: per topic the head as last read from the store; ``store``: the store's point in the same reading
+    (None: nothing was ever read). ``age``: seconds between the begin of that reading and the sending of this.
+    ``nonce``: the asker's, when this is an answer (an *own hello*); "" when broadcast.
+    ``goodbye``: the publisher stops after this.
+    """
+
+    sequences: Mapping[str, int]
+    heads: Mapping[str, Head]
+    store: Point | None
+    age: float
+    nonce: str = ""
+    goodbye: bool = False
+
+
+class HelloAsk(msgspec.Struct, frozen=True):
+    """A subscriber's question to every publisher: the heads of these topics, answered to ``nonce`` alone.
+
+    ``topics`` may hold ``ALL`` ("") for the store's own head.
+    """
+
+    nonce: str
+    topics: tuple[str, ...]
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    """What a driver carries: consecutive messages of one publisher on one topic, or one hello.
+
+    ``service`` is the publisher's stable name, ``uuid`` its identity since its last start (32 hex digits),
+    ``topic`` the topic of every link in ``messages`` (``ALL`` for a hello about several topics).
+    ``sequence`` numbers the first of ``messages``, the next has one more; it counts per (uuid, topic) from 1.
+    A hello has no sequence of its own: ``sequence`` is 0 and ``messages`` is empty.
+    """
+
+    service: str
+    uuid: str
+    topic: str
+    sequence: int
+    messages: Sequence[Message]
+    hello: Hello | None = None

@@ -1,0 +1,55 @@
+"""The bounds of every size, in one frozen place."""
+
+from typing import Annotated
+
+import msgspec
+
+from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_NAME_BYTES
+from pubsub_lib.errors import ValueRefused
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounds in bytes and counts. What goes out over a bound is an error, what comes in is dropped and counted."""
+
+    max_value_bytes: Positive = 256 * 1024
+    """One value, as canonical JSON."""
+    max_value_depth: Positive = 64
+    """Nesting of one value."""
+    max_transaction_changes: Positive = 10_000
+    """Changes of one transaction, after folding."""
+    max_transaction_bytes: Positive = 16 * 1024 * 1024
+    """Keys and values of one transaction."""
+    max_frame_bytes: Positive = 1024 * 1024
+    """One wire frame. A link that needs more is sent as a run of messages."""
+    max_waiting_links: Positive = 10_000
+    """Links that wait in one chain for an earlier one (runs count each part)."""
+    max_waiting_bytes: Positive = 64 * 1024 * 1024
+    """Values of the links that wait in one chain."""
+
+
+def check_name(kind: str, name: str) -> str:
+    """Refuse a topic, table or service name that is empty, over-long, no text, or holds a NUL; else return it."""
+    return _check(kind, name, MAX_NAME_BYTES)
+
+
+def check_key(key: str) -> str:
+    """Refuse a key that is empty, over-long, no text, or holds a NUL; else return it."""
+    return _check("key", key, MAX_KEY_BYTES)
+
+
+def _check(kind: str, text: str, most: int) -> str:
+    if not isinstance(text, str):
+        raise ValueRefused(f"the {kind} {text!r} is a {type(text).__name__}; give a string")
+    if not text:
+        raise ValueRefused(f"the {kind} is empty; give at least one character")
+    if "\0" in text:
+        raise ValueRefused(f"the {kind} {text!r} holds a NUL character; leave it out")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise ValueRefused(f"the {kind} {text!r} is no valid Unicode text ({error.reason}); clean it first") from None
+    if size > most:
+        raise ValueRefused(f"the {kind} {text[:40]!r}... has {size} bytes; at most {most} are allowed")
+    return text

@@ -1,0 +1,155 @@
+"""How fresh a replica is, and when it must look for itself (rules 6 and 7).
+
+A *proof* of a chain says: at this time, on the replica's own clock, the store's head was a point that the replica has.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.model import Point
+from pubsub_lib.core.timing import Timing
+
+NEVER = float("-inf")
+MOST_PENDING = 64
+"""Proofs of one chain that wait for known to reach their head."""
+MOST_QUESTIONS = 64
+"""Questions whose answers are still accepted."""
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A reading: at ``time`` the chain's head was what it is kept under, and the store stood at ``position``."""
+
+    time: float
+    position: int
+    publisher: bool
+
+
+class Freshness:
+    """The proofs of one chain."""
+
+    __slots__ = ("covered", "pending", "proof", "publisher_proof")
+
+    def __init__(self, now: float) -> None:
+        self.proof = NEVER
+        self.publisher_proof = now  # nobody could have answered yet: a new chain does not begin by polling
+        self.covered = 0
+        """Position of the store up to which everything of this chain is here."""
+        self.pending: dict[Point, Claim] = {}
+
+    def claim(self, chain: Chain, head: Point, claim: Claim) -> None:
+        """A reading came. It counts at once when its head is on the replica's own chain, later when known reaches
+        that head, and never when the head belongs to another history. While the chain waits for all its objects
+        what is here is in doubt, so nothing counts.
+        """
+        if chain.passed(head) and not chain.frozen:
+            self.count(claim)
+        elif chain.known is None or head.position > chain.known.position:
+            self._keep(chain, head, claim)
+
+    def reached(self, point: Point) -> None:
+        """Known reached a point: what was claimed for it counts now."""
+        claim = self.pending.pop(point, None)
+        if claim is not None:
+            self.count(claim)
+
+    def restart(self, head: Point, claim: Claim) -> None:
+        """A full sync set known to ``head``: what was covered before may be another history's."""
+        self.covered = 0
+        self.count(claim)
+        self.reached(head)
+        self.pending = {point: kept for point, kept in self.pending.items() if point.position > head.position}
+
+    def count(self, claim: Claim) -> None:
+        """Let a reading count."""
+        self.proof = max(self.proof, claim.time)
+        self.covered = max(self.covered, claim.position)
+        if claim.publisher:
+            self.publisher_proof = max(self.publisher_proof, claim.time)
+
+    def _keep(self, chain: Chain, head: Point, claim: Claim) -> None:
+        if len(self.pending) >= MOST_PENDING:
+            known = chain.known.position if chain.known is not None else 0
+            self.pending = {point: kept for point, kept in self.pending.items() if point.position > known}
+        if len(self.pending) >= MOST_PENDING:
+            del self.pending[next(iter(self.pending))]
+        older = self.pending.pop(head, None)
+        if older is not None:
+            claim = Claim(
+                max(claim.time, older.time), max(claim.position, older.position), claim.publisher or older.publisher
+            )
+        self.pending[head] = claim
+
+
+class Question(msgspec.Struct, frozen=True):
+    """An own hello that was asked for."""
+
+    asked: float
+    topics: frozenset[str]
+
+
+class Liveness:
+    """When to ask, which answers count, how stale each chain is, and whether to poll."""
+
+    def __init__(self, timing: Timing, now: float) -> None:
+        self._timing = timing
+        self._chains: dict[str, Freshness] = {}
+        self._questions: dict[str, Question] = {}
+        self.ask_at = now
+        self.poll_at = now
+
+    def add(self, chain: str, now: float) -> None:
+        """A chain is followed from now on."""
+        self._chains[chain] = Freshness(now)
+
+    def remove(self, chain: str) -> None:
+        """A chain is no longer followed."""
+        del self._chains[chain]
+
+    def of(self, chain: str) -> Freshness:
+        """The proofs of one chain."""
+        return self._chains[chain]
+
+    def ask(self, nonce: str, topics: Collection[str], now: float) -> None:
+        """A question goes out."""
+        if len(self._questions) >= MOST_QUESTIONS:
+            del self._questions[next(iter(self._questions))]
+        self._questions[nonce] = Question(now, frozenset(topics))
+
+    def question(self, nonce: str) -> Question | None:
+        """The question that an answer belongs to. Several publishers answer the same one."""
+        return self._questions.get(nonce)
+
+    def periodic(self, now: float) -> bool:
+        """True when the next round of questions is due (every ``max_idle_time``, busy or not)."""
+        if now < self.ask_at:
+            return False
+        self.ask_at = now + self._timing.max_idle_time
+        return True
+
+    def staleness(self, chain: str, now: float) -> float:
+        """Seconds since the best proof; infinite before the first."""
+        return now - self._chains[chain].proof
+
+    def to_poll(self, now: float) -> list[str]:
+        """Chains to look up in the store now: no publisher's proof of them is fresh."""
+        stale = [name for name, fresh in self._chains.items() if self._polls_from(fresh) <= now]
+        if not stale or now < self.poll_at:
+            return []
+        self.poll_at = now + self._timing.poll_interval
+        return stale
+
+    def is_polling(self, now: float) -> bool:
+        """True while some chain has no fresh proof from a publisher."""
+        return any(self._polls_from(fresh) <= now for fresh in self._chains.values())
+
+    def next_time(self) -> float:
+        """When ``periodic`` or ``to_poll`` will next say something."""
+        if not self._chains:
+            return self.ask_at
+        stale_at = min(map(self._polls_from, self._chains.values()))
+        return min(self.ask_at, max(self.poll_at, stale_at))
+
+    def _polls_from(self, fresh: Freshness) -> float:
+        return fresh.publisher_proof + self._timing.stale_after

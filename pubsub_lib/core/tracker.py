@@ -1,0 +1,456 @@
+"""The state machine of a replica: envelopes and the clock in, actions out. Design: "Tracker rules", 1 to 13.
+
+Everything that changes a topic is a link that connects, or a full sync. The tracker knows no cache, no socket, no
+store and no clock: ``now`` is an argument, in seconds of any clock that never goes back.
+Not thread-safe: the caller holds one lock around tracker and cache.
+"""
+
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
+from pubsub_lib.core.chain import Chain, HelloHead
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.liveness import Claim, Liveness
+from pubsub_lib.core.model import ALL, Delta, Full, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.sequences import Sequences
+from pubsub_lib.core.syncing import SyncSlot
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.transitions import DUE, SYNCING, Event, State
+
+
+class Counters(msgspec.Struct):
+    """What became of what came in."""
+
+    applied: int = 0
+    """Links applied."""
+    old: int = 0
+    """Messages at or behind known: repeated, or overtaken by a sync."""
+    foreign: int = 0
+    """Messages and hellos that belong to another history."""
+    waited: int = 0
+    """Messages that had to wait for an earlier one."""
+    overflowed: int = 0
+    """Messages dropped because too much waited."""
+    unfollowed: int = 0
+    """Messages of topics that are not followed (any more)."""
+    late_answers: int = 0
+    """Sync answers that nobody waited for any more."""
+    syncs_failed: int = 0
+    """Syncs that failed or took too long."""
+    deltas: dict[str, int] = {}
+    """Deltas begun, by cause."""
+    fulls: dict[str, int] = {}
+    """Full syncs begun, by cause."""
+
+
+class Tracker:
+    """Follows topics, or everything (topic ``ALL``, which excludes others).
+
+    ``rng`` makes nonces and jitter; give a seeded one to make a run repeatable.
+    """
+
+    def __init__(self, timing: Timing, limits: Limits, rng: random.Random, now: float) -> None:
+        self._timing = timing
+        self._limits = limits
+        self._rng = rng
+        self._chains: dict[str, Chain] = {}
+        self._joining: dict[str, float] = {}
+        self._holding: dict[str, Chain] = {}
+        self._turn = 0
+        self.slot = SyncSlot(timing, rng, now)
+        self.liveness = Liveness(timing, now)
+        self.sequences = Sequences()
+        self.counters = Counters()
+
+    # -- what is followed ----------------------------------------------------------------------------------------
+
+    def follow(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> list[Action]:
+        """Follow more topics. Subscribe to them first: the question that is asked here proves the subscription.
+
+        ``known`` gives points at hand, from which a delta is enough.
+        """
+        fresh = [topic for topic in topics if topic not in self._chains]
+        if not fresh:
+            return []
+        for topic in fresh:
+            point = known.get(topic) if known is not None else None
+            self._chains[topic] = Chain(topic, self._limits, point, now)
+            self._joining[topic] = now + self._timing.hello_wait
+            self.liveness.add(topic, now)
+        return [self._question(fresh, now)]
+
+    def unfollow(self, topic: str) -> None:
+        """Stop following a topic; a sync that runs for it is ignored."""
+        if self._chains.pop(topic, None) is None:
+            return
+        self._joining.pop(topic, None)
+        self._holding.pop(topic, None)
+        self.liveness.remove(topic)
+        self.sequences.forget_topic(topic)
+        if not any(chain.state in DUE for chain in self._chains.values()):
+            self.slot.no_need()
+
+    @property
+    def restless(self) -> bool:
+        """True while a clock or a sync's start may come sooner than the last ``next_time()`` said."""
+        return bool(self._holding) or self.slot.waits
+
+    @property
+    def topics(self) -> Collection[str]:
+        """The chains that are followed."""
+        return self._chains.keys()
+
+    def chain(self, topic: str) -> Chain:
+        """One chain, to look at. KeyError when it is not followed."""
+        return self._chains[topic]
+
+    @property
+    def synced(self) -> bool:
+        """True when every chain was synced once (its initial handlers are the caller's part of rule 8)."""
+        return all(chain.known is not None and chain.state is not State.JOINING for chain in self._chains.values())
+
+    def staleness(self, now: float) -> float:
+        """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first."""
+        return max((self.liveness.staleness(name, now) for name in self._chains), default=0.0)
+
+    def covered(self, topics: Collection[str] | None = None) -> int:
+        """Position up to which everything is here, of these topics (None: of all that are followed)."""
+        names = self._chains if topics is None else [self._chain_of(topic) for topic in topics]
+        return min((self._covered(self._chains[name]) for name in names if name in self._chains), default=0)
+
+    # -- in --------------------------------------------------------------------------------------------------------
+
+    def feed(self, envelope: Envelope, now: float) -> list[Action]:
+        """An envelope arrived."""
+        self._turn += 1
+        if envelope.hello is not None:
+            self._hear_hello(envelope, envelope.hello, now)
+            return []
+        self.sequences.heard(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
+        chain = self._chains.get(self._chain_of(envelope.topic))
+        if chain is None:
+            self.counters.unfollowed += len(envelope.messages)
+            return []
+        applied: list[Link] = []
+        for message in envelope.messages:
+            self._hear(chain, message, now, applied)
+        return self._applied(applied)
+
+    def tick(self, now: float) -> list[Action]:
+        """Time passed: call at ``next_time()`` or any time."""
+        self._turn += 1
+        actions: list[Action] = []
+        if self._chains and self.liveness.periodic(now):
+            actions.append(self._question(self._chains, now))
+        for topic in [topic for topic, until in self._joining.items() if now >= until]:
+            self._greeted(self._chains[topic], now)
+        for chain in list(self._holding.values()):
+            self._check_clock(chain, now)
+        for topic in self.liveness.to_poll(now):
+            self._poll(self._chains[topic], now)
+        if self.slot.timed_out(now):
+            self.sync_failed(self.slot.number, now)
+        if self.slot.may_begin(now):
+            actions.extend(self._begin_sync(now))
+        return actions
+
+    def sync_done(self, number: int, answer: SyncAnswer, now: float) -> list[Action]:
+        """The store answered a ``StartSync``."""
+        self._turn += 1
+        if not self.slot.running or number != self.slot.number:
+            self.counters.late_answers += 1
+            return []
+        self.slot.ended(now)
+        actions: list[Action] = []
+        for name, chain in list(self._chains.items()):
+            if chain.state not in SYNCING:
+                continue
+            part = answer.chains[name]
+            if isinstance(part, Full):
+                actions.extend(self._replaced(chain, part, answer.store, now))
+            elif isinstance(part, Delta):
+                actions.extend(self._caught_up(chain, part, answer.store, now))
+            else:
+                chain.repair = False
+                self._happen(chain, Event.INCOMPLETE, now)
+                self.slot.need_now(now)
+        self._remember_needs(now)
+        return actions
+
+    def sync_failed(self, number: int, now: float) -> None:
+        """The store could not answer a ``StartSync``."""
+        self._turn += 1
+        if not self.slot.running or number != self.slot.number:
+            self.counters.late_answers += 1
+            return
+        self.counters.syncs_failed += 1
+        self.slot.failed(now)
+        for chain in self._chains.values():
+            if chain.state in SYNCING:
+                self._happen(chain, Event.FAILED, now)
+        self._remember_needs(now)
+
+    def mismatched(self, topic: str, now: float) -> None:
+        """Count or digest of a topic differ after a link or a sync (rule 10): fetch what differs."""
+        chain = self._chains.get(self._chain_of(topic))
+        if chain is None:
+            return
+        # Buckets first; when they came and it still differs, everything. A chain of everything has no buckets.
+        chain.repair = chain.name != ALL and chain.repaired != chain.known
+        self._happen(chain, Event.MISMATCHED, now)
+
+    def next_time(self) -> float:
+        """When ``tick`` has something to do next; infinite when nothing is followed."""
+        clocks = [self._expires(chain) for chain in self._holding.values()]
+        return min([self.liveness.next_time(), self.slot.next_time(), *self._joining.values(), *clocks])
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _hear(self, chain: Chain, message: Message, now: float, applied: list[Link]) -> None:
+        link = message.link
+        known = chain.known
+        if chain.frozen:
+            self._hold(chain, message, now)
+        elif known is not None and link.point.position <= known.position:
+            self._drop_old(chain, link)
+        elif chain.previous(link) == known and chain.is_whole(message):
+            self._apply(chain, link.point, [link], now, applied)
+            if chain.state is not State.FOLLOWING:  # in which nothing waits
+                self._drain(chain, now, applied)
+        else:
+            self._hold(chain, message, now)
+            self._drain(chain, now, applied)
+
+    def _drop_old(self, chain: Chain, link: Link) -> None:
+        if chain.known is not None and link.point.position == chain.known.position and link.point != chain.known:
+            self.counters.foreign += 1
+        else:
+            self.counters.old += 1
+
+    def _apply(self, chain: Chain, point: Point, links: Sequence[Link], now: float, applied: list[Link]) -> None:
+        applied.extend(links)
+        chain.advance(point, now)
+        fresh = self.liveness.of(chain.name)
+        if fresh.pending:
+            fresh.reached(point)
+
+    def _hold(self, chain: Chain, message: Message, now: float) -> None:
+        link = message.link
+        if chain.waiting.hold(message, chain.previous(link), chain.needed(link), now, self._turn):
+            self.counters.waited += 1
+            self._happen(chain, Event.HELD, now)
+        else:
+            self.counters.overflowed += 1
+            self._happen(chain, Event.OVERFLOWED, now)
+
+    def _drain(self, chain: Chain, now: float, applied: list[Link]) -> None:
+        """Apply what waited for known, and forget what known has passed."""
+        while chain.known is not None and len(chain.waiting):
+            step = chain.waiting.take(chain.known)
+            if step is None:
+                break
+            self._apply(chain, step.point, step.links(), now, applied)
+        self._purge(chain, now, everywhere=False)
+
+    def _purge(self, chain: Chain, now: float, *, everywhere: bool) -> None:
+        if chain.known is not None and len(chain.waiting):
+            self.counters.old += chain.waiting.drop_old(chain.known, everywhere=everywhere)
+        if chain.state is State.HOLDING and chain.clock_started() is None:
+            self._happen(chain, Event.SETTLED, now)
+
+    def _applied(self, links: list[Link]) -> list[Action]:
+        self.counters.applied += len(links)
+        return [Apply(links)] if links else []
+
+    # -- hellos ------------------------------------------------------------------------------------------------------
+
+    def _hear_hello(self, envelope: Envelope, hello: Hello, now: float) -> None:
+        for topic, last in hello.sequences.items():
+            if self._chain_of(topic) in self._chains:
+                self.sequences.announced(envelope.service, envelope.uuid, topic, last)
+        question = self.liveness.question(hello.nonce) if hello.nonce else None
+        if hello.nonce and question is None:
+            return  # the answer to a question so old that it is forgotten proves nothing
+        # The reading began at the earliest so long ago, on our own clock; of a broadcast nothing is known.
+        began = None if question is None else question.asked - hello.age
+        for topic, point in self._told_heads(hello):
+            self._hear_head(self._chains[topic], point, began, hello, now)
+        if question is not None:
+            for topic in question.topics & self._joining.keys():
+                self._greeted(self._chains[topic], now)
+
+    def _told_heads(self, hello: Hello) -> Iterator[tuple[str, Point]]:
+        if ALL in self._chains:
+            if hello.store is not None:
+                yield ALL, hello.store
+            return
+        for topic, head in hello.heads.items():
+            if topic in self._chains:
+                yield topic, head.point
+
+    def _hear_head(self, chain: Chain, head: Point, began: float | None, hello: Hello, now: float) -> None:
+        if began is not None:
+            position = hello.store.position if hello.store is not None else head.position
+            self.liveness.of(chain.name).claim(chain, head, Claim(began, position, publisher=True))
+        known = chain.known
+        if known is None or chain.frozen:
+            # Judged when the sync has set known. What comes before a sync began is answered by that sync.
+            if chain.state in SYNCING:
+                chain.remember_head(head, now, self._turn)
+        elif head == known:
+            pass
+        elif head.position > known.position:
+            chain.remember_head(head, now, self._turn)
+            self._happen(chain, Event.HELD, now)
+        elif head.position == known.position or (began is not None and self._overtook(chain, began)):
+            self.counters.foreign += 1
+            self._happen(chain, Event.DOUBTED, now)
+
+    def _overtook(self, chain: Chain, began: float) -> bool:
+        """True when a reading began after known was reached, and so ought to have seen it."""
+        return began > chain.known_at
+
+    def _greeted(self, chain: Chain, now: float) -> None:
+        """The wait of a new topic ended, by an answer or by its time (rule 8)."""
+        del self._joining[chain.name]
+        if chain.state is State.JOINING:
+            self._happen(chain, Event.GREETED if chain.known is None else Event.RESUMED, now)
+
+    # -- the clock and polling -----------------------------------------------------------------------------------
+
+    def _check_clock(self, chain: Chain, now: float) -> None:
+        if now >= self._expires(chain):
+            self._purge(chain, now, everywhere=True)
+            if chain.state is State.HOLDING and now >= self._expires(chain):
+                self._happen(chain, Event.EXPIRED, now)
+
+    def _expires(self, chain: Chain) -> float:
+        started = chain.clock_started()
+        return float("inf") if started is None else started + self._timing.message_delay_window
+
+    def _poll(self, chain: Chain, now: float) -> None:
+        if chain.state in (State.FOLLOWING, State.HOLDING):
+            self._happen(chain, Event.POLLED, now)
+
+    def _question(self, topics: Collection[str], now: float) -> RequestHello:
+        nonce = f"{self._rng.getrandbits(96):024x}"
+        self.liveness.ask(nonce, topics, now)
+        return RequestHello(nonce, tuple(topics))
+
+    # -- syncs ---------------------------------------------------------------------------------------------------------
+
+    def _begin_sync(self, now: float) -> list[Action]:
+        due = [chain for chain in self._chains.values() if chain.state in DUE]
+        if not due:
+            self.slot.no_need()
+            return []
+        number = self.slot.begin(now, self._turn)
+        wants: dict[str, Want] = {}
+        causes: dict[str, str] = {}
+        for chain in due:
+            tally = self.counters.deltas if chain.state is State.DELTA_DUE else self.counters.fulls
+            tally[chain.cause] = tally.get(chain.cause, 0) + 1
+            wants[chain.name] = self._want(chain)
+            causes[chain.name] = chain.cause
+            self._happen(chain, Event.BEGUN, now)
+        return [StartSync(number, wants, causes)]
+
+    def _want(self, chain: Chain) -> Want:
+        if chain.state is State.DELTA_DUE:
+            return Want(after=chain.known)
+        # Empty buckets stand for "those that differ": the caller, who has the cache, fills in its own digests.
+        return Want(buckets={}) if chain.repair else Want()
+
+    def _caught_up(self, chain: Chain, delta: Delta, store: Point, now: float) -> list[Action]:
+        known = chain.known
+        if known is None:
+            raise AssertionError("a delta was asked without a point")
+        applied: list[Link] = []
+        event = Event.BEHIND
+        if delta.head.position >= known.position:
+            for links in _steps(chain, delta.links):
+                if links[0].point.position <= chain.known_position:
+                    continue
+                if chain.previous(links[0]) != chain.known:
+                    break
+                self._apply(chain, links[0].point, links, now, applied)
+            event = Event.CAUGHT_UP if chain.known == delta.head else Event.BROKEN
+        self.liveness.of(chain.name).claim(chain, delta.head, Claim(self.slot.begun, store.position, publisher=False))
+        self._happen(chain, event, now)
+        self._after_sync(chain, now, applied)
+        return self._applied(applied)
+
+    def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Action]:
+        chain.jump(full.head, now)
+        fresh = self.liveness.of(chain.name)
+        fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False))
+        chain.repaired = full.head if chain.repair else None
+        chain.repair = False
+        self._happen(chain, Event.REPLACED, now)
+        applied: list[Link] = []
+        chain.drop_heads_before(self.slot.turn)
+        told = list(chain.heads)
+        chain.heads.clear()
+        self._after_sync(chain, now, applied)
+        for head in told:
+            self._judge_told(chain, head, now)
+        return [Replace(chain.name, full), *self._applied(applied)]
+
+    def _judge_told(self, chain: Chain, head: HelloHead, now: float) -> None:
+        """A head that a hello told of while known stood still. One behind known was read before or during the sync,
+        for all that can be known, and says nothing.
+        """
+        if head.point.position > chain.known_position:
+            chain.heads.append(head)
+            self._happen(chain, Event.HELD, now)
+        elif head.point.position == chain.known_position and head.point != chain.known:
+            self.counters.foreign += 1
+            self._happen(chain, Event.DOUBTED, now)
+
+    def _after_sync(self, chain: Chain, now: float, applied: list[Link]) -> None:
+        """What was received before the reading began is answered by it; the rest goes on as if it came now."""
+        self.counters.old += chain.waiting.drop_before(self.slot.turn)
+        chain.drop_heads_before(self.slot.turn)
+        self._drain(chain, now, applied)
+        self._purge(chain, now, everywhere=True)
+        if chain.clock_started() is not None:
+            self._happen(chain, Event.HELD, now)
+
+    def _remember_needs(self, now: float) -> None:
+        if any(chain.state in DUE for chain in self._chains.values()):
+            self.slot.need(now)
+
+    def _happen(self, chain: Chain, event: Event, now: float) -> None:
+        chain.happen(event)
+        if chain.state is State.HOLDING:
+            self._holding[chain.name] = chain
+        else:
+            self._holding.pop(chain.name, None)
+            if chain.state in DUE:
+                self.slot.need(now)
+
+    # -- small things ------------------------------------------------------------------------------------------------
+
+    def _chain_of(self, topic: str) -> str:
+        return ALL if ALL in self._chains else topic
+
+    def _covered(self, chain: Chain) -> int:
+        if chain.known is None or chain.frozen:
+            return 0
+        return max(chain.known.position, self.liveness.of(chain.name).covered)
+
+
+def _steps(chain: Chain, links: Sequence[Link]) -> Iterator[list[Link]]:
+    """The links of a delta by step: one each, or all of a transaction in a chain of everything."""
+    step: list[Link] = []
+    for link in links:
+        if step and link.point != step[0].point:
+            yield step
+            step = []
+        step.append(link)
+    if step:
+        yield step

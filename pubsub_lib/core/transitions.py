@@ -1,0 +1,163 @@
+"""The life of one chain in a replica, as a table. ``docs/tracker-states.md`` is drawn from it.
+
+A *chain* is one topic's links, or (for a replica of everything) all transactions. What may be applied depends on the
+state alone: in the ``FULL…`` states links wait and ``known`` stands still; in all others a link that connects is
+applied at once.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class State(StrEnum):
+    """Where a chain stands."""
+
+    JOINING = "joining"
+    """Subscribed; waits a bounded moment for an own hello before the first sync."""
+    FOLLOWING = "following"
+    """Everything that was heard of is applied."""
+    HOLDING = "holding"
+    """A link waits for an earlier one, or a hello told of a head beyond known: the clock runs."""
+    DELTA_DUE = "delta due"
+    """Needs the links after known; waits for its turn."""
+    DELTA = "delta"
+    """A delta is being read."""
+    DELTA_AGAIN = "delta again"
+    """A delta is being read, and a need that arose meanwhile is remembered."""
+    FULL_DUE = "full due"
+    """Needs all objects (or the differing buckets); waits for its turn."""
+    FULL = "full"
+    """All objects are being read."""
+    FULL_AGAIN = "full again"
+    """All objects are being read, and links that came meanwhile were dropped for want of room."""
+
+
+class Event(StrEnum):
+    """What can happen to a chain."""
+
+    GREETED = "greeted"
+    """The first own hello came, or the wait for it ended; nothing is known yet."""
+    RESUMED = "resumed"
+    """The same, with a point at hand."""
+    HELD = "held"
+    """Something waits now."""
+    SETTLED = "settled"
+    """Nothing waits any more."""
+    EXPIRED = "expired"
+    """The clock ended."""
+    DOUBTED = "doubted"
+    """A hello proved that the store's history changed."""
+    OVERFLOWED = "overflowed"
+    """A link was dropped because too much waits."""
+    POLLED = "polled"
+    """No publisher proves to be fresh: look into the store."""
+    MISMATCHED = "mismatched"
+    """Count or digest differ from the link's or the snapshot's."""
+    BEGUN = "begun"
+    """The sync was started."""
+    CAUGHT_UP = "caught up"
+    """The delta's links were applied up to its head."""
+    BEHIND = "behind"
+    """The delta's head was passed before it arrived: dropped."""
+    BROKEN = "broken"
+    """The delta was complete and yet does not lead to its head: known moved into another history meanwhile."""
+    INCOMPLETE = "incomplete"
+    """The store cannot give the links after that point."""
+    REPLACED = "replaced"
+    """A full sync's answer replaced the contents."""
+    FAILED = "failed"
+    """The sync failed or took too long."""
+
+
+_S = State
+_E = Event
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = MappingProxyType(
+    {
+        _S.JOINING: {
+            _E.GREETED: _S.FULL_DUE,
+            _E.RESUMED: _S.DELTA_DUE,
+            _E.HELD: _S.JOINING,
+            _E.OVERFLOWED: _S.JOINING,
+            _E.DOUBTED: _S.JOINING,
+            _E.MISMATCHED: _S.FULL_DUE,
+        },
+        _S.FOLLOWING: {
+            _E.HELD: _S.HOLDING,
+            _E.DOUBTED: _S.DELTA_DUE,
+            _E.OVERFLOWED: _S.DELTA_DUE,
+            _E.POLLED: _S.DELTA_DUE,
+            _E.MISMATCHED: _S.FULL_DUE,
+        },
+        _S.HOLDING: {
+            _E.HELD: _S.HOLDING,
+            _E.SETTLED: _S.FOLLOWING,
+            _E.EXPIRED: _S.DELTA_DUE,
+            _E.DOUBTED: _S.DELTA_DUE,
+            _E.OVERFLOWED: _S.DELTA_DUE,
+            _E.POLLED: _S.DELTA_DUE,
+            _E.MISMATCHED: _S.FULL_DUE,
+        },
+        _S.DELTA_DUE: {
+            _E.HELD: _S.DELTA_DUE,
+            _E.DOUBTED: _S.DELTA_DUE,
+            _E.OVERFLOWED: _S.DELTA_DUE,
+            _E.MISMATCHED: _S.FULL_DUE,
+            _E.BEGUN: _S.DELTA,
+        },
+        _S.DELTA: {
+            _E.HELD: _S.DELTA,
+            _E.DOUBTED: _S.DELTA_AGAIN,
+            _E.OVERFLOWED: _S.DELTA_AGAIN,
+            _E.MISMATCHED: _S.FULL_DUE,
+            _E.CAUGHT_UP: _S.FOLLOWING,
+            _E.BEHIND: _S.FOLLOWING,
+            _E.BROKEN: _S.DELTA_DUE,
+            _E.INCOMPLETE: _S.FULL_DUE,
+            _E.FAILED: _S.DELTA_DUE,
+        },
+        _S.DELTA_AGAIN: {
+            _E.HELD: _S.DELTA_AGAIN,
+            _E.DOUBTED: _S.DELTA_AGAIN,
+            _E.OVERFLOWED: _S.DELTA_AGAIN,
+            _E.MISMATCHED: _S.FULL_DUE,
+            _E.CAUGHT_UP: _S.DELTA_DUE,
+            _E.BEHIND: _S.DELTA_DUE,
+            _E.BROKEN: _S.DELTA_DUE,
+            _E.INCOMPLETE: _S.FULL_DUE,
+            _E.FAILED: _S.DELTA_DUE,
+        },
+        _S.FULL_DUE: {
+            _E.HELD: _S.FULL_DUE,
+            _E.OVERFLOWED: _S.FULL_DUE,
+            # The rest of a run of links that was handed out together with the one that did not match.
+            _E.MISMATCHED: _S.FULL_DUE,
+            _E.BEGUN: _S.FULL,
+        },
+        _S.FULL: {
+            _E.HELD: _S.FULL,
+            _E.OVERFLOWED: _S.FULL_AGAIN,
+            _E.REPLACED: _S.FOLLOWING,
+            _E.FAILED: _S.FULL_DUE,
+        },
+        _S.FULL_AGAIN: {
+            _E.HELD: _S.FULL_AGAIN,
+            _E.OVERFLOWED: _S.FULL_AGAIN,
+            _E.REPLACED: _S.DELTA_DUE,
+            _E.FAILED: _S.FULL_DUE,
+        },
+    }
+)
+
+FROZEN = frozenset({State.FULL_DUE, State.FULL, State.FULL_AGAIN})
+"""States in which links wait and known stands still."""
+DUE = frozenset({State.DELTA_DUE, State.FULL_DUE})
+"""States that wait for a sync to begin."""
+SYNCING = frozenset({State.DELTA, State.DELTA_AGAIN, State.FULL, State.FULL_AGAIN})
+"""States in which a sync runs for the chain."""
+
+
+def after(state: State, event: Event) -> State:
+    """The state after ``event``. KeyError: the event cannot happen in this state, so the caller has a bug."""
+    return TRANSITIONS[state][event]

@@ -1,0 +1,132 @@
+"""Every error that this library raises on purpose.
+
+::
+
+    PubSubError
+    ├── UsageError                the caller asked for something that cannot be
+    │   ├── ConfigError           an option, a settings value or a URL is wrong
+    │   ├── DriverError           a driver is unknown, not installed, or lacks a capability
+    │   ├── ValueRefused          a table, key, topic or value breaks a limit or its type
+    │   ├── NotFollowed           a topic, table or index that this replica does not hold
+    │   └── ClosedError           the object was closed
+    ├── PeerError                 somebody sent what cannot be understood
+    │   └── FrameError            one frame: truncated, oversized, foreign, or of another major version
+    ├── TransportError            a driver could not send or receive
+    ├── WaitTimeout               a wait ended before what it waited for
+    └── StoreError                the database
+        ├── StoreUnavailable      unreachable, gone, or not answering in time
+        ├── StoreReadOnly         it refuses writes
+        ├── StoreFull             no room left on its disk
+        ├── StoreBusy             locked by others beyond every retry
+        ├── OutcomeUnknown        the connection was lost during COMMIT and nobody can tell how it ended
+        ├── SchemaError           tables missing, newer than this library, or somebody else's
+        └── ConditionFailed       a verb's condition was violated; nothing was written
+            ├── AlreadyExists
+            ├── NotFound
+            └── VersionMismatch
+
+Foreign exceptions (SQLAlchemy's, ZeroMQ's, msgspec's) are translated where they enter, with the original as
+``__cause__``. Messages are one sentence that names the thing, the value and the way out.
+"""
+
+
+class PubSubError(Exception):
+    """Root of all errors of this library."""
+
+
+class UsageError(PubSubError):
+    """The caller asked for something that cannot be; trying again changes nothing."""
+
+
+class ConfigError(UsageError):
+    """An option, a settings value or a URL is wrong."""
+
+
+class DriverError(UsageError):
+    """A driver is unknown, its extra is not installed, or it lacks a capability that is needed."""
+
+
+class ValueRefused(UsageError):
+    """A table, key, topic or value breaks a limit or does not fit its declared type."""
+
+
+class NotFollowed(UsageError):
+    """A topic, table or index was named that this replica does not hold."""
+
+
+class ClosedError(UsageError):
+    """The object was closed before, or while, this was called."""
+
+
+class PeerError(PubSubError):
+    """Somebody else sent what cannot be understood. Counted and dropped; never reaches a controller."""
+
+
+class FrameError(PeerError):
+    """One frame is truncated, oversized, foreign, or of another major wire version.
+
+    ``reason`` is a short stable word for counters: ``truncated``, ``oversized``, ``version``, ``foreign``.
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class TransportError(PubSubError):
+    """A driver could not send or receive."""
+
+
+class WaitTimeout(PubSubError, TimeoutError):
+    """A ``wait_…`` call ended by its timeout. What it waited for may still come."""
+
+
+class StoreError(PubSubError):
+    """The database could not do what it was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database is unreachable, went away, or does not answer in time."""
+
+
+class StoreReadOnly(StoreError):
+    """The database refuses writes (a standby, a read-only file or mount)."""
+
+
+class StoreFull(StoreError):
+    """The database has no room left."""
+
+
+class StoreBusy(StoreError):
+    """Others held a lock, or deadlocks went on, beyond every bounded retry."""
+
+
+class OutcomeUnknown(StoreError):
+    """The connection was lost during COMMIT and the store could not be asked how it ended.
+
+    ``nonce`` identifies the transaction: ``Store.committed(nonce)`` tells later whether it is in.
+    """
+
+    def __init__(self, message: str, nonce: int) -> None:
+        super().__init__(message)
+        self.nonce = nonce
+
+
+class SchemaError(StoreError):
+    """The tables are missing, newer than this library, or belong to somebody else."""
+
+
+class ConditionFailed(StoreError):
+    """A verb's condition was violated. The whole transaction wrote nothing."""
+
+
+class AlreadyExists(ConditionFailed):
+    """``create`` of an object that exists."""
+
+
+class NotFound(ConditionFailed):
+    """``update`` or ``delete`` of an object that does not exist."""
+
+
+class VersionMismatch(ConditionFailed):
+    """Compare-and-set: the object's version is not the expected one."""
