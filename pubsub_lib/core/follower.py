@@ -1,0 +1,130 @@
+"""Tracker and cache together: what a replica is, without its threads, sockets and clocks.
+
+The threaded replica and the simulator are two shells around this one class. Not thread-safe: the caller holds one
+lock around everything here, and may call ``cache`` under the same lock.
+"""
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
+from pubsub_lib.core.cache import Applied, Cache
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Full, Link, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.errors import NotFollowed
+
+
+class Faults(msgspec.Struct):
+    """What must never happen, counted. Anything but zero is worth an alarm."""
+
+    guarded: int = 0
+    """Changes that the version guard kept out: an older version tried to replace a newer one."""
+    mismatches: int = 0
+    """Times that a topic's count or digest differed from the store's."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a step led to: events for the handlers in chain order, and what the shell must do now."""
+
+    events: Sequence[Event] = ()
+    questions: Sequence[RequestHello] = ()
+    sync: StartSync | None = None
+
+
+NOTHING = Outcome()
+
+
+class Follower:
+    """One replica's state. ``now`` is always in seconds of a clock that never goes back."""
+
+    def __init__(self, timing: Timing, limits: Limits, rng: random.Random, cache: Cache, now: float) -> None:
+        self.cache = cache
+        self.tracker = Tracker(timing, limits, rng, now)
+        self.faults = Faults()
+
+    def follow(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> Outcome:
+        """Follow more topics; subscribe to them before. Raises NotFollowed when everything is followed already and a
+        topic is named, or the other way round."""
+        every = {*self.tracker.topics, *topics}
+        if ALL in every and len(every) > 1:
+            raise NotFollowed(
+                f"a replica follows either everything or named topics, not both: {sorted(every - {ALL})[:5]}; "
+                "use two replicas"
+            )
+        return self._carry_out(self.tracker.follow(topics, now, known), now)
+
+    def unfollow(self, topic: str) -> Outcome:
+        """Drop a topic and its objects; reported to handlers as deletes. Raises NotFollowed."""
+        if topic not in self.tracker.topics:
+            raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(self.tracker.topics)[:5]}")
+        self.tracker.unfollow(topic)
+        dropped = list(self.cache.topics()) if topic == ALL else [topic]
+        return Outcome(events=[event for name in dropped for event in self.cache.drop(name)])
+
+    def feed(self, envelope: Envelope, now: float) -> Outcome:
+        """An envelope arrived."""
+        actions = self.tracker.feed(envelope, now)
+        return self._carry_out(actions, now) if actions else NOTHING
+
+    def tick(self, now: float) -> Outcome:
+        """Time passed."""
+        actions = self.tracker.tick(now)
+        return self._carry_out(actions, now) if actions else NOTHING
+
+    def sync_done(self, number: int, answer: SyncAnswer, now: float) -> Outcome:
+        """The store answered."""
+        return self._carry_out(self.tracker.sync_done(number, answer, now), now)
+
+    def sync_failed(self, number: int, now: float) -> None:
+        """The store did not answer."""
+        self.tracker.sync_failed(number, now)
+
+    def _carry_out(self, actions: Sequence[Action], now: float) -> Outcome:
+        events: list[Event] = []
+        questions: list[RequestHello] = []
+        sync: StartSync | None = None
+        for action in actions:
+            match action:
+                case Apply(links):
+                    self._apply(links, events, now)
+                case Replace(chain, answer):
+                    self._replace(chain, answer, events, now)
+                case RequestHello():
+                    questions.append(action)
+                case StartSync(number, wants, causes):
+                    sync = StartSync(number, {name: self._fill(name, want) for name, want in wants.items()}, causes)
+        return Outcome(events, questions, sync)
+
+    def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
+        for link in links:
+            self._note(link.topic, self.cache.apply(link), events, now)
+
+    def _replace(self, chain: str, answer: Full, events: list[Event], now: float) -> None:
+        if chain == ALL:
+            for topic in set(self.cache.topics()) - answer.topics.keys():
+                events.extend(self.cache.drop(topic))
+        for topic, snapshot in answer.topics.items():
+            self._replace_topic(topic, snapshot, events, now)
+
+    def _replace_topic(self, topic: str, snapshot: TopicSnapshot, events: list[Event], now: float) -> None:
+        self._note(topic, self.cache.replace(topic, snapshot), events, now)
+
+    def _note(self, topic: str, applied: Applied, events: list[Event], now: float) -> None:
+        events.extend(applied.events)
+        self.faults.guarded += applied.guarded
+        if not applied.intact:
+            self.faults.mismatches += 1
+            self.mismatched(topic, now)
+
+    def mismatched(self, topic: str, now: float) -> None:
+        """A topic's count or digest is not the store's: have the differing buckets fetched (rule 10)."""
+        self.tracker.mismatched(topic, now)
+
+    def _fill(self, topic: str, want: Want) -> Want:
+        return want if want.buckets is None else Want(buckets=self.cache.bucket_digests(topic))
