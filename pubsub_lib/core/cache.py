@@ -13,7 +13,7 @@ import msgspec
 from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
 from pubsub_lib.core.events import Decode, Event, plain
 from pubsub_lib.core.index import Extract, Index
-from pubsub_lib.core.merged import Entry, Floor, Merged
+from pubsub_lib.core.merged import Entry, Merged
 from pubsub_lib.core.model import Link, Record, TopicSnapshot
 from pubsub_lib.errors import NotFollowed, UsageError
 
@@ -79,8 +79,6 @@ class Cache:
         contested, floors = merged.contested, merged.floors
         known, count, digest = topic.position, topic.count, topic.digest
         position, written_at = link.point.position, link.written_at
-        # One topic has one order, nothing can come late from another: then deletes need not be remembered.
-        remember = len(self._topics) > 1
         events: list[Event] = []
         guarded = 0
         table = ""
@@ -100,21 +98,26 @@ class Cache:
                 continue
             if value is not None:
                 print_ = fingerprint(table, key, version, value)
-                new = Entry(version, value, print_, name)
-                objects[key] = new
                 digest += print_
                 if old is not None:
                     digest -= old.fingerprint
                     if not contested or (table, key) not in contested:
-                        shown[key] = new
                         events.append(
                             Event(table, key, name, "set", version, old.version, old.value, value, position,
                                   written_at, name, decode)
                         )  # fmt: skip
+                        old.version = version
+                        old.value = value
+                        old.fingerprint = print_
                         continue
+                    new = objects[key] = Entry(version, value, print_, name)
                 else:
                     count += 1
-                    if key not in shown and not floors and not contested:
+                    new = objects[key] = Entry(version, value, print_, name)
+                    if key not in shown and (
+                        not (floors or contested)
+                        or ((table, key) not in floors and (table, key) not in contested)
+                    ):
                         shown[key] = new
                         events.append(
                             Event(table, key, name, "create", version, None, None, value, position,
@@ -126,13 +129,7 @@ class Cache:
                 del objects[key]
                 digest -= old.fingerprint
                 count -= 1
-                if not contested or (table, key) not in contested:
-                    del shown[key]
-                    if remember:
-                        merged.bury((table, key), Floor(version, name))
-                    event = merged.event(table, key, old, None, version, position, written_at)
-                else:
-                    event = merged.shift((table, key), name, None, version, position, written_at)
+                event = merged.shift((table, key), name, None, version, position, written_at)
             else:
                 continue
             if event is not None:
@@ -220,7 +217,7 @@ class Cache:
         return (0, 0) if state is None else (state.count, state.digest)
 
     def bucket_digests(self, topic: str) -> dict[int, int]:
-        """The digest of every bucket that holds objects of this topic, counted anew for a repair (rule 10)."""
+        """The digest of each bucket that holds objects of this topic, counted anew for a repair (rule 10)."""
         digests: dict[int, int] = {}
         state = self._topics.get(topic)
         if state is not None:
@@ -254,7 +251,7 @@ class Cache:
         """The objects shown, of one table or all and of one topic or all, as one consistent list made at
         once.
         """
-        return [Record(name, key, shown.version, shown.value) for name, key, shown in self._view(table, topic)]
+        return [Record(name, key, at.version, at.value) for name, key, at in self._view(table, topic)]
 
     def present(
         self, table: str | None = None, topic: str | None = None, key: str | None = None

