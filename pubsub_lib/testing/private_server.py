@@ -197,10 +197,8 @@ class PrivateServer(ABC):
             raise _PortTaken(
                 f"port {self._port} was taken before the private {self.label} server had it: {tail}"
             )
-        if in_time:
-            how = f"ended with status {process.poll()}"
-        else:
-            how = f"did not answer within {self.timeout:g} s ({last})"
+        ended = f"ended with status {process.poll()}"
+        how = ended if in_time else f"did not answer within {self.timeout:g} s ({last})"
         raise StoreUnavailable(f"the private {self.label} server {how}; its log ends: {tail}")
 
     def _run(self, command: Sequence[str]) -> None:

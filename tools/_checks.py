@@ -1,0 +1,108 @@
+"""Run every check of the project one after the other and sum up: ``_checks.py [PYTEST ARGUMENT ...]``.
+
+Called by ``tools/test`` in the environment that it set up. All checks run even when one fails, so that one
+run tells everything. The last line is pytest's own closing line.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.testing.servers import mariadb_binaries, postgres_binaries
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+
+class Result(NamedTuple):
+    """How one check ended."""
+
+    name: str
+    status: int
+    seconds: float
+    closing: str
+
+
+def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> str:
+    """Install a database server if none is found; "" or the one sentence that tells what is missing."""
+    try:
+        probe()
+        return ""
+    except ConfigError:
+        print(f"{note} …", flush=True)
+    # What the installer says only matters when the server is still missing after it.
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        probe()
+        return ""
+    except ConfigError as error:
+        said = " ".join((done.stderr or done.stdout).strip().splitlines()[-1:])
+        return f"{error} (tried to: {said or 'nothing said'}); tests that need it are not run."
+
+
+def ensure_servers() -> list[str]:
+    """PostgreSQL and MariaDB for private servers; the sentences about those that cannot be had."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "pgserver"]
+    postgres = ensure(postgres_binaries, pip, "No PostgreSQL found; installing the wheel pgserver")
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        # The core packages hold the programs without a system service: nothing starts behind anybody's back.
+        packages = "mariadb-server-core mariadb-client-core"
+        apt = f"apt-get update -q && apt-get install -qy --no-install-recommends {packages}"
+        note = f"No MariaDB found; installing the packages {packages}"
+    else:
+        apt, note = "echo only root may install it with apt-get >&2", "No MariaDB found"
+    mariadb = ensure(mariadb_binaries, ["sh", "-c", apt], note)
+    return [each for each in (postgres, mariadb) if each]
+
+
+def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> Result:
+    """Run one check, passing its output on; ``closing`` is the last line it said."""
+    print(f"\n== {name}", flush=True)
+    started = time.monotonic()
+    closing = ""
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        try:
+            for line in running.stdout:
+                print(line, end="", flush=True)
+                closing = line.rstrip() or closing
+        except KeyboardInterrupt:
+            print(running.stdout.read())  # the check was interrupted too, and now stops its servers in order
+            raise
+    return Result(name, running.returncode, time.monotonic() - started, closing)
+
+
+def main(pytest_arguments: Sequence[str]) -> int:
+    """Exit status 0 when every check passed, else 1."""
+    missing = ensure_servers()
+    with tempfile.TemporaryDirectory(prefix="pubsub-cache-") as cache:
+        # A cache for each run: stevedore may otherwise list the drivers of an earlier installation.
+        environment = {**os.environ, "XDG_CACHE_HOME": cache}
+        commands: dict[str, list[str]] = {
+            "ruff": [str(BIN / "ruff"), "check", "."],
+            "mypy": [str(BIN / "mypy")],
+            "import contracts": [str(BIN / "lint-imports")],
+            "pytest": [sys.executable, "-m", "pytest", *pytest_arguments],
+        }
+        results = [check(name, command, environment) for name, command in commands.items()]
+    print("\n== summary")
+    for sentence in missing:
+        print(sentence)
+    for each in results:
+        print(f"{each.name:18}{'passed' if each.status == 0 else 'FAILED':8}{each.seconds:7.1f} s")
+    print(results[-1].closing, flush=True)
+    return int(any(each.status != 0 for each in results))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
