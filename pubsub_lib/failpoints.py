@@ -1,0 +1,71 @@
+"""Named places where a test can kill, stop or fail a process: ``PUBSUB_LIB_FAILPOINT=writer.after_counter=kill@3``.
+
+Several are separated by commas; ``@n`` means the n-th time the place is reached (default: the first), after which it is
+spent. Actions: ``kill`` (SIGKILL to the own process), ``stop`` (SIGSTOP) and ``raise`` (:class:`FailpointReached`).
+The variable is read once, at import; without it :func:`hit` is one comparison.
+"""
+
+import os
+import signal
+from typing import Final
+
+from pubsub_lib.errors import ConfigError, PubSubError
+
+VARIABLE: Final = "PUBSUB_LIB_FAILPOINT"
+ACTIONS: Final = frozenset({"kill", "stop", "raise"})
+NAMES: Final = frozenset(
+    {
+        "writer.after_lock",
+        "writer.after_counter",
+        "writer.before_commit",
+        "writer.after_commit",
+        "sync.during_snapshot",
+        "sync.during_delta",
+    }
+)
+
+
+class FailpointReached(PubSubError):
+    """What the action ``raise`` raises. Only tests ever see it."""
+
+
+class Armed:
+    """One armed place: counts down to its hit, then acts once."""
+
+    def __init__(self, action: str, countdown: int) -> None:
+        self.action = action
+        self.countdown = countdown
+
+    def reached(self, name: str) -> None:
+        """Count one passage and act on the last. Not meant for threads that race for the same place."""
+        self.countdown -= 1
+        if self.countdown != 0:
+            return
+        if self.action == "raise":
+            raise FailpointReached(f"the failpoint {name} was reached")
+        os.kill(os.getpid(), signal.SIGKILL if self.action == "kill" else signal.SIGSTOP)
+
+
+def parse(text: str) -> dict[str, Armed]:
+    """The armed places that the variable's text names. Raises ConfigError for what it does not know."""
+    armed: dict[str, Armed] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, rest = part.partition("=")
+        action, _, times = rest.partition("@")
+        if name not in NAMES:
+            raise ConfigError(f"{VARIABLE} names the failpoint {name!r}; there are {', '.join(sorted(NAMES))}")
+        if action not in ACTIONS:
+            raise ConfigError(f"{VARIABLE} gives {name} the action {action!r}; there are {', '.join(sorted(ACTIONS))}")
+        if times and not (times.isdecimal() and int(times) > 0):
+            raise ConfigError(f"{VARIABLE} gives {name} the count {times!r}; give a number from 1")
+        armed[name] = Armed(action, int(times or 1))
+    return armed
+
+
+_armed: Final = parse(os.environ.get(VARIABLE, ""))
+
+
+def hit(name: str) -> None:
+    """Do what the variable says for this place; nothing when it is not set. Raises FailpointReached on ``raise``."""
+    if _armed and name in _armed:
+        _armed[name].reached(name)

@@ -1,0 +1,9 @@
+"""The store: objects, heads and changelog in SQLite, PostgreSQL, MariaDB or MySQL (docs/architecture.md, "Store")."""
+
+from pubsub_lib.store.links import Commit
+from pubsub_lib.store.settings import StoreSettings
+from pubsub_lib.store.store import OnCommit, Store, migrate
+from pubsub_lib.store.transaction import Transaction
+from pubsub_lib.store.verbs import DEFAULT_TOPIC, Stored
+
+__all__ = ["DEFAULT_TOPIC", "Commit", "OnCommit", "Store", "StoreSettings", "Stored", "Transaction", "migrate"]

@@ -1,0 +1,125 @@
+"""The stored links: deltas of chosen topics, the whole in commit order, trimming.
+
+A delta from a point is complete if its first link's previous point is that point, or, when there is no link, if the
+head is (design §4, History). That one check covers trimming, restored backups and fail-overs alike.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, func, select
+
+from pubsub_lib.core.model import ZERO, Delta, Incomplete, Link, Point
+from pubsub_lib.failpoints import hit
+from pubsub_lib.store import rows, schema
+from pubsub_lib.store.types import now_us
+
+_BATCH = 1000
+"""Links that trimming removes in one transaction: writers never wait long for it."""
+
+
+def topic_delta(
+    connection: Connection, topic: str, after: Point, head: Point, page: int, most: int
+) -> Delta | Incomplete:
+    """The links of one topic after a point, read in pages inside the caller's snapshot."""
+    links = schema.links.c
+    found: list[Link] = []
+    known = after
+    while True:
+        query = (
+            select(schema.links)
+            .where(links.topic == topic, links.position > known.position)
+            .order_by(links.position)
+            .limit(page)
+        )
+        got = [rows.link(row) for row in connection.execute(query)]
+        if got and not found and got[0].prev != after:
+            return Incomplete()
+        found += got
+        if len(found) > most:
+            return Incomplete()
+        if got:
+            known = got[-1].point
+        hit("sync.during_delta")
+        if len(got) < page:
+            break
+    return Delta(found, head) if known == head else Incomplete()
+
+
+def store_delta(connection: Connection, after: Point, head: Point, page: int, most: int) -> Delta | Incomplete:
+    """The links of all topics after a transaction's point, in commit order, inside the caller's snapshot."""
+    found: list[Link] = []
+    known = after
+    while True:
+        got = _whole_transactions(connection, known, page)
+        if got and not found and got[0].tx_prev != after:
+            return Incomplete()
+        found += got
+        if len(found) > most:
+            return Incomplete()
+        hit("sync.during_delta")
+        if not got:
+            break
+        known = got[-1].point
+    return Delta(found, head) if known == head else Incomplete()
+
+
+def follow(connection: Connection, after: Point | None, most: int, head: Point) -> tuple[list[Link], bool]:
+    """At most about ``most`` links in commit order, never a part of a transaction, and whether they connect to ``after``
+    (None: to the very first transaction)."""
+    begin = after if after is not None else ZERO
+    got = _whole_transactions(connection, begin, most)
+    return got, (got[0].tx_prev if got else head) == begin
+
+
+def _whole_transactions(connection: Connection, after: Point, most: int) -> list[Link]:
+    links = schema.links.c
+    ordered = select(schema.links).order_by(links.position, links.topic)
+    got = [rows.link(row) for row in connection.execute(ordered.where(links.position > after.position).limit(most))]
+    if len(got) < most:
+        return got
+    last = got[-1].point.position
+    first_of_last = next(i for i, link in enumerate(got) if link.point.position == last)
+    if len(got) - first_of_last == got[-1].tx_links:
+        return got
+    if first_of_last:
+        return got[:first_of_last]
+    return [rows.link(row) for row in connection.execute(ordered.where(links.position == last))]
+
+
+def trim_batch(connection: Connection, keep_links: int | None, keep_us: int | None) -> int:
+    """Remove one batch of whole transactions that are over a bound, oldest first; the number of links removed.
+
+    A bound of None does not bind. The caller commits, and calls again until nothing is removed.
+    """
+    links = schema.links.c
+    oldest = select(links.position, links.stored_at).order_by(links.position).limit(_BATCH)
+    candidates: Sequence[tuple[int, int]] = [(row.position, row.stored_at) for row in connection.execute(oldest)]
+    if not candidates:
+        return 0
+    cut = -1
+    if keep_links is not None:
+        cut = max(cut, _cut_by_count(connection, keep_links, candidates[-1][0]))
+    if keep_us is not None:
+        limit = int(connection.execute(select(now_us())).scalar_one()) - keep_us
+        # stored_at follows the commit order, but a database's clock may be set back: stop at the first young link.
+        for position, stored_at in candidates:
+            if stored_at >= limit:
+                break
+            cut = max(cut, position)
+    cut = min(cut, candidates[-1][0])
+    if cut < candidates[0][0]:
+        return 0
+    return connection.execute(delete(schema.links).where(links.position <= cut)).rowcount
+
+
+def _cut_by_count(connection: Connection, keep: int, upto: int) -> int:
+    """The last position to remove so that at least ``keep`` links stay."""
+    links = schema.links.c
+    if keep == 0:
+        return upto
+    query = select(links.position).order_by(links.position.desc()).offset(keep - 1).limit(1)
+    oldest_kept = connection.execute(query).scalar_one_or_none()
+    if oldest_kept is None:
+        return -1
+    before = connection.execute(select(func.max(links.position)).where(links.position < oldest_kept)).scalar_one()
+    return -1 if before is None else int(before)

@@ -1,0 +1,137 @@
+"""The two engines of a store, writers' and readers', with isolation and timeouts set on every connection.
+
+Design §4: writers READ COMMITTED with row locks, readers one read-only REPEATABLE READ snapshot a transaction. SQLite:
+WAL; writers ``BEGIN IMMEDIATE``, readers on an engine of their own, because an IMMEDIATE reader locks writers out.
+"""
+
+import math
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from pubsub_lib.errors import StoreReadOnly
+from pubsub_lib.store.settings import StoreSettings
+
+
+def make(url: URL, settings: StoreSettings, *, writes: bool, primary: bool) -> Engine:
+    """An engine that is not connected yet. ``writes``: for writers; ``primary``: refuse a PostgreSQL standby."""
+    backend = url.get_backend_name()
+    if backend == "sqlite":
+        return _sqlite(url, settings, writes)
+    if backend == "postgresql":
+        return _postgresql(url, settings, writes, primary)
+    return _mysql(url, settings, writes)
+
+
+def _create(url: URL, settings: StoreSettings, **more: Any) -> Engine:
+    return create_engine(
+        url,
+        pool_timeout=settings.lock_timeout,
+        # Our errors name what went wrong; values of the users do not belong into logs.
+        hide_parameters=True,
+        **more,
+    )
+
+
+def _sqlite(url: URL, settings: StoreSettings, writes: bool) -> Engine:
+    # One connection for the threads of a process that write: they queue here fairly, instead of polling the file.
+    size = {"pool_size": 1, "max_overflow": 0} if writes else _pool(settings)
+    engine = _create(url, settings, connect_args={"timeout": settings.lock_timeout, "check_same_thread": False}, **size)
+
+    @event.listens_for(engine, "connect")
+    def _connected(dbapi: DBAPIConnection, _record: object) -> None:
+        dbapi.isolation_level = None  # the driver must not begin by itself
+        cursor = dbapi.cursor()
+        cursor.execute("PRAGMA synchronous=FULL")
+        if not writes:
+            cursor.execute("PRAGMA query_only=ON")
+        cursor.close()
+
+    begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) -> Engine:
+    engine = _create(
+        url,
+        settings,
+        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
+        connect_args={
+            "connect_timeout": max(2, math.ceil(settings.connect_timeout)),
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": math.ceil(settings.statement_timeout * 1000),
+            "application_name": "pubsub_lib",
+        },
+        **_pool(settings),
+    )
+    options = {
+        "statement_timeout": math.ceil(settings.statement_timeout * 1000),
+        "lock_timeout": math.ceil(settings.lock_timeout * 1000),
+        "idle_in_transaction_session_timeout": math.ceil(settings.idle_in_transaction_timeout * 1000),
+        "default_transaction_read_only": "off" if writes else "on",
+    }
+
+    @event.listens_for(engine, "connect")
+    def _connected(dbapi: DBAPIConnection, _record: object) -> None:
+        before = dbapi.autocommit
+        dbapi.autocommit = True
+        cursor = dbapi.cursor()
+        cursor.execute("; ".join(f"SET {name} = '{value}'" for name, value in options.items()))
+        cursor.execute("SELECT pg_is_in_recovery()")
+        row = cursor.fetchone()
+        cursor.close()
+        dbapi.autocommit = before
+        if primary and row is not None and row[0]:
+            raise StoreReadOnly(f"{url.host} is a standby; use the primary, or open the store with read_only=True")
+
+    return engine
+
+
+def _mysql(url: URL, settings: StoreSettings, writes: bool) -> Engine:
+    grace = math.ceil(settings.statement_timeout) + 5  # the server's own timeout should be heard first
+    engine = _create(
+        url,
+        settings,
+        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
+        connect_args={
+            "connect_timeout": math.ceil(settings.connect_timeout),
+            "read_timeout": grace,
+            "write_timeout": grace,
+        },
+        **_pool(settings),
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connected(dbapi: DBAPIConnection, _record: object) -> None:
+        cursor = dbapi.cursor()
+        cursor.execute("SELECT VERSION()")
+        row = cursor.fetchone()
+        mariadb = row is not None and "mariadb" in str(row[0]).lower()
+        # Without strict mode MySQL cuts what is too long and says nothing.
+        wanted: list[str] = [
+            "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+            f"innodb_lock_wait_timeout = {math.ceil(settings.lock_timeout)}",
+        ]
+        if mariadb:
+            wanted.append(f"max_statement_time = {settings.statement_timeout}")
+            wanted.append(f"idle_transaction_timeout = {math.ceil(settings.idle_in_transaction_timeout)}")
+        else:
+            wanted.append(f"max_execution_time = {math.ceil(settings.statement_timeout * 1000)}")
+        cursor.execute("SET " + ", ".join(f"SESSION {setting}" for setting in wanted))
+        if not writes:
+            cursor.execute("SET SESSION TRANSACTION READ ONLY")
+        cursor.close()
+
+    return engine
+
+
+def _pool(settings: StoreSettings) -> dict[str, int]:
+    return {"pool_size": settings.pool_size, "max_overflow": settings.pool_size}

@@ -1,0 +1,143 @@
+"""What a database's error means to us: SQLAlchemy's and the drivers' exceptions become this library's, here only."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import exc
+
+from pubsub_lib.errors import (
+    ConfigError,
+    PubSubError,
+    SchemaError,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+# PostgreSQL: SQLSTATE (or its class of two characters).
+_POSTGRESQL: Final[dict[str, type[PubSubError]]] = {
+    "40": StoreBusy,  # serialization failure, deadlock
+    "55P03": StoreBusy,  # lock_timeout
+    "25006": StoreReadOnly,
+    "53100": StoreFull,
+    "53": StoreUnavailable,  # too many connections, out of memory
+    "08": StoreUnavailable,
+    "57": StoreUnavailable,  # shutdown, statement_timeout
+    "58": StoreUnavailable,
+    "25P03": StoreUnavailable,  # idle_in_transaction_session_timeout
+    "25P04": StoreUnavailable,
+    "28": ConfigError,
+    "3D000": ConfigError,
+    "42501": ConfigError,
+    "42": SchemaError,
+    "23": StoreBusy,  # two writers created the same row
+}
+# MariaDB and MySQL: error number.
+_MYSQL: Final[dict[int, type[PubSubError]]] = {
+    1205: StoreBusy,
+    1213: StoreBusy,
+    1062: StoreBusy,
+    3572: StoreBusy,
+    1020: StoreBusy,  # MariaDB: the row changed since it was read (snapshot isolation)
+    1290: StoreReadOnly,
+    1792: StoreReadOnly,
+    1836: StoreReadOnly,
+    1036: StoreReadOnly,
+    1021: StoreFull,
+    1114: StoreFull,
+    3: StoreFull,
+    1041: StoreFull,
+    1044: ConfigError,
+    1045: ConfigError,
+    1049: ConfigError,
+    1142: ConfigError,
+    1698: ConfigError,
+    1054: SchemaError,
+    1146: SchemaError,
+    1153: StoreError,
+}
+_SQLITE: Final[dict[int, type[PubSubError]]] = {
+    sqlite3.SQLITE_BUSY: StoreBusy,
+    sqlite3.SQLITE_LOCKED: StoreBusy,
+    sqlite3.SQLITE_CONSTRAINT: StoreBusy,
+    sqlite3.SQLITE_READONLY: StoreReadOnly,
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_CANTOPEN: StoreUnavailable,
+    sqlite3.SQLITE_IOERR: StoreUnavailable,
+    sqlite3.SQLITE_PERM: StoreUnavailable,
+    sqlite3.SQLITE_NOTADB: SchemaError,
+    sqlite3.SQLITE_CORRUPT: StoreError,
+}
+# psycopg has no SQLSTATE for what happens before a session exists: the server's English words are all there is.
+_CONNECT_WORDS: Final = {
+    "authentication failed": ConfigError,
+    "does not exist": ConfigError,
+    "no password supplied": ConfigError,
+    "no pg_hba.conf entry": ConfigError,
+}
+_ADVICE: Final[dict[type[PubSubError], str]] = {
+    StoreBusy: "others hold what it needs; try again",
+    StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs and raise the timeouts",
+    StoreReadOnly: "the database refuses writes; use the primary, with a user and a disk that may write",
+    StoreFull: "the database has no room left; free some or trim the changelog",
+    SchemaError: "its tables are not those of this library; see the URL, or run migrate()",
+    ConfigError: "the database refuses this URL; see its user, password, rights and database name",
+    StoreError: "see the database's log",
+}
+DEFINITE: Final = (StoreBusy, StoreFull, StoreReadOnly)
+"""Errors at COMMIT that say the transaction is not in. Any other leaves it in doubt."""
+
+
+def kind_of(error: BaseException) -> type[PubSubError]:
+    """The class of ours that an error of SQLAlchemy or of a driver amounts to."""
+    if isinstance(error, exc.TimeoutError):
+        return StoreBusy  # the pool
+    original = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
+    if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
+        return StoreUnavailable
+    if isinstance(original, sqlite3.Error):
+        return _SQLITE.get(getattr(original, "sqlite_errorcode", 0) & 0xFF, StoreError)
+    state = getattr(original, "sqlstate", None)
+    if isinstance(state, str):
+        return _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2]) or StoreError
+    module = type(original).__module__.partition(".")[0]
+    if module == "psycopg":
+        for words, kind in _CONNECT_WORDS.items():
+            if words in str(original):
+                return kind
+        return StoreUnavailable if type(original).__name__ == "OperationalError" else StoreError
+    number = original.args[0] if module == "pymysql" and original.args else None
+    if isinstance(number, int):
+        known = _MYSQL.get(number)
+        if known is not None:
+            return known
+        # 1040 too many connections, 1053 shutdown, 1317/1969/3024 timed out, 1927 killed, 2xxx the client's own.
+        return StoreUnavailable if number in {0, 1040, 1053, 1317, 1927, 1969, 3024} or 2000 <= number < 3000 else StoreError
+    if module == "pymysql":
+        return StoreUnavailable  # InterfaceError without a number: the connection is gone
+    if isinstance(error, OSError):
+        return StoreUnavailable
+    return StoreError
+
+
+def translate(error: BaseException, doing: str) -> PubSubError:
+    """An exception of ours for one of SQLAlchemy's or of a driver's. ``doing`` says what was tried, as a gerund."""
+    kind = kind_of(error)
+    original = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
+    words = " ".join(str(original).split())[:300]
+    if kind is StoreError and getattr(original, "args", (0,))[:1] == (1153,):
+        return StoreError(f"{doing} failed: a value is larger than the server's max_allowed_packet; raise it")
+    return kind(f"{doing} failed: {_ADVICE.get(kind, _ADVICE[StoreError])} ({words})")
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Let no exception of SQLAlchemy's or of a driver's out of this block."""
+    try:
+        yield
+    except (exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
+        raise translate(error, doing) from error

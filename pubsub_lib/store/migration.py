@@ -1,0 +1,134 @@
+"""Is this database ours, and of which revision? Creating an empty one, migrating an older one.
+
+Alembic is imported only when something is to be created or migrated; the usual opening is one query.
+"""
+
+import hashlib
+import importlib.resources
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import Connection, Engine, column, inspect, select, text
+from sqlalchemy import table as table_clause
+
+from pubsub_lib.errors import SchemaError, StoreBusy
+from pubsub_lib.store.schema import REVISION, VERSION_TABLE, metadata
+
+KNOWN: Final = ("0001", "0002")
+"""All revisions, oldest first."""
+_LOCK_KEY: Final = 0x7075627375625F6C
+"""PostgreSQL's advisory lock for creating and migrating (an arbitrary number of our own)."""
+
+
+def check(connection: Connection) -> bool:
+    """Whether the database has our current schema; False when it is empty (or its creation was interrupted).
+
+    Raises SchemaError when it is older, newer, or holds foreign tables with our names.
+    """
+    present = set(inspect(connection).get_table_names())
+    ours = sorted(present & set(metadata.tables))
+    if VERSION_TABLE not in present:
+        if ours:
+            raise SchemaError(
+                f"the database holds a table {ours[0]} that is not this library's; use another database or rename it"
+            )
+        return False
+    versions = table_clause(VERSION_TABLE, column("version_num"))
+    found = [str(revision) for revision in connection.execute(select(versions.c.version_num)).scalars()]
+    if found == [REVISION]:
+        missing = sorted(set(metadata.tables) - present)
+        if missing:
+            raise SchemaError(f"the database lacks the table {missing[0]}; restore it from a backup")
+        return True
+    if not found:
+        return False
+    if len(found) == 1 and found[0] in KNOWN:
+        raise Older(f"the database has the schema {found[0]}, this library needs {REVISION}; run migrate()")
+    raise SchemaError(
+        f"the database has the schema {', '.join(found)}, which this library (it knows up to {REVISION}) does not know; "
+        "install a newer one"
+    )
+
+
+class Older(SchemaError):
+    """The schema is ours and older: migrate() brings it up."""
+
+
+def require(connection: Connection) -> None:
+    """Refuse a database without the current schema. Raises SchemaError."""
+    if not check(connection):
+        raise SchemaError("the database holds no tables of this library; open it once without read_only")
+
+
+def ensure(readers: Engine, writers: Engine, lock_seconds: float) -> None:
+    """Create the schema in an empty database. Safe when several processes do so at once. Raises SchemaError.
+
+    Looks through a reader first: opening what is there needs no right to write, and does not wait for writers.
+    """
+    with readers.connect() as connection:
+        if check(connection):
+            return
+    upgrade(writers, lock_seconds)
+
+
+def upgrade(engine: Engine, lock_seconds: float) -> None:
+    """Bring an empty or older schema to the current revision, one process at a time."""
+    _prepare_sqlite(engine)
+    with engine.connect() as connection, _locked(connection, lock_seconds):
+        try:
+            if check(connection):
+                return
+        except Older:
+            pass
+        _run_alembic(connection)
+        if connection.in_transaction():
+            connection.commit()
+
+
+def _run_alembic(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("path_separator", "os")
+    with importlib.resources.as_file(importlib.resources.files("pubsub_lib.store") / "migrations") as folder:
+        config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    """WAL is a property of the file, and cannot be set inside a transaction."""
+    if engine.dialect.name != "sqlite":
+        return
+    raw = engine.raw_connection()
+    try:
+        cursor = raw.cursor()
+        cursor.execute("PRAGMA journal_mode")
+        row = cursor.fetchone()
+        if row is None or row[0] != "wal":
+            cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.close()
+    finally:
+        raw.close()
+
+
+@contextmanager
+def _locked(connection: Connection, lock_seconds: float) -> Iterator[None]:
+    """One creator at a time. SQLite: the transaction itself is the lock; PostgreSQL: so is a lock bound to it."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+        yield
+    elif connection.dialect.name == "mysql":
+        database = connection.execute(text("SELECT DATABASE()")).scalar_one()
+        name = "pubsub_lib." + hashlib.sha256(str(database).encode()).hexdigest()[:40]
+        got = connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), {"name": name, "seconds": lock_seconds})
+        if got.scalar_one() != 1:
+            raise StoreBusy(f"another process is creating or migrating the schema for over {lock_seconds} s; try again")
+        try:
+            yield
+        finally:
+            connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
+    else:
+        yield

@@ -1,0 +1,42 @@
+"""Bounded retries of what a database may refuse now and take a moment later."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import tenacity
+
+from pubsub_lib.errors import PubSubError, StoreBusy, StoreUnavailable
+from pubsub_lib.store.settings import StoreSettings
+from pubsub_lib.store.writer import ReadChanged
+
+T = TypeVar("T")
+
+
+def attempt(settings: StoreSettings, fn: Callable[[], T]) -> T:
+    """Call ``fn`` again after StoreBusy and StoreUnavailable, with random growing pauses.
+
+    The last error is raised when ``retry_attempts`` or ``retry_max_seconds`` are used up, any other error at once.
+    """
+    return _attempt(settings, fn, StoreBusy, StoreUnavailable)
+
+
+def attempt_busy(settings: StoreSettings, fn: Callable[[], T]) -> T:
+    """The same for opening: somebody else may be creating the schema, but an unreachable database is told at once."""
+    return _attempt(settings, fn, StoreBusy)
+
+
+def attempt_reads(settings: StoreSettings, fn: Callable[[], T]) -> T:
+    """The same for a function whose reads were overtaken by another writer."""
+    return _attempt(settings, fn, ReadChanged)
+
+
+def _attempt(settings: StoreSettings, fn: Callable[[], T], *kinds: type[PubSubError]) -> T:
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(kinds),
+        stop=tenacity.stop_after_attempt(settings.retry_attempts)
+        | tenacity.stop_after_delay(settings.retry_max_seconds),
+        # Full jitter: writers that met once should not meet again.
+        wait=tenacity.wait_random_exponential(multiplier=0.02, max=2.0),
+        reraise=True,
+    )
+    return retrying(fn)

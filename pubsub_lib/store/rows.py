@@ -1,0 +1,103 @@
+"""Between rows and the words of the protocol: heads, links, objects."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Row, Select, select
+
+from pubsub_lib.core import digest
+from pubsub_lib.core.model import Change, Head, Link, Point
+from pubsub_lib.errors import StoreError
+from pubsub_lib.store import schema
+from pubsub_lib.store.verbs import Stored
+
+T = TypeVar("T")
+CHUNK = 500
+"""Most values in one IN list."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Change])
+
+
+def chunks(items: Sequence[T], size: int = CHUNK) -> Iterator[Sequence[T]]:
+    """The items in slices of at most ``size``."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def head(row: Row[Any]) -> Head:
+    """A row of the topics."""
+    return Head(Point(row.position, row.nonce), row.count, digest.join(row.digest_lo, row.digest_hi))
+
+
+def head_row(link: Link) -> dict[str, Any]:
+    """The row of a topic after a link."""
+    low, high = digest.split(link.digest)
+    return {
+        "topic": link.topic,
+        "position": link.point.position,
+        "nonce": link.point.nonce,
+        "count": link.count,
+        "digest_lo": low,
+        "digest_hi": high,
+    }
+
+
+def link_row(link: Link, stored_at: int) -> dict[str, Any]:
+    """The changelog's row of a link."""
+    return head_row(link) | {
+        "prev_position": link.prev.position,
+        "prev_nonce": link.prev.nonce,
+        "tx_prev_position": link.tx_prev.position,
+        "tx_prev_nonce": link.tx_prev.nonce,
+        "tx_links": link.tx_links,
+        "origin": link.origin,
+        "written_at": link.written_at,
+        "stored_at": stored_at,
+        "changes": _ENCODER.encode(link.changes),
+    }
+
+
+def link(row: Row[Any]) -> Link:
+    """A row of the changelog. Raises StoreError when its changes cannot be read."""
+    try:
+        changes = _DECODER.decode(row.changes)
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"the link of topic {row.topic!r} at position {row.position} is damaged ({error}); trim the changelog behind it"
+        ) from error
+    return Link(
+        topic=row.topic,
+        prev=Point(row.prev_position, row.prev_nonce),
+        point=Point(row.position, row.nonce),
+        changes=changes,
+        count=row.count,
+        digest=digest.join(row.digest_lo, row.digest_hi),
+        tx_prev=Point(row.tx_prev_position, row.tx_prev_nonce),
+        tx_links=row.tx_links,
+        origin=row.origin,
+        written_at=row.written_at,
+    )
+
+
+def stored(row: Row[Any]) -> Stored:
+    """A row of the objects."""
+    return Stored(
+        row.table_name,
+        row.object_key,
+        row.topic,
+        row.version,
+        bytes(row.value),
+        digest.join(row.fp_lo, row.fp_hi),
+    )
+
+
+def select_objects(table: str, keys: Iterable[str]) -> Select[Any]:
+    """The objects of one table with these keys, in the order in which every writer locks them."""
+    objects = schema.objects.c
+    return (
+        select(schema.objects)
+        .where(objects.table_name == table, objects.object_key.in_(list(keys)))
+        .order_by(objects.object_key)
+    )

@@ -1,0 +1,167 @@
+"""Consistent readings: heads, objects and links as one snapshot shows them.
+
+Every function takes a connection inside one read-only REPEATABLE READ transaction; what it reads in pages is therefore
+one state of the store, whatever writers do meanwhile.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, tuple_
+
+from pubsub_lib.core import digest
+from pubsub_lib.core.model import (
+    ALL,
+    EMPTY,
+    Delta,
+    Full,
+    Head,
+    Heads,
+    Incomplete,
+    Point,
+    Record,
+    SyncAnswer,
+    TopicSnapshot,
+    Want,
+)
+from pubsub_lib.errors import SchemaError
+from pubsub_lib.failpoints import hit
+from pubsub_lib.store import changelog, rows, schema
+from pubsub_lib.store.settings import StoreSettings
+from pubsub_lib.store.verbs import Stored
+
+
+def store_point(connection: Connection) -> Point:
+    """The store's head. Raises SchemaError when the counter is gone."""
+    store = schema.store.c
+    row = connection.execute(select(store.position, store.nonce).where(store.id == 1)).one_or_none()
+    if row is None:
+        raise SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
+    return Point(row.position, row.nonce)
+
+
+def heads(connection: Connection, topics: Collection[str]) -> dict[str, Head]:
+    """The heads of topics; those of all topics that were ever written, when ``ALL`` is among them."""
+    if ALL in topics:
+        found = {row.topic: rows.head(row) for row in connection.execute(select(schema.topics))}
+    else:
+        found = {}
+        for part in rows.chunks(sorted(set(topics))):
+            query = select(schema.topics).where(schema.topics.c.topic.in_(part))
+            found.update((row.topic, rows.head(row)) for row in connection.execute(query))
+    return found | {topic: EMPTY for topic in topics if topic != ALL and topic not in found}
+
+
+def read_heads(connection: Connection, topics: Collection[str]) -> Heads:
+    """The store's point and the heads, together."""
+    point = store_point(connection)
+    return Heads(point, heads(connection, topics))
+
+
+def read_sync(connection: Connection, wants: Mapping[str, Want], settings: StoreSettings) -> SyncAnswer:
+    """Answer all wants from this one snapshot."""
+    point = store_point(connection)
+    current = heads(connection, wants.keys())
+    chains: dict[str, Delta | Incomplete | Full] = {}
+    for chain, want in wants.items():
+        page, most = settings.page_size, settings.max_delta_links
+        if chain == ALL and want.after is not None:
+            chains[ALL] = changelog.store_delta(connection, want.after, point, page, most)
+        elif chain == ALL:
+            # Topics that were asked for beside ALL and never written are not part of it.
+            written = {topic: head for topic, head in current.items() if head != EMPTY}
+            chains[ALL] = Full(_snapshots(connection, None, written, want, page), point)
+        elif want.after is not None:
+            chains[chain] = changelog.topic_delta(connection, chain, want.after, current[chain].point, page, most)
+        else:
+            head = current[chain]
+            chains[chain] = Full(_snapshots(connection, chain, {chain: head}, want, page), head.point)
+    return SyncAnswer(point, chains)
+
+
+def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:
+    """Digest per non-empty bucket, of one topic or (None) of all objects together."""
+    objects = schema.objects.c
+    query = select(objects.bucket, func.sum(objects.fp_lo).label("lo"), func.sum(objects.fp_hi).label("hi"))
+    if topic is not None:
+        query = query.where(objects.topic == topic)
+    result = connection.execute(query.group_by(objects.bucket))
+    return {row.bucket: digest.join(int(row.lo), int(row.hi)) for row in result}
+
+
+def objects(
+    connection: Connection,
+    page: int,
+    *,
+    topic: str | None = None,
+    table: str | None = None,
+    buckets: Collection[int] | None = None,
+) -> Iterator[Stored]:
+    """The objects, in the order of (topic, bucket, table, key), read page by page."""
+    columns = schema.objects.c
+    base: Select[Any] = select(schema.objects)
+    if topic is not None:
+        base = base.where(columns.topic == topic)
+    if table is not None:
+        base = base.where(columns.table_name == table)
+    if buckets is not None:
+        base = base.where(columns.bucket.in_(sorted(buckets)))
+    order = (columns.topic, columns.bucket, columns.table_name, columns.object_key)
+    base = base.order_by(*order).limit(page)
+    query = base
+    while True:
+        got = connection.execute(query).all()
+        hit("sync.during_snapshot")
+        yield from map(rows.stored, got)
+        if len(got) < page:
+            return
+        last = got[-1]
+        after = (last.topic, last.bucket, last.table_name, last.object_key)
+        query = base.where(_behind(connection, order, after))
+
+
+def _behind(
+    connection: Connection, columns: tuple[ColumnElement[Any], ...], values: tuple[Any, ...]
+) -> ColumnElement[bool]:
+    """``columns > values`` as rows. MySQL and MariaDB read the whole index for a row comparison, but not for its
+    written-out form."""
+    if connection.dialect.name != "mysql":
+        return tuple_(*columns) > tuple_(*values)
+    return and_(
+        columns[0] >= values[0],
+        or_(
+            *(
+                and_(
+                    *(column == value for column, value in zip(columns[:i], values[:i], strict=True)),
+                    columns[i] > values[i],
+                )
+                for i in range(len(columns))
+            )
+        ),
+    )
+
+
+def _snapshots(
+    connection: Connection, topic: str | None, current: Mapping[str, Head], want: Want, page: int
+) -> dict[str, TopicSnapshot]:
+    """A snapshot for each of the heads: of one topic, or (None) of all of them."""
+    differing = None if want.buckets is None else _differing(bucket_digests(connection, topic), want.buckets)
+    records: dict[str, list[Record]] = {name: [] for name in current}
+    if differing is None or differing:
+        for item in objects(connection, page, topic=topic, buckets=differing):
+            records[item.topic].append(Record(item.table, item.key, item.version, item.value))
+    return {name: TopicSnapshot(current[name], found, differing) for name, found in records.items()}
+
+
+def _differing(mine: Mapping[int, int], theirs: Mapping[int, int]) -> frozenset[int]:
+    return frozenset(bucket for bucket in range(digest.BUCKETS) if mine.get(bucket, 0) != theirs.get(bucket, 0))
+
+
+def recount(connection: Connection, topic: str, page: int) -> Head:
+    """The head as it should be: the topic's point, with count and digest computed anew from the values."""
+    head = heads(connection, [topic])[topic]
+    count = total = 0
+    for item in objects(connection, page, topic=topic):
+        count += 1
+        total = digest.add(total, digest.fingerprint(item.table, item.key, item.version, item.value))
+    return Head(head.point, count, total)

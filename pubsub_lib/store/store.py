@@ -1,0 +1,324 @@
+"""The facade: one object for everything that a program does with the database."""
+
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection, Engine, func, select
+
+from pubsub_lib.core.limits import Limits, check_key, check_name
+from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
+from pubsub_lib.errors import ClosedError, StoreReadOnly
+from pubsub_lib.store import changelog, engine, faults, migration, retry, rows, schema, snapshot, url
+from pubsub_lib.store.committing import Committer
+from pubsub_lib.store.settings import StoreSettings
+from pubsub_lib.store.tables import Tables
+from pubsub_lib.store.transaction import Transaction
+from pubsub_lib.store.verbs import Stored
+
+T = TypeVar("T")
+OnCommit = Callable[[Sequence[Link]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Store:
+    """The database of a writer or of a replica. All methods may be called from any thread, and in a forked child.
+
+    Every method may block for the configured timeouts (:class:`StoreSettings`) and raises, besides what it names itself:
+    StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        *,
+        settings: StoreSettings = StoreSettings(),
+        limits: Limits = Limits(),
+        tables: Mapping[str, type[Any]] | None = None,
+        origin: str = "",
+        read_only: bool = False,
+    ) -> None:
+        """Open a database; an empty one gets the schema at once (safe between processes).
+
+        ``database``: SQLAlchemy URL (sqlite, postgresql, mysql, mariadb). ``tables``: their types; when some are
+        given, only those tables exist. ``origin``: the service that is to publish what is written here ("": none).
+        ``read_only``: never writes, and a standby will do; for the command line and the audit, not for replicas.
+        Raises ConfigError (URL, tables), SchemaError (older: run :func:`migrate`; newer; foreign tables),
+        StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
+        """
+        self._url = url.parse(database)
+        self._settings = settings
+        self._limits = limits
+        self._tables = Tables(tables or {}, limits)
+        self._origin = check_name("service", origin) if origin else ""
+        self._read_only = read_only
+        self._writers = engine.make(self._url, settings, writes=True, primary=not read_only)
+        self._readers = engine.make(self._url, settings, writes=False, primary=not read_only)
+        self._pid = os.getpid()
+        self._abandoned: list[object] = []
+        self._closed = False
+        self._callbacks: list[OnCommit] = []
+        self._callback_lock = threading.Lock()
+        self._callback_errors = 0
+        self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode)
+        try:
+            self._open_schema()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({self._url.render_as_string()!r})"
+
+    @property
+    def settings(self) -> StoreSettings:
+        """As given."""
+        return self._settings
+
+    @property
+    def limits(self) -> Limits:
+        """As given."""
+        return self._limits
+
+    def close(self) -> None:
+        """Close all connections that are not in use. Idempotent."""
+        self._closed = True
+        here = self._pid == os.getpid()
+        self._writers.dispose(close=here)
+        self._readers.dispose(close=here)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, *, origin: str | None = None) -> Iterator[Transaction]:
+        """Record verbs in the block; at its end all are executed and committed together, retried where that is safe.
+
+        An exception in the block: nothing is written. After it, ``tx.commit`` is the :class:`Commit`, or None when
+        nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed, ValueRefused,
+        StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown.
+        """
+        transaction = self._begin(origin)
+        try:
+            yield transaction
+        except BaseException:
+            transaction._end()
+            raise
+        self._commit(transaction)
+
+    def write(self, fn: Callable[[Transaction], T], *, origin: str | None = None) -> T:
+        """Run ``fn`` in a transaction and return what it returns; run it again when something that it read with
+        ``tx.get`` was changed before the commit. ``fn`` must have no other effects. Raises as :meth:`transaction`."""
+
+        def once() -> T:
+            with self.transaction(origin=origin) as transaction:
+                return fn(transaction)
+
+        return retry.attempt_reads(self._settings, once)
+
+    def on_commit(self, callback: OnCommit) -> Callable[[], None]:
+        """Call ``callback`` with the links of every transaction of this store, after its COMMIT, in the writer's thread.
+
+        What it raises is logged and counted (``callback_errors``) and undoes nothing. Returns a function that ends it.
+        """
+        with self._callback_lock:
+            self._callbacks = [*self._callbacks, callback]
+
+        def unsubscribe() -> None:
+            with self._callback_lock:
+                self._callbacks = [other for other in self._callbacks if other is not callback]
+
+        return unsubscribe
+
+    @property
+    def callback_errors(self) -> int:
+        """How often a callback of :meth:`on_commit` raised."""
+        return self._callback_errors
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, table: str, key: str) -> Any:
+        """The value of an object (as its table's type), or None."""
+        record = self.get_record(table, key)
+        return None if record is None else self._tables.decode(table, record.value)
+
+    def get_record(self, table: str, key: str) -> Stored | None:
+        """The object with its topic, version and canonical value, or None."""
+        self._tables.check(table)
+        check_key(key)
+        query = rows.select_objects(table, [key])
+        row = self._read("reading an object", lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else rows.stored(row)
+
+    def objects(self, *, topic: str | None = None, table: str | None = None) -> Iterator[Stored]:
+        """All objects of one consistent reading, in pages; a connection is in use until the iterator ends.
+
+        Not retried: a connection lost in the middle raises StoreUnavailable.
+        """
+        with faults.translated("reading objects"), self._reader_engine().connect() as connection:
+            yield from snapshot.objects(connection, self._settings.page_size, topic=topic, table=table)
+
+    def topics(self) -> Mapping[str, Head]:
+        """The heads of all topics that were ever written."""
+        return self.read_heads([ALL]).topics
+
+    def read_heads(self, topics: Collection[str]) -> Heads:
+        """The store's point and the heads of these topics (with ``ALL`` among them: of all topics), in one snapshot."""
+        return self._read("reading heads", lambda connection: snapshot.read_heads(connection, topics))
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        """Answer every want from one read-only snapshot, read in pages.
+
+        A delta that the changelog no longer covers, whose point is not in this history, or that is longer than
+        ``settings.max_delta_links`` is :class:`Incomplete`. The chain ``ALL`` follows the transactions' points; its
+        bucket digests are those of all objects together.
+        """
+        return self._read("syncing", lambda connection: snapshot.read_sync(connection, wants, self._settings))
+
+    def read_links(self, after: Point | None, most: int) -> tuple[list[Link], Point, bool]:
+        """Follow the changelog: (links in commit order after a transaction's point, the store's head, complete).
+
+        About ``most`` links, but always whole transactions, at least one when there is one. ``after`` None: from the
+        very first. Not complete: the point is not in this history, or trimmed; then the links are those that are left.
+        The cost grows with the links, not with the objects.
+        """
+        if most < 1:
+            most = 1
+
+        def read(connection: Connection) -> tuple[list[Link], Point, bool]:
+            head = snapshot.store_point(connection)
+            links, complete = changelog.follow(connection, after, most, head)
+            return links, head, complete
+
+        return self._read("following the changelog", read)
+
+    def committed(self, nonce: int) -> bool:
+        """Whether the transaction with this nonce is in; waits for one that is still being committed.
+
+        False is certain as long as the changelog was not trimmed behind the moment at which the transaction was tried.
+        """
+
+        def ask(connection: Connection) -> bool:
+            store = schema.store.c
+            query = select(store.nonce).where(store.id == 1)
+            if not self._read_only:
+                query = query.with_for_update()
+            found = connection.execute(query).scalar_one() == nonce
+            for table in (schema.links, schema.topics):
+                found = found or bool(
+                    connection.execute(select(func.count()).select_from(table).where(table.c.nonce == nonce)).scalar_one()
+                )
+            return found
+
+        if self._read_only:
+            return self._read("asking for a transaction", ask)
+        return self._write("asking for a transaction", ask)
+
+    def recount(self, topic: str) -> Head:
+        """The topic's point with count and digest computed anew from its objects (to check the stored ones)."""
+        return self._read("recounting", lambda connection: snapshot.recount(connection, topic, self._settings.page_size))
+
+    def bucket_digests(self, topic: str) -> dict[int, int]:
+        """Digest per bucket of a topic that is not empty."""
+        return self._read("reading digests", lambda connection: snapshot.bucket_digests(connection, topic))
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _begin(self, origin: str | None) -> Transaction:
+        self._check_writable()
+        nonce = 1 + secrets.randbelow(2**63 - 1)
+        return Transaction(self._tables, self.get_record, nonce, self._origin if origin is None else origin)
+
+    def _commit(self, transaction: Transaction) -> None:
+        commit = self._committer.run(transaction._end())
+        transaction.commit = commit
+        if commit is not None:
+            self._hand_over(commit.links)
+
+    def _hand_over(self, links: Sequence[Link]) -> None:
+        for callback in self._callbacks:
+            try:
+                callback(links)
+            except Exception:
+                with self._callback_lock:
+                    self._callback_errors += 1
+                _log.exception("a callback of on_commit raised; the transaction at %s stays", links[0].point)
+
+    def _open_schema(self) -> None:
+        seconds = self._settings.lock_timeout
+
+        def opened() -> None:
+            with faults.translated(f"opening {self._url.render_as_string()}"):
+                if self._read_only:
+                    with self._reader_engine().connect() as connection:
+                        migration.require(connection)
+                else:
+                    migration.ensure(self._readers, self._writers, seconds)
+
+        retry.attempt_busy(self._settings, opened)
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self._read_only:
+            raise StoreReadOnly("the store was opened with read_only=True; open it without to write")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the store was closed; open another one")
+        if self._pid != os.getpid():
+            # A forked child must neither use nor close its parent's connections: they are kept, untouched.
+            self._abandoned += [self._writers.pool, self._readers.pool]
+            self._writers.dispose(close=False)
+            self._readers.dispose(close=False)
+            self._callback_lock = threading.Lock()
+            self._pid = os.getpid()
+
+    def _writer_engine(self) -> Engine:
+        self._check_writable()
+        return self._writers
+
+    def _reader_engine(self) -> Engine:
+        self._check_open()
+        return self._readers
+
+    def _read(self, doing: str, fn: Callable[[Connection], T]) -> T:
+        def once() -> T:
+            with faults.translated(doing), self._reader_engine().connect() as connection:
+                return fn(connection)
+
+        return retry.attempt(self._settings, once)
+
+    def _write(self, doing: str, fn: Callable[[Connection], T]) -> T:
+        """For what may be done twice: directory, counters, trimming, questions."""
+
+        def once() -> T:
+            with faults.translated(doing), self._writer_engine().begin() as connection:
+                return fn(connection)
+
+        return retry.attempt(self._settings, once)
+
+
+def migrate(database: str, *, settings: StoreSettings = StoreSettings()) -> None:
+    """Bring a database of an older version of this library (or an empty one) to the current schema.
+
+    Stop its writers first. Raises ConfigError, SchemaError (newer, foreign), StoreUnavailable, StoreBusy.
+    """
+    parsed = url.parse(database)
+    writers = engine.make(parsed, settings, writes=True, primary=True)
+    try:
+        with faults.translated(f"migrating {parsed.render_as_string()}"):
+            migration.upgrade(writers, settings.lock_timeout)
+    finally:
+        writers.dispose()
+
+

@@ -1,0 +1,77 @@
+"""Typed tables: which struct a table's values are, checked before anything is written and decoded on reading."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pubsub_lib.core import values
+from pubsub_lib.core.limits import Limits, check_name
+from pubsub_lib.errors import ConfigError, ValueRefused
+
+
+class Tables:
+    """The declared tables. None declared: every table holds any JSON. Some declared: only those exist.
+
+    A declared type is a msgspec Struct, or anything that msgspec can convert to (``dict`` for any JSON object).
+    Immutable; any thread.
+    """
+
+    def __init__(self, types: Mapping[str, type[Any]], limits: Limits) -> None:
+        """Raises ConfigError for a type that msgspec does not know, ValueRefused for a bad table name."""
+        self._types = dict(types)
+        self._limits = limits
+        for table, kind in self._types.items():
+            check_name("table", table)
+            try:
+                msgspec.json.Decoder(kind)
+            except TypeError as error:
+                raise ConfigError(f"the type {kind!r} of the table {table!r} cannot be decoded: {error}") from error
+
+    def check(self, table: str) -> str:
+        """Refuse a bad table name, or one that is not declared where some are. Raises ValueRefused."""
+        check_name("table", table)
+        if self._types and table not in self._types:
+            raise ValueRefused(f"the table {table!r} is not declared; there are {', '.join(sorted(self._types))}")
+        return table
+
+    def encode(self, table: str, value: object) -> bytes:
+        """Canonical JSON of a struct, or of plain data that fits the table's type (its defaults are filled in).
+
+        Raises ValueRefused.
+        """
+        kind = self._types.get(table)
+        if kind is None:
+            return values.encode(_plain(table, value) if isinstance(value, msgspec.Struct) else value, self._limits)
+        try:
+            typed = msgspec.convert(_plain(table, value), kind)
+        except msgspec.ValidationError as error:
+            raise ValueRefused(f"a value of the table {table!r} does not fit {kind.__name__}: {error}") from error
+        return values.encode(_plain(table, typed), self._limits)
+
+    def encode_patch(self, table: str, patch: object) -> bytes:
+        """Canonical JSON of what an update merges; it is checked against the table's type once merged.
+
+        Raises ValueRefused.
+        """
+        plain = _plain(table, patch) if table in self._types or isinstance(patch, msgspec.Struct) else patch
+        if not isinstance(plain, dict):
+            raise ValueRefused(f"update of the table {table!r} merges members; give a mapping, not {patch!r:.80}")
+        return values.encode(plain, self._limits)
+
+    def decode(self, table: str, data: bytes) -> Any:
+        """The value as the table's type, or as plain data. Raises ValueRefused when it does not fit."""
+        kind = self._types.get(table)
+        if kind is None:
+            return values.decode(data)
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            raise ValueRefused(f"a stored value of the table {table!r} does not fit {kind.__name__}: {error}") from error
+
+
+def _plain(table: str, value: object) -> Any:
+    try:
+        return msgspec.to_builtins(value, builtin_types=())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueRefused(f"a value of the table {table!r} is no JSON: {error}") from error

@@ -1,0 +1,113 @@
+"""What is recorded between the begin and the end of a transaction.
+
+The verbs only record. Reading, locking, checking and writing happen at the end of the block, in one go: so locks are
+held for as short as possible, and the whole can be tried again after a deadlock without running the user's code twice.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pubsub_lib.core.limits import check_key, check_name
+from pubsub_lib.errors import ClosedError, ValueRefused
+from pubsub_lib.store import verbs
+from pubsub_lib.store.links import Commit
+from pubsub_lib.store.tables import Tables
+from pubsub_lib.store.verbs import Identity, Operation, Stored, Verb
+from pubsub_lib.store.writer import Work
+
+Read = Callable[[str, str], Stored | None]
+
+
+class Transaction:
+    """Recorded verbs, for one thread. Values are encoded when a verb is called: changing them later changes nothing.
+
+    Conditions (an object must or must not exist, ``version``) are checked at the end, where AlreadyExists, NotFound or
+    VersionMismatch is raised and nothing is written. What is wrong with an argument itself raises ValueRefused at once.
+    """
+
+    def __init__(self, tables: Tables, read: Read, nonce: int, origin: str) -> None:
+        self._tables = tables
+        self._read = read
+        self._operations: list[Operation] = []
+        self._reads: dict[Identity, Stored | None] = {}
+        self._origin = check_name("service", origin) if origin else ""
+        self._open = True
+        self.nonce = nonce
+        """Identifies the transaction, also before it is committed: ``Store.committed(nonce)``."""
+        self.commit: Commit | None = None
+        """After the block: what was committed, or None when nothing changed."""
+
+    def create(self, table: str, key: str, value: object, *, topic: str | None = None) -> None:
+        """Write an object that must not exist yet. Without ``topic`` it is on the default topic."""
+        self._record("create", table, key, self._tables.encode(self._tables.check(table), value), topic)
+
+    def update(
+        self, table: str, key: str, value: object, *, topic: str | None = None, version: int | None = None
+    ) -> None:
+        """Merge members into the value of an object that must exist: given ones are replaced, others stay (one level).
+
+        ``version`` must be the current one; ``topic`` moves the object.
+        """
+        self._record("update", table, key, self._tables.encode_patch(self._tables.check(table), value), topic, version)
+
+    def set(
+        self, table: str, key: str, value: object, *, topic: str | None = None, version: int | None = None
+    ) -> None:
+        """Write the whole value of an object, whether it exists or not.
+
+        ``version`` must be the current one (0: it must not exist). Without ``topic`` an existing object keeps its own.
+        Equal bytes on the same topic write and publish nothing.
+        """
+        self._record("set", table, key, self._tables.encode(self._tables.check(table), value), topic, version)
+
+    def delete(self, table: str, key: str, *, version: int | None = None, missing_ok: bool = False) -> None:
+        """Remove an object that must exist, unless ``missing_ok``. ``version`` must be the current one."""
+        self._record("delete", self._tables.check(table), key, None, None, version, missing_ok)
+
+    def get(self, table: str, key: str) -> Any:
+        """The object's value as this transaction leaves it so far, or None. Blocks for one query the first time.
+
+        What it returns is guarded: when another writer changes the object before this transaction is committed, the
+        commit raises VersionMismatch and writes nothing (``Store.write`` then runs its function again).
+        Raises NotFound, AlreadyExists or VersionMismatch when the verbs recorded so far cannot succeed.
+        """
+        self._check_open()
+        identity = (self._tables.check(table), check_key(key))
+        if identity not in self._reads:
+            self._reads[identity] = self._read(table, key)
+        before = self._reads[identity]
+        mine = [operation for operation in self._operations if (operation.table, operation.key) == identity]
+        effects = verbs.fold(mine, {identity: before} if before is not None else {}, self._tables.encode)
+        value = effects[0].value if effects else (before.value if before is not None else None)
+        return None if value is None else self._tables.decode(table, value)
+
+    def _record(
+        self,
+        verb: Verb,
+        table: str,
+        key: str,
+        value: bytes | None,
+        topic: str | None,
+        version: int | None = None,
+        missing_ok: bool = False,
+    ) -> None:
+        self._check_open()
+        check_key(key)
+        if topic is not None:
+            check_name("topic", topic)
+        if version is not None and (type(version) is not int or version < 0):
+            raise ValueRefused(f"the version {version!r} is no position; give an integer from 0")
+        self._operations.append(Operation(verb, table, key, value, topic, version, missing_ok))
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ClosedError("the transaction has ended; begin another one")
+
+    def _end(self) -> Work:
+        """Close the recording and hand out what it holds."""
+        self._open = False
+        return self._work()
+
+    def _work(self) -> Work:
+        reads = {identity: (0 if stored is None else stored.version) for identity, stored in self._reads.items()}
+        return Work(tuple(self._operations), reads, self.nonce, self._origin)

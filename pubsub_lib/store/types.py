@@ -1,0 +1,69 @@
+"""Column types and SQL expressions that mean the same on every database."""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Dialect, LargeBinary, Text
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import ColumnElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+
+class Name(TypeDecorator[str]):
+    """Text that is compared and sorted as bytes: no collation merges ``A`` and ``a``, or ``b`` and ``b ``.
+
+    MariaDB and MySQL pad text with spaces when they compare it, whatever the collation of older versions, so there it is
+    VARBINARY; PostgreSQL's collation "C" and SQLite's BINARY are bytes by nature and stay readable. ``size`` in bytes.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The native type."""
+        if dialect.name == "mysql":
+            return dialect.type_descriptor(mysql.VARBINARY(self.size))
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(postgresql.TEXT(collation="C"))
+        return dialect.type_descriptor(Text())
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> Any:
+        """Text to what the driver takes."""
+        return value.encode() if value is not None and dialect.name == "mysql" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
+        """What the driver gives to text."""
+        return bytes(value).decode() if isinstance(value, bytes | bytearray) else value
+
+
+def blob() -> TypeEngine[bytes]:
+    """Bytes, verbatim, of any size that our limits allow (MySQL's plain BLOB ends at 64 KiB)."""
+    return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql")
+
+
+class now_us(ColumnElement[int]):
+    """The database's own clock: microseconds since 1970 in UTC, as an integer, so that no time zone can interfere."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(now_us, "postgresql")
+def _now_postgresql(element: now_us, compiler: Any, **kw: Any) -> str:
+    # Not now(): that stands still within a transaction.
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+
+
+@compiles(now_us, "mysql")
+def _now_mysql(element: now_us, compiler: Any, **kw: Any) -> str:
+    return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
+
+
+@compiles(now_us, "sqlite")
+def _now_sqlite(element: now_us, compiler: Any, **kw: Any) -> str:
+    # The host's clock, in milliseconds: that is what SQLite has.
+    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"

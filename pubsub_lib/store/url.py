@@ -1,0 +1,51 @@
+"""From a database URL as people write it to one that names the driver which this library uses."""
+
+import importlib
+from typing import Final
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from pubsub_lib.errors import ConfigError
+
+_DRIVERS: Final = {
+    "sqlite": ("sqlite+pysqlite", "sqlite3", "sqlite"),
+    "postgresql": ("postgresql+psycopg", "psycopg", "postgresql"),
+    "postgres": ("postgresql+psycopg", "psycopg", "postgresql"),
+    "mysql": ("mysql+pymysql", "pymysql", "mariadb"),
+    "mariadb": ("mysql+pymysql", "pymysql", "mariadb"),
+}
+
+
+def parse(text: str) -> URL:
+    """Check and complete a URL: sqlite, postgresql (psycopg 3), mysql or mariadb (pymysql).
+
+    Raises ConfigError for a text that is no URL, another database or driver, a driver that is not installed (naming the
+    extra), and SQLite without a file, which no other process could follow.
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        # The text may hold a password: it is not repeated.
+        raise ConfigError(
+            "the database URL cannot be read; write it like sqlite:///net.db or postgresql://user@host/name"
+        ) from error
+    backend, _, driver = url.drivername.partition("+")
+    if backend not in _DRIVERS:
+        raise ConfigError(f"the database URL names {backend!r}; there are sqlite, postgresql, mysql and mariadb")
+    full, module, extra = _DRIVERS[backend]
+    if driver and driver != full.partition("+")[2]:
+        raise ConfigError(f"the database URL names the driver {driver!r}; for {backend} use {full}")
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"{backend} needs the package {module}; install pubsub-lib[{extra}]") from error
+    url = url.set(drivername=full)
+    if backend == "sqlite":
+        if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
+            raise ConfigError("a SQLite database in memory cannot be followed; name a file, like sqlite:///net.db")
+    elif not url.database:
+        raise ConfigError(f"the database URL {url.render_as_string()} names no database; append /name")
+    elif full.startswith("mysql"):
+        url = url.update_query_dict({"charset": "utf8mb4"})
+    return url

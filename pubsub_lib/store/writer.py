@@ -1,0 +1,195 @@
+"""The commit sequence, inside a transaction that somebody else begins and ends (the store, or a user's session).
+
+Order (design §4): read, lock and check the objects; then the counter, as late as possible, because it is held until the
+end; then objects, links and heads. Every read here locks, so that it sees what is committed, whatever the isolation of a
+user's session: a plain read of InnoDB's REPEATABLE READ would show an old head and break the chain.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Table, and_, func, insert, select, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import Head, Link, Point
+from pubsub_lib.errors import SchemaError, VersionMismatch
+from pubsub_lib.failpoints import hit
+from pubsub_lib.store import rows, schema, verbs
+from pubsub_lib.store.links import Commit, Rows, assemble
+from pubsub_lib.store.types import now_us
+from pubsub_lib.store.verbs import Encode, Identity, Operation, Stored
+
+_COUNTER = schema.store.c.id == 1
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A transaction as it was recorded: verbs, the versions that its reads saw (0: absent), nonce and origin."""
+
+    operations: Sequence[Operation]
+    reads: Mapping[Identity, int]
+    nonce: int
+    origin: str
+
+
+def write(connection: Connection, work: Work, encode: Encode, limits: Limits) -> Commit | None:
+    """Execute recorded verbs; None when they change nothing. The caller commits, or rolls back after any exception.
+
+    Raises what :func:`.verbs.fold` raises, VersionMismatch for a read that is no longer true, and SQLAlchemy's errors.
+    """
+    stored = _lock(connection, work)
+    for (table, key), version in work.reads.items():
+        now = stored.get((table, key))
+        if (now.version if now is not None else 0) != version:
+            raise ReadChanged(f"{table} {key!r} was changed by another writer since this transaction read it; run it again")
+    effects = verbs.fold(work.operations, stored, encode)
+    if not effects:
+        return None
+    verbs.check_size(effects, limits, _most_bytes(connection, limits))
+    hit("writer.after_lock")
+    tx_prev, point, now_stamp = _advance(connection, sum(effect.changes for effect in effects), work.nonce)
+    hit("writer.after_counter")
+    topics = {effect.topic for effect in effects} | {effect.before.topic for effect in effects if effect.before}
+    heads = _heads(connection, sorted(topics))
+    links, changed = assemble(effects, tx_prev, point, heads, work.origin, time.time())
+    _write_objects(connection, changed)
+    _write_links(connection, links, now_stamp)
+    hit("writer.before_commit")
+    return Commit(point, point.nonce, links)
+
+
+class ReadChanged(VersionMismatch):
+    """What a transaction had read was changed before it could commit."""
+
+
+def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
+    if connection.dialect.name == "sqlite":
+        # A user's session may not have begun to write; its reads would then be checked against an old state.
+        connection.execute(update(schema.store).where(_COUNTER).values(position=schema.store.c.position))
+    by_table: dict[str, set[str]] = {}
+    for operation in work.operations:
+        by_table.setdefault(operation.table, set()).add(operation.key)
+    for table, key in work.reads:
+        by_table.setdefault(table, set()).add(key)
+    found: dict[Identity, Stored] = {}
+    for table in sorted(by_table):
+        # Sorted as bytes, as the databases do: all writers lock in one order, so they cannot deadlock here.
+        for keys in rows.chunks(sorted(by_table[table], key=str.encode)):
+            for row in connection.execute(rows.select_objects(table, keys).with_for_update()):
+                item = rows.stored(row)
+                found[item.table, item.key] = item
+    return found
+
+
+def _advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point, int]:
+    """Take ``by`` positions: (the point before, the transaction's point, the database's clock in microseconds)."""
+    store = schema.store.c
+    step = (
+        update(schema.store)
+        .where(_COUNTER)
+        .values(position=store.position + by, prev_nonce=store.nonce, nonce=nonce)
+    )
+    if connection.dialect.update_returning:
+        row = connection.execute(step.returning(store.position, store.prev_nonce, now_us().label("now"))).one_or_none()
+        if row is None:
+            raise _no_counter()
+        return Point(row.position - by, row.prev_nonce), Point(row.position, nonce), int(row.now)
+    query = select(store.position, store.nonce, now_us().label("now")).where(_COUNTER).with_for_update()
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise _no_counter()
+    connection.execute(step)
+    return Point(row.position, row.nonce), Point(row.position + by, nonce), int(row.now)
+
+
+def _no_counter() -> SchemaError:
+    return SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
+
+
+def _heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
+    found: dict[str, Head] = {}
+    for part in rows.chunks(topics):
+        query = select(schema.topics).where(schema.topics.c.topic.in_(part)).with_for_update()
+        found.update((row.topic, rows.head(row)) for row in connection.execute(query))
+    return found
+
+
+def _write_objects(connection: Connection, changed: Rows) -> None:
+    if changed.created:
+        # A plain insert: when another writer created the same key meanwhile, it fails, and the whole is tried again.
+        connection.execute(insert(schema.objects), changed.created)
+    if changed.changed:
+        upsert(connection, schema.objects, changed.changed)
+    objects = schema.objects.c
+    by_table: dict[str, list[str]] = {}
+    for table, key in changed.removed:
+        by_table.setdefault(table, []).append(key)
+    for table, keys in by_table.items():
+        for part in rows.chunks(keys):
+            connection.execute(
+                schema.objects.delete().where(and_(objects.table_name == table, objects.object_key.in_(part)))
+            )
+
+
+def _write_links(connection: Connection, links: Sequence[Link], now_stamp: int) -> None:
+    upsert(connection, schema.topics, [rows.head_row(link) for link in links])
+    connection.execute(insert(schema.links), [rows.link_row(link, now_stamp) for link in links])
+
+
+def upsert(connection: Connection, table: Table, many: Sequence[Mapping[str, Any]]) -> None:
+    """Insert or replace whole rows by primary key, in as few round trips as the dialect allows."""
+    keys = [column.name for column in table.primary_key]
+    others = [column.name for column in table.columns if column.name not in keys]
+    if connection.dialect.name == "mysql":
+        statement = mysql.insert(table)
+        connection.execute(
+            statement.on_duplicate_key_update({name: statement.inserted[name] for name in others}), list(many)
+        )
+        return
+    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    conflict = make(table)
+    connection.execute(
+        conflict.on_conflict_do_update(
+            index_elements=keys, set_={name: conflict.excluded[name] for name in others}
+        ),
+        list(many),
+    )
+
+
+def _most_bytes(connection: Connection, limits: Limits) -> int:
+    """MySQL takes no statement over max_allowed_packet, and a literal may grow to twice its size by escaping."""
+    if connection.dialect.name != "mysql":
+        return limits.max_transaction_bytes
+    info = connection.connection.info if connection.connection is not None else {}
+    if "max_allowed_packet" not in info:
+        info["max_allowed_packet"] = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+    return min(limits.max_transaction_bytes, int(info["max_allowed_packet"]) // 2 - 65536)
+
+
+def is_in(connection: Connection, point: Point) -> bool | None:
+    """Whether the transaction with this point is in; None when the changelog no longer reaches back to it.
+
+    Waits for the counter first: a COMMIT whose connection was lost may still be running in the server.
+    """
+    store, links = schema.store.c, schema.links.c
+    head = connection.execute(select(store.position, store.nonce).where(_COUNTER).with_for_update()).one()
+    if head.position < point.position:
+        return False
+    if head.nonce == point.nonce:
+        return True
+    first = connection.execute(
+        select(links.position, links.nonce, links.tx_prev_position)
+        .where(links.position >= point.position)
+        .order_by(links.position)
+        .limit(1)
+    ).one_or_none()
+    if first is not None and first.position == point.position:
+        return bool(first.nonce == point.nonce)
+    if first is not None and first.tx_prev_position < point.position:
+        return False  # another transaction took that position
+    topics = schema.topics.c
+    if connection.execute(select(func.count()).where(topics.nonce == point.nonce)).scalar_one():
+        return True
+    return None
