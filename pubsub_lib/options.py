@@ -1,0 +1,223 @@
+"""The options of an INI file (oslo.config), in the group ``[pubsub]``. Nothing here reads a global ``CONF``.
+
+Names and defaults of Dragonflow's publish-subscribe spec are kept, and a Dragonflow file's ``[df]`` group is
+still read for them. :mod:`pubsub_lib.settings` turns the options once into frozen settings; programs without
+an INI file need only that module.
+
+A driver's own options stand in ``<its package>.options.OPTIONS``, importable without the driver's
+dependencies, and are read from the group that is named like the package.
+"""
+
+import copy
+import importlib
+import importlib.metadata
+from collections.abc import Sequence
+from typing import Final
+
+from oslo_config import cfg
+
+from pubsub_lib.errors import DriverError
+
+GROUP: Final = "pubsub"
+DRIVERS: Final = "pubsub_lib.drivers"
+"""The entry-point group of the drivers."""
+POLLING_DRIVER: Final = "db_polling_pubsub_driver"
+"""What a replica follows by while publish-subscribe is off."""
+
+_DRAGONFLOW: Final = "df"
+_LOWEST: Final = 0.001  # seconds; below that a timer is a busy loop
+
+
+def _seconds(name: str, default: float, text: str, least: float = _LOWEST) -> cfg.Opt:
+    return cfg.FloatOpt(name, default=default, min=least, help=f"{text} In seconds.")
+
+
+def _count(name: str, default: int, text: str) -> cfg.Opt:
+    return cfg.IntOpt(name, default=default, min=1, help=text)
+
+
+GENERAL: Final[tuple[cfg.Opt, ...]] = (
+    cfg.StrOpt(
+        "store_url",
+        default="",
+        secret=True,
+        sample_default="sqlite:////var/lib/pubsub_lib/net.db",
+        help="SQLAlchemy URL of the database that holds the objects. Needed.",
+    ),
+    cfg.StrOpt(
+        "service_name",
+        default="",
+        help="Stable name of this service: it stands in every message and names the origin of what it writes. "
+        "Needed by whatever publishes.",
+    ),
+    cfg.ListOpt("topics", default=[], help="Topics that are followed when the program names none itself."),
+    cfg.BoolOpt(
+        "paranoid",
+        default=False,
+        help="For tests: compare the cache with the database after every sync, and fail on a difference.",
+    ),
+)
+
+# The spec's options: same names, same defaults; only the switch lost Dragonflow's name.
+PUBSUB: Final[tuple[cfg.Opt, ...]] = (
+    cfg.BoolOpt(
+        "enable_pub_sub",
+        default=False,
+        deprecated_opts=[
+            cfg.DeprecatedOpt("enable_df_pub_sub", group=_DRAGONFLOW),
+            cfg.DeprecatedOpt("enable_df_pub_sub", group=GROUP),
+        ],
+        help="Follow the messages of publishers. When off, replicas follow by polling the database.",
+    ),
+    cfg.StrOpt(
+        "pub_sub_driver",
+        default="zmq_pubsub_driver",
+        deprecated_group=_DRAGONFLOW,
+        help="The driver between publishers and subscribers, by its name among the installed ones.",
+    ),
+    cfg.StrOpt(
+        "local_ip",
+        default="127.0.0.1",
+        sample_default="<your address>",
+        deprecated_group=_DRAGONFLOW,
+        help="Address of this host, for use in other options as $local_ip.",
+    ),
+    cfg.ListOpt(
+        "publishers_ips",
+        default=["$local_ip"],
+        deprecated_group=_DRAGONFLOW,
+        help="Addresses of the hosts that run a publisher.",
+    ),
+    cfg.PortOpt("publisher_port", default=8866, min=1, deprecated_group=_DRAGONFLOW, help="Port that publishers bind."),
+    cfg.StrOpt(
+        "publisher_transport",
+        default="tcp",
+        deprecated_group=_DRAGONFLOW,
+        help="Transport protocol of the publishers, the first part of their addresses.",
+    ),
+    cfg.StrOpt(
+        "publisher_bind_address",
+        default="*",
+        deprecated_group=_DRAGONFLOW,
+        help="Address that a publisher binds. '*' means every interface, and that only with insecure = true; "
+        "without it loopback alone is bound.",
+    ),
+    cfg.BoolOpt(
+        "insecure",
+        default=False,
+        help="Allow a publisher without keys to bind '*', so that everybody in reach can read and ask.",
+    ),
+    cfg.BoolOpt(
+        "pub_sub_use_multiproc",
+        default=True,
+        deprecated_group=_DRAGONFLOW,
+        help="Worker processes hand their messages to the host's one publisher service (bind-based drivers only).",
+    ),
+    cfg.StrOpt(
+        "pub_sub_multiproc_driver",
+        default="zmq_pubsub_multiproc_driver",
+        deprecated_group=_DRAGONFLOW,
+        help="The driver between worker processes and the publisher service.",
+    ),
+    cfg.StrOpt(
+        "publisher_multiproc_socket",
+        default="/var/run/zmq_pubsub/zmq-publisher-socket",
+        deprecated_group=_DRAGONFLOW,
+        help="Socket between worker processes and the publisher service.",
+    ),
+)
+
+TIMING: Final[tuple[cfg.Opt, ...]] = (
+    _seconds(
+        "max_idle_time",
+        5.0,
+        "How often a replica asks every publisher for an own hello, and after how long a silent topic gets one.",
+    ),
+    _seconds(
+        "message_delay_window",
+        1.0,
+        "How long a message may wait for an earlier one before the missing changes are read from the database.",
+    ),
+    _seconds("hello_wait", 1.0, "How long a new topic waits for its first own hello before the first sync."),
+    _seconds("reading_age", 1.0, "How old a publisher's reading of the heads may be when it says hello."),
+    _seconds("round_trip", 1.0, "Allowance for a question to a publisher and its answer."),
+    _seconds("poll_interval", 2.0, "How often the store is polled while no publisher proves to be fresh."),
+    _seconds("sync_jitter", 0.5, "A sync starts at a random moment within this time.", least=0.0),
+    _seconds("sync_interval", 1.0, "Least time between one sync's end and the next one's start.", least=0.0),
+    _seconds("sync_backoff", 1.0, "Wait after a failed sync; it doubles with each further failure."),
+    _seconds("sync_backoff_most", 30.0, "Longest wait after a failed sync."),
+    _seconds("sync_timeout", 60.0, "A sync that did not end by then counts as failed."),
+)
+
+LIMITS: Final[tuple[cfg.Opt, ...]] = (
+    _count("max_value_bytes", 256 * 1024, "Bytes of one value, as canonical JSON."),
+    _count("max_value_depth", 64, "Nesting of one value."),
+    _count("max_transaction_changes", 10_000, "Changes of one transaction."),
+    _count("max_transaction_bytes", 16 * 1024 * 1024, "Bytes of the keys and values of one transaction."),
+    _count("max_frame_bytes", 1024 * 1024, "Bytes of one wire frame; the same at publishers and subscribers."),
+    _count("max_waiting_links", 10_000, "Messages that wait in one topic for an earlier one."),
+    _count("max_waiting_bytes", 64 * 1024 * 1024, "Bytes of the messages that wait in one topic."),
+)
+
+HANDLING: Final[tuple[cfg.Opt, ...]] = (
+    _count("queue_limit", 10_000, "Changes that wait for one slow handler before changes of one key are merged."),
+    _count("handler_tries", 5, "How often a handler that raises is called for one change before it is parked."),
+    _seconds("handler_backoff", 0.5, "Wait before a handler's second try; it doubles with each further one."),
+    _seconds("handler_backoff_most", 30.0, "Longest wait between two tries of a handler."),
+)
+
+OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + HANDLING
+
+
+def register(conf: cfg.ConfigOpts, driver: str = "") -> None:
+    """Register the group ``[pubsub]`` in this ``conf`` (again is harmless), and this driver's own group."""
+    conf.register_opts(OPTIONS, group=GROUP)
+    if driver:
+        group, opts = driver_options(driver)
+        conf.register_opts(opts, group=group)
+
+
+def driver_options(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
+    """(group, options) of an installed driver, without loading the driver; no options when it has none.
+
+    Raises DriverError when no installed driver has this name.
+    """
+    known = _packages()
+    if driver not in known:
+        raise DriverError(
+            f"there is no driver {driver!r}; installed are {', '.join(sorted(known)) or 'none'}: "
+            "correct the name or install the package that brings it"
+        )
+    return known[driver], _options_of(known[driver])
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """All options for ``oslo-config-generator`` (namespace ``pubsub_lib``): ours, then each driver's by its
+    group.
+    """
+    groups = [(GROUP, [copy.deepcopy(option) for option in OPTIONS])]
+    for package in sorted(set(_packages().values())):
+        own = _options_of(package)
+        if own:
+            groups.append((package, [copy.deepcopy(option) for option in own]))
+    return groups
+
+
+def _packages() -> dict[str, str]:
+    """Driver name -> import package, of all installed drivers. Imports none of them."""
+    found = importlib.metadata.entry_points(group=DRIVERS)
+    return {entry.name: entry.module.partition(".")[0] for entry in found}
+
+
+def _options_of(package: str) -> Sequence[cfg.Opt]:
+    name = f"{package}.options"
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            return ()  # a driver without options
+        raise DriverError(
+            f"the options of the driver package {package!r} cannot be imported: {error}; install what it needs"
+        ) from error
+    options: Sequence[cfg.Opt] = module.OPTIONS
+    return options

@@ -1,0 +1,239 @@
+"""The settings of one program, frozen: written in Python, or read from an INI file by way of oslo.config."""
+
+import difflib
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, get_type_hints
+
+import msgspec
+from oslo_config import cfg
+
+from pubsub_lib import options
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.core.limits import Limits, Positive, check_name
+from pubsub_lib.core.timing import Seconds, Timing
+from pubsub_lib.errors import ConfigError, ValueRefused
+
+_log = logging.getLogger(__name__)
+
+_CHANGE_OVERHEAD: Final = 4096
+"""What a frame needs beside one value at most: names, keys, points (all bounded, design §5)."""
+
+
+class Handling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How changes are handed to the controller's handlers (design §7). Times in seconds."""
+
+    queue_limit: Positive = 10_000
+    """Changes that wait for one handler before further ones of a waiting key are merged."""
+    tries: Positive = 5
+    """Calls for one change, the first included, before it is parked."""
+    backoff: Seconds = 0.5
+    """Wait before the second try; doubles with each further one."""
+    backoff_most: Seconds = 30.0
+    """Longest wait between two tries."""
+
+    def check(self) -> "Handling":
+        """Return self. Raises ConfigError when the times contradict each other."""
+        if self.backoff_most < self.backoff:
+            raise ConfigError(
+                f"handler_backoff_most ({self.backoff_most} s) is below handler_backoff ({self.backoff} s); "
+                "raise it or lower the other"
+            )
+        return self
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that a replica, a publisher and a store are told. Immutable, so any thread may share it.
+
+    Constructing one raises ConfigError for a value of the wrong type or range, in one sentence that names it.
+    """
+
+    store_url: Annotated[str, msgspec.Meta(min_length=1)]
+    """SQLAlchemy URL of the database."""
+    driver: Annotated[str, msgspec.Meta(min_length=1)] = options.POLLING_DRIVER
+    """Name of the driver that a replica follows by. By default it polls the database."""
+    multiproc_driver: str = ""
+    """Name of the driver from workers to the host's publisher service; "": every process sends by itself."""
+    multiproc_socket: str = ""
+    """Where the publisher service listens for its workers."""
+    service: str = ""
+    """Stable name of this service; "" for a program that publishes nothing."""
+    topics: tuple[str, ...] = ()
+    """What a replica follows when it is given no topics itself."""
+    addresses: tuple[str, ...] = ()
+    """Where publishers listen, for example ``tcp://10.0.0.1:8866``."""
+    bind_address: str = ""
+    """What a publisher binds, for example ``tcp://10.0.0.1:8866``."""
+    timing: Timing = Timing()
+    limits: Limits = Limits()
+    handling: Handling = Handling()
+    paranoid: bool = False
+    """Compare cache and database after every sync, and fail on a difference. For tests."""
+    driver_options: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """The driver's own options by name; it checks them itself."""
+
+    def __post_init__(self) -> None:
+        """Check what a type alone cannot say, and what msgspec checks only when it decodes."""
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            if name != "driver_options":
+                _check_field(name, getattr(self, name), kind)
+        self.timing.check()
+        self.handling.check()
+        try:
+            for topic in self.topics:
+                check_name("topic", topic)
+            if self.service:
+                check_name("service name", self.service)
+        except ValueRefused as error:
+            raise ConfigError(f"the settings cannot be used: {error}") from error
+        if self.limits.max_value_bytes + _CHANGE_OVERHEAD > self.limits.max_frame_bytes:
+            raise ConfigError(
+                f"max_frame_bytes ({self.limits.max_frame_bytes}) leaves no room for a value of max_value_bytes "
+                f"({self.limits.max_value_bytes}) and {_CHANGE_OVERHEAD} bytes around it; raise it or lower the other"
+            )
+
+    def for_driver(self) -> DriverSettings:
+        """What the driver is given of these settings."""
+        return DriverSettings(
+            limits=self.limits,
+            store_url=self.store_url,
+            addresses=self.addresses,
+            bind_address=self.bind_address,
+            options=dict(self.driver_options),
+        )
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> "Settings":
+        """The settings in this ``conf``, which was already called with its files; it is read once and not
+        kept.
+
+        Raises ConfigError for an option that cannot be used, DriverError for an unknown driver.
+        """
+        options.register(conf)
+        values = _read(conf, options.GROUP, options.OPTIONS)
+        enabled = values["enable_pub_sub"]
+        driver = values["pub_sub_driver"] if enabled else options.POLLING_DRIVER
+        multiproc = enabled and values["pub_sub_use_multiproc"]
+        transport, port = values["publisher_transport"], values["publisher_port"]
+        bind = _bind_address(values) if enabled else values["publisher_bind_address"]
+        return cls(
+            store_url=_needed(values, "store_url", "a SQLAlchemy URL such as sqlite:///net.db"),
+            driver=driver,
+            multiproc_driver=values["pub_sub_multiproc_driver"] if multiproc else "",
+            multiproc_socket=values["publisher_multiproc_socket"] if multiproc else "",
+            service=values["service_name"],
+            topics=tuple(values["topics"]),
+            addresses=tuple(f"{transport}://{ip}:{port}" for ip in values["publishers_ips"]) if enabled else (),
+            bind_address=f"{transport}://{bind}:{port}" if enabled else "",
+            timing=Timing(**{option.name: values[option.name] for option in options.TIMING}),
+            limits=Limits(**{option.name: values[option.name] for option in options.LIMITS}),
+            handling=Handling(
+                queue_limit=values["queue_limit"],
+                tries=values["handler_tries"],
+                backoff=values["handler_backoff"],
+                backoff_most=values["handler_backoff_most"],
+            ),
+            paranoid=values["paranoid"],
+            driver_options=_driver_options(conf, driver),
+        )
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Settings":
+        """The settings in this INI file alone. Blocks for reading it.
+
+        Raises ConfigError also for an option that nobody knows, which is a slip of the pen in most cases.
+        """
+        conf = cfg.ConfigOpts()
+        try:
+            conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
+            sections: dict[str, dict[str, list[str]]] = {}
+            cfg.ConfigParser(str(path), sections).parse()
+        except (cfg.Error, cfg.ParseError, OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"the configuration file {str(path)!r} cannot be read: {_one_line(error)}; "
+                "name a readable file in INI format"
+            ) from error
+        settings = cls.from_conf(conf)
+        _refuse_unknown(sections, settings.driver, str(path))
+        return settings
+
+
+def _check_field(name: str, value: object, kind: Any) -> None:
+    try:
+        # Through builtins, because msgspec takes a ready Struct as it is, whatever was put into it.
+        plain = msgspec.to_builtins(value, builtin_types=(bytes,))
+        msgspec.convert(plain, kind)
+    except (msgspec.ValidationError, TypeError) as error:
+        reason = _one_line(error)
+        where = name
+        if " - at `$." in reason:
+            reason, _, inner = reason.partition(" - at `$.")
+            where = f"{name}.{inner.rstrip('`')}"
+        shown = "" if name == "store_url" else f" is {_inner(value, where)!r}"  # a URL may hold a password
+        raise ConfigError(f"the setting {where}{shown} but must be: {reason}; correct it") from error
+    if isinstance(plain, dict):
+        for inner, number in plain.items():
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ConfigError(f"the setting {name}.{inner} is {number} but must be finite; correct it")
+
+
+def _inner(value: object, where: str) -> object:
+    for part in where.split(".")[1:]:
+        value = getattr(value, part, value)
+    return value
+
+
+def _read(conf: cfg.ConfigOpts, group: str, opts: Sequence[cfg.Opt]) -> dict[str, Any]:
+    values = {}
+    for option in opts:
+        try:
+            values[option.dest] = conf[group][option.dest]
+        except (cfg.Error, ValueError) as error:
+            raise ConfigError(
+                f"the option {option.name!r} in group [{group}] cannot be used: {_one_line(error)}; correct it"
+            ) from error
+    return values
+
+
+def _needed(values: Mapping[str, Any], name: str, example: str) -> str:
+    value = str(values[name])
+    if not value:
+        raise ConfigError(f"the option {name!r} in group [{options.GROUP}] is missing; give {example}")
+    return value
+
+
+def _bind_address(values: Mapping[str, Any]) -> str:
+    bind = str(values["publisher_bind_address"])
+    if bind == "*" and not values["insecure"]:
+        _log.warning(
+            "publisher_bind_address is '*' but there are no keys: binding loopback only; name an address, "
+            "or set insecure = true to bind every interface"
+        )
+        return "127.0.0.1"
+    return bind
+
+
+def _driver_options(conf: cfg.ConfigOpts, driver: str) -> dict[str, Any]:
+    group, opts = options.driver_options(driver)
+    conf.register_opts(opts, group=group)
+    return _read(conf, group, opts)
+
+
+def _refuse_unknown(sections: Mapping[str, Mapping[str, object]], driver: str, path: str) -> None:
+    """Other groups may belong to other programs that share the file; these two are ours."""
+    group, opts = options.driver_options(driver)
+    for section, known_opts in ((options.GROUP, options.OPTIONS), (group, opts)):
+        known = [option.dest for option in known_opts]
+        if section == options.GROUP:
+            known.append("enable_df_pub_sub")
+        for name in sections.get(section, {}):
+            if name.replace("-", "_") not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else "remove it"
+                raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{section}]; {hint}")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,104 @@
+"""The options of an INI file: the spec's names and defaults, and the generated sample."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg, generator
+
+from pubsub_lib import options, settings
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.errors import DriverError
+
+ETC = Path(__file__).parents[2] / "etc"
+
+SPEC = {
+    "pub_sub_driver": "zmq_pubsub_driver",
+    "publishers_ips": ["$local_ip"],
+    "publisher_port": 8866,
+    "pub_sub_use_multiproc": True,
+    "publisher_transport": "tcp",
+    "publisher_bind_address": "*",
+    "pub_sub_multiproc_driver": "zmq_pubsub_multiproc_driver",
+    "publisher_multiproc_socket": "/var/run/zmq_pubsub/zmq-publisher-socket",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SPEC))
+def test_the_specs_options_keep_name_default_and_old_group(name: str) -> None:
+    option = next(option for option in options.PUBSUB if option.name == name)
+    assert option.default == SPEC[name]
+    assert [(old.group, old.name) for old in option.deprecated_opts] == [("df", None)]
+
+
+def test_the_specs_switch_is_off_by_default_and_read_under_its_old_name() -> None:
+    option = next(option for option in options.PUBSUB if option.name == "enable_pub_sub")
+    assert option.default is False
+    assert ("df", "enable_df_pub_sub") in [(old.group, old.name) for old in option.deprecated_opts]
+
+
+@pytest.mark.parametrize(("opts", "struct"), [(options.TIMING, Timing()), (options.LIMITS, Limits())])
+def test_every_field_of_a_struct_has_its_option_with_the_same_default(
+    opts: tuple[cfg.Opt, ...], struct: Timing | Limits
+) -> None:
+    fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
+    assert {option.name: option.default for option in opts} == fields
+
+
+def test_handling_has_its_options_with_the_same_defaults() -> None:
+    assert [option.default for option in options.HANDLING] == [*_values(settings.Handling())]
+
+
+def _values(struct: settings.Handling) -> list[object]:
+    return [getattr(struct, name) for name in struct.__struct_fields__]
+
+
+def test_every_option_says_what_it_does() -> None:
+    for _, opts in options.list_opts():
+        for option in opts:
+            assert option.help
+            assert option.help.endswith("."), option.name
+
+
+def test_list_opts_holds_the_drivers_groups() -> None:
+    assert [group for group, _ in options.list_opts()] == ["pubsub", "pubsub_memory", "pubsub_sql"]
+
+
+def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "pubsub_toy"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "driver.py").write_text("raise ImportError('no such transport')")
+    (package / "options.py").write_text("from oslo_config import cfg\nOPTIONS = (cfg.StrOpt('colour'),)")
+    metadata = tmp_path / "toy-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[pubsub_lib.drivers]\ntoy = pubsub_toy.driver:Toy\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    group, opts = options.driver_options("toy")
+    assert (group, [option.name for option in opts]) == ("pubsub_toy", ["colour"])
+    assert "pubsub_toy.driver" not in sys.modules
+
+
+def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DriverError, match="no driver 'zmqq'; installed are db_polling_pubsub_driver, memory"):
+        options.driver_options("zmqq")
+
+
+def test_registering_twice_is_harmless() -> None:
+    conf = cfg.ConfigOpts()
+    options.register(conf, "memory")
+    options.register(conf, "memory")
+
+
+def test_the_sample_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf(["--config-file", str(ETC / "oslo-config-generator.conf")], default_config_dirs=[])
+    written = io.StringIO()
+    generator.generate(conf, output_file=written)
+    assert written.getvalue() == (ETC / "pubsub_lib.conf.sample").read_text(), (
+        "run: oslo-config-generator --config-file etc/oslo-config-generator.conf"
+    )

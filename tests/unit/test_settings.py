@@ -1,0 +1,182 @@
+"""Settings: every wrong value is one sentence that names it, and a file gives the same as Python does."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from oslo_config import cfg
+
+from pubsub_lib import options
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.errors import ConfigError, DriverError
+from pubsub_lib.settings import Handling, Settings
+
+URL = "sqlite:///net.db"
+
+
+def read(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "net.conf"
+    path.write_text(text)
+    return Settings.from_file(path)
+
+
+def test_a_url_is_enough() -> None:
+    got = Settings(store_url=URL)
+    assert got.driver == "db_polling_pubsub_driver"
+    assert got.timing == Timing()
+    assert got.limits == Limits()
+    assert got.handling == Handling(queue_limit=10_000, tries=5)
+
+
+def test_a_file_with_a_url_gives_the_same(tmp_path: Path) -> None:
+    got = read(tmp_path, f"[pubsub]\nstore_url = {URL}\n")
+    assert msgspec.structs.replace(got, driver_options={}) == Settings(store_url=URL)
+    assert got.driver_options["slowest"] == 1.0
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Settings(store_url=URL).driver = "memory"  # type: ignore[misc]
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "empty url": ({"store_url": ""}, "store_url"),
+    "url is no text": ({"store_url": 5}, "store_url"),
+    "driver empty": ({"driver": ""}, "the setting driver is ''"),
+    "topics a string": ({"topics": "tenant-1"}, "topics"),
+    "topic empty": ({"topics": ("",)}, "topic is empty"),
+    "topic with NUL": ({"topics": ("a\0",)}, "NUL"),
+    "service too long": ({"service": "s" * 256}, "service name"),
+    "time zero": ({"timing": Timing(max_idle_time=0)}, "timing.max_idle_time is 0"),
+    "time not finite": ({"timing": Timing(max_idle_time=float("nan"))}, "timing.max_idle_time is nan"),
+    "times contradict": ({"timing": Timing(sync_backoff=60)}, "sync_backoff_most"),
+    "limit zero": ({"limits": Limits(max_frame_bytes=0)}, "limits.max_frame_bytes is 0"),
+    "value beyond frame": ({"limits": Limits(max_value_bytes=2**20)}, "max_frame_bytes"),
+    "tries zero": ({"handling": Handling(tries=0)}, "handling.tries is 0"),
+    "backoffs contradict": ({"handling": Handling(backoff=60)}, "handler_backoff_most"),
+    "paranoid a word": ({"paranoid": "yes"}, "paranoid is 'yes'"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(WRONG))
+def test_a_wrong_setting_is_named(case: str) -> None:
+    changed, sentence = WRONG[case]
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        Settings(**{"store_url": URL, **changed})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_is_not_repeated() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(store_url=b"postgresql://me:secret@host/db")  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+WRONG_FILES = {
+    "no url": ("[pubsub]\n", "'store_url' in group .pubsub. is missing"),
+    "port is a word": ("[pubsub]\nstore_url = x\npublisher_port = many\n", "'publisher_port' in group .pubsub.*many"),
+    "port out of range": ("[pubsub]\nstore_url = x\npublisher_port = 70000\n", "publisher_port"),
+    "time below 0": ("[pubsub]\nstore_url = x\nmax_idle_time = -1\n", "max_idle_time"),
+    "time not finite": ("[pubsub]\nstore_url = x\nmax_idle_time = inf\n", "max_idle_time is inf"),
+    "switch neither on nor off": ("[pubsub]\nstore_url = x\nenable_pub_sub = maybe\n", "enable_pub_sub"),
+    "unknown option": (
+        "[pubsub]\nstore_url = x\nmax_idel_time = 1\n",
+        "unknown option 'max_idel_time'.*'max_idle_time'",
+    ),
+    "unknown option of a driver": ("[pubsub]\nstore_url = x\n[pubsub_sql]\nx = 1\n", "'x' in group .pubsub_sql."),
+    "driver's option is a word": ("[pubsub]\nstore_url = x\n[pubsub_sql]\nslowest = low\n", "'slowest' in group"),
+    "no INI": ("pubsub]\nx", "cannot be read"),
+    "unknown substitution": ("[pubsub]\nstore_url = $nothing\n", "store_url"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(WRONG_FILES))
+def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
+    text, sentence = WRONG_FILES[case]
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        read(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["missing.conf", "."])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Settings.from_file(tmp_path / name)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "net.conf"
+    path.write_bytes(b"[pubsub]\nstore_url = \xff\xfe\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Settings.from_file(path)
+
+
+def test_pub_sub_off_means_follow_by_polling(tmp_path: Path) -> None:
+    got = read(tmp_path, f"[pubsub]\nstore_url = {URL}\npub_sub_driver = zmq_pubsub_driver\n")
+    assert (got.driver, got.multiproc_driver, got.addresses) == ("db_polling_pubsub_driver", "", ())
+
+
+def test_pub_sub_on_takes_the_specs_options(tmp_path: Path) -> None:
+    got = read(
+        tmp_path,
+        f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = memory\nlocal_ip = 10.0.0.9\n"
+        "publishers_ips = $local_ip, 10.0.0.1\npublisher_bind_address = 10.0.0.9\nservice_name = api-1\n"
+        "topics = a, b\nqueue_limit = 7\nmax_idle_time = 9\nmax_waiting_links = 8\n"
+        "[pubsub_memory]\nbus = left\n",
+    )
+    assert got.driver == "memory"
+    assert got.driver_options["bus"] == "left"
+    assert got.addresses == ("tcp://10.0.0.9:8866", "tcp://10.0.0.1:8866")
+    assert got.bind_address == "tcp://10.0.0.9:8866"
+    assert got.multiproc_driver == "zmq_pubsub_multiproc_driver"
+    assert got.multiproc_socket == "/var/run/zmq_pubsub/zmq-publisher-socket"
+    assert (got.service, got.topics) == ("api-1", ("a", "b"))
+    assert (got.handling.queue_limit, got.timing.max_idle_time, got.limits.max_waiting_links) == (7, 9.0, 8)
+    assert got.for_driver().options["bus"] == "left"
+
+
+def test_workers_send_by_themselves_without_multiproc(tmp_path: Path) -> None:
+    got = read(
+        tmp_path,
+        f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = memory\npub_sub_use_multiproc = off\n",
+    )
+    assert (got.multiproc_driver, got.multiproc_socket) == ("", "")
+
+
+def test_a_dragonflow_file_is_still_read(tmp_path: Path) -> None:
+    got = read(
+        tmp_path,
+        "[df]\nenable_df_pub_sub = true\npub_sub_driver = memory\nlocal_ip = 10.0.0.9\npublisher_port = 99\n"
+        f"some_option_of_dragonflow = 1\n[pubsub]\nstore_url = {URL}\n",
+    )
+    assert (got.driver, got.addresses) == ("memory", ("tcp://10.0.0.9:99",))
+
+
+@pytest.mark.parametrize(("insecure", "bound"), [("false", "tcp://127.0.0.1:8866"), ("true", "tcp://*:8866")])
+def test_everywhere_is_bound_only_when_insecure(
+    tmp_path: Path, insecure: str, bound: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+        got = read(
+            tmp_path,
+            f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = memory\ninsecure = {insecure}\n",
+        )
+    assert got.bind_address == bound
+    assert ("loopback only" in caplog.text) == (insecure == "false")
+
+
+def test_an_unknown_driver_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match="no driver 'carrier_pigeon'"):
+        read(tmp_path, f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = carrier_pigeon\n")
+
+
+def test_conf_is_passed_in_and_the_global_one_is_left_alone() -> None:
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf(args=[], project="x", default_config_files=[], default_config_dirs=[])
+    conf.set_override("store_url", URL, options.GROUP)
+    assert Settings.from_conf(conf).store_url == URL
+    assert options.GROUP not in cfg.CONF
