@@ -1,0 +1,382 @@
+"""The queue in front of one handler: order, conflation, retries (design §7). No thread, no clock, no lock
+inside.
+"""
+
+import math
+from collections import OrderedDict, deque
+from heapq import heappop, heappush
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
+
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.model import Action
+from pubsub_lib.errors import UsageError
+
+Ident = tuple[str, str]
+"""(table, key)"""
+
+
+class HandlerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a handler's queue behaves. Times in seconds."""
+
+    queue_limit: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    """From so many waiting events on, a new one is merged into the waiting one of its key."""
+    tries: Annotated[int, msgspec.Meta(ge=1)] = 5
+    """How often an event is tried before it is parked."""
+    backoff: Annotated[float, msgspec.Meta(gt=0)] = 0.1
+    """Wait after an event's first failure; doubles with each further one."""
+    backoff_most: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    """Longest wait between two tries."""
+
+
+class Selector(msgspec.Struct, frozen=True):
+    """What a handler wants to hear of; None: any."""
+
+    table: str | None = None
+    topic: str | None = None
+    key: str | None = None
+
+    def matches(self, event: Event) -> bool:
+        """True when the handler is to hear of this event."""
+        return self.select(event) is not None
+
+    def select(self, event: Event) -> Event | None:
+        """The event as this handler sees it, or None. To a handler of one topic an object that moves in from
+        another followed topic is created, and one that moves out is deleted (with version None).
+        """
+        if self.table not in (None, event.table) or self.key not in (None, event.key):
+            return None
+        if self.topic is None or self.topic == event.topic == (event.old_topic or event.topic):
+            return event
+        if self.topic == event.topic:
+            return replace(event, action="create", old_version=None, old_value=None, old_topic=None)
+        if self.topic == event.old_topic:
+            return replace(event, action="delete", topic=self.topic, version=None, new_value=None)
+        return None
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A moment in a queue: what had been pushed by then, up to a position (None: everything)."""
+
+    serial: int
+    position: int | None
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """An event that is not tried any more until a new event of its object comes, and the last error."""
+
+    event: Event
+    error: BaseException
+
+
+class _Item(msgspec.Struct, gc=False):
+    """One or more events of one object, to be told as one: from ``first``'s old value to ``latest``'s new
+    one.
+
+    ``position`` and ``serial`` are the first one's: who waits for any of them waits for this item. Items of
+    one key that wait are chained (``earlier``, ``later``). gc=False: each link is cut when its item leaves
+    the chain.
+    """
+
+    first: Event
+    latest: Event
+    position: int
+    serial: int
+    since: float
+    initial: bool
+    tried: Event | None = None
+    tries: int = 0
+    dead: bool = False
+    error: BaseException | None = None
+    earlier: "_Item | None" = None
+    later: "_Item | None" = None
+
+    @property
+    def ident(self) -> Ident:
+        return self.first.table, self.first.key
+
+    @property
+    def is_nothing(self) -> bool:
+        """The object came and went, and the handler never heard of it."""
+        return self.tried is None and self.first.old_value is None and self.latest.new_value is None
+
+    def event(self) -> Event:
+        """What the handler is told: the newest value against what it knew before."""
+        """What the handler is told: the newest value, against what it was told before."""
+        first, latest, tried = self.first, self.latest, self.tried
+        if first is latest:
+            return first
+        old_version, old_value, old_topic = first.old_version, first.old_value, first.old_topic
+        if old_value is None and latest.new_value is None and tried is not None:
+            # A create that was tried and failed may have done half its work, so the delete is told after all: of
+            # what was tried, since the handler never heard of another value.
+            if tried.new_value is not None:
+                old_version, old_value, old_topic = tried.version, tried.new_value, tried.topic
+            else:
+                old_version, old_value, old_topic = tried.old_version, tried.old_value, tried.old_topic
+        action: Action = "delete" if latest.new_value is None else "create" if old_value is None else "set"
+        return replace(
+            latest, action=action, old_version=old_version, old_value=old_value, old_topic=old_topic
+        )
+
+
+class HandlerQueue:
+    """Events on their way to one handler. The caller holds a lock around every call; nothing blocks.
+
+    :meth:`push` puts in; :meth:`next` hands out one event at a time, answered by :meth:`done` or
+    :meth:`failed`.
+
+    Events of one object come in their order, those of different objects too unless one is retried. An event
+    that was done is never handed out again; only failed ones are repeated.
+
+    From ``queue_limit`` waiting events on, a new one is merged into the waiting one of its object, which keeps
+    its place; a create with its delete vanishes. Never more than ``queue_limit`` + distinct objects wait.
+
+    A failed event waits for its next try (exponential backoff) and takes up later ones of its object, so that
+    none overtakes it. After ``tries`` failures it is parked; the next new event of that object merges into it
+    and is tried afresh. Other objects go on meanwhile. An object's last event is tried at least once.
+    """
+
+    def __init__(self, policy: HandlerPolicy) -> None:
+        self.policy = policy
+        self.handled = 0
+        self.failures = 0
+        self.retried = 0
+        self.parked_count = 0
+        self.conflated = 0
+        self.initial_left = 0
+        """Initial events that are neither handled nor parked yet."""
+        self._order: deque[_Item] = deque()
+        self._dead = 0
+        self._tails: dict[Ident, _Item] = {}
+        self._running: _Item | None = None
+        self._retrying: dict[Ident, _Item] = {}
+        self._due: list[tuple[float, int, _Item]] = []
+        self._parked: OrderedDict[Ident, _Item] = OrderedDict()
+        self._serial = 0
+        self._position = 0
+
+    def __len__(self) -> int:
+        """How many events wait, those in backoff included, the one handed out not."""
+        return len(self._order) - self._dead + len(self._retrying)
+
+    # -- in ------------------------------------------------------------------------------------------------
+
+    def push(self, event: Event, now: float = 0.0, *, initial: bool = False) -> None:
+        """Put an event in, in chain order. ``initial``: it is part of what the handler is told at its start."""
+        self._serial += 1
+        self._position = max(self._position, event.position)
+        ident = event.table, event.key
+        waiting = self._retrying.get(ident)
+        if waiting is None and len(self._order) - self._dead >= self.policy.queue_limit:
+            waiting = self._tails.get(ident)
+        if waiting is not None:
+            self._merge(waiting, event)
+            return
+        item = _Item(event, event, event.position, self._serial, now, initial)
+        parked = self._parked.pop(ident, None)
+        if parked is not None:
+            item.first, item.tried = parked.first, parked.tried
+        self.initial_left += initial
+        self._append(item)
+
+    def _append(self, item: _Item) -> None:
+        tail = self._tails.get(item.ident)
+        if tail is not None:
+            item.earlier, tail.later = tail, item
+        self._tails[item.ident] = item
+        self._order.append(item)
+
+    def _merge(self, item: _Item, event: Event) -> None:
+        item.latest = event
+        item.position = min(item.position, event.position)
+        self.conflated += 1
+        if item.is_nothing:
+            self._kill(item)
+            self._settle(item)
+
+    def _kill(self, item: _Item) -> None:
+        """Take an item out of the middle of the order: it stays there as dead until its turn or the next
+        clean-up.
+        """
+        self._unchain(item)
+        item.dead = True
+        self._dead += 1
+        if self._dead > 64 and self._dead * 2 > len(self._order):
+            self._order = deque(alive for alive in self._order if not alive.dead)
+            self._dead = 0
+
+    def _unchain(self, item: _Item) -> None:
+        if item.later is not None:
+            item.later.earlier = item.earlier
+        elif item.earlier is not None:
+            self._tails[item.ident] = item.earlier
+        else:
+            del self._tails[item.ident]
+        if item.earlier is not None:
+            item.earlier.later = item.later
+        item.earlier = item.later = None
+
+    # -- out -----------------------------------------------------------------------------------------------
+
+    def next(self, now: float) -> Event | None:
+        """The next event to handle, or None when nothing is ready (:meth:`next_time` tells when). Raises
+        UsageError while the one before is neither done nor failed.
+        """
+        if self._running is not None:
+            raise UsageError("the event before is neither done nor failed; say so first")
+        item: _Item | None = None
+        if self._due and self._due[0][0] <= now:
+            item = heappop(self._due)[2]
+            del self._retrying[item.ident]
+            self.retried += 1
+        else:
+            head = self._head()
+            if head is not None:
+                self._order.popleft()
+                self._unchain(head)
+                item = head
+        if item is None:
+            return None
+        self._running = item
+        item.tried = event = item.event()
+        return event
+
+    def next_time(self) -> float | None:
+        """When :meth:`next` has something: minus infinity for at once; None: not before the next push or
+        answer.
+        """
+        if self._running is not None:
+            return None
+        if self._head() is not None:
+            return -math.inf
+        return self._due[0][0] if self._due else None
+
+    def done(self, now: float = 0.0) -> None:
+        """The event handed out was handled."""
+        self.handled += 1
+        self._settle(self._take_running())
+
+    def failed(self, now: float, error: BaseException) -> Parked | None:
+        """The handler raised on the event handed out. Returns it when that was its last try."""
+        item = self._take_running()
+        event, item.error = item.tried, error
+        assert event is not None
+        self.failures += 1
+        item.tries += 1
+        newer = self._take_waiting(item)
+        if item.tries >= self.policy.tries:
+            if not newer:
+                self.parked_count += 1
+                self._parked[item.ident] = item
+                if len(self._parked) > self.policy.queue_limit:
+                    self._parked.popitem(last=False)
+                self._settle(item)
+                return Parked(event, error)
+            item.tries = 0  # what came meanwhile is tried afresh
+        wait = min(self.policy.backoff * 2.0 ** min(max(item.tries - 1, 0), 60), self.policy.backoff_most)
+        self._retrying[item.ident] = item
+        heappush(self._due, (now + wait, item.serial, item))
+        return None
+
+    def _take_running(self) -> _Item:
+        item, self._running = self._running, None
+        if item is None:
+            raise UsageError("no event is handed out; call next() first")
+        return item
+
+    def _take_waiting(self, item: _Item) -> bool:
+        """Merge what waits for the same object into this item. True when there was something."""
+        tail = self._tails.get(item.ident)
+        if tail is None:
+            return False
+        item.latest = tail.latest
+        while tail is not None:
+            item.position = min(item.position, tail.position)
+            if tail.initial and not item.initial:
+                item.initial = True
+                self.initial_left += 1
+            earlier = tail.earlier
+            self._kill(tail)
+            self._settle(tail)
+            self.conflated += 1
+            tail = earlier
+        return True
+
+    def _settle(self, item: _Item) -> None:
+        if item.initial:
+            item.initial = False
+            self.initial_left -= 1
+
+    def _head(self) -> _Item | None:
+        while self._order and self._order[0].dead:
+            self._order.popleft()
+            self._dead -= 1
+        return self._order[0] if self._order else None
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def mark(self, position: int | None = None) -> Mark:
+        """What must be handled or parked until all that was pushed by now, up to this position, is."""
+        late = [i.serial for i in self._unsettled() if position is None or i.position <= position]
+        return Mark(max(late, default=0), position)
+
+    def passed(self, mark: Mark) -> bool:
+        """True when all that the mark stands for is handled or parked. Quick: looks at the head and the
+        failing.
+        """
+        head = self._head()
+        if head is not None and head.serial <= mark.serial:
+            return False
+        failing = [*self._retrying.values(), *([self._running] if self._running is not None else [])]
+        return not any(
+            item.serial <= mark.serial and (mark.position is None or item.position <= mark.position)
+            for item in failing
+        )
+
+    def settled(self, position: int) -> bool:
+        """True when every event up to this position that was pushed is handled or parked. Looks at every
+        event.
+        """
+        return all(item.position > position for item in self._unsettled())
+
+    def handled_up_to(self) -> int:
+        """The highest position with everything up to it handled or parked. Looks at every event."""
+        return min((item.position - 1 for item in self._unsettled()), default=self._position)
+
+    def lag(self, now: float) -> float:
+        """Seconds that the oldest event neither handled nor parked has been here; 0.0 when there is none."""
+        oldest = [item.since for item in (self._head(), self._running) if item is not None]
+        oldest.extend(item.since for item in self._retrying.values())
+        return now - min(oldest, default=now)
+
+    def parked(self) -> list[Parked]:
+        """The events that are parked now, the newest ``queue_limit`` of them, oldest first."""
+        return [
+            Parked(item.tried, item.error)
+            for item in self._parked.values()
+            if item.tried is not None and item.error is not None
+        ]
+
+    def clear(self) -> None:
+        """Forget everything that waits, also what is parked; the event handed out may still be answered."""
+        for item in self._order:
+            item.earlier = item.later = None
+        self._order.clear()
+        self._dead = 0
+        self._tails.clear()
+        self._retrying.clear()
+        self._due.clear()
+        self._parked.clear()
+        if self._running is not None:
+            self._running.initial = False
+        self.initial_left = 0
+
+    def _unsettled(self) -> list[_Item]:
+        items = [item for item in self._order if not item.dead]
+        items.extend(self._retrying.values())
+        if self._running is not None:
+            items.append(self._running)
+        return items

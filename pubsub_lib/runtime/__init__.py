@@ -1,0 +1,1 @@
+"""What runs: threads around the sans-I/O core."""

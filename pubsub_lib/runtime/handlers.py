@@ -1,0 +1,336 @@
+"""Handlers' threads: one per handler, so that one that blocks or raises stops neither the others nor the
+sync.
+"""
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Selector
+from pubsub_lib.core.events import Event
+from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+
+_log = logging.getLogger(__name__)
+
+LOG_INTERVAL = 10.0
+"""A failing handler is logged once in so many seconds; what was left out is counted in the next line."""
+
+Handler = Callable[[Event], object]
+"""A controller's callback. What it returns is ignored; what it raises makes the event fail."""
+
+
+class HandlerCounters(msgspec.Struct, frozen=True):
+    """What became of events since the start, and what waits now. ``lag``: seconds the oldest has been
+    waiting.
+    """
+
+    handled: int = 0
+    failed: int = 0
+    retried: int = 0
+    parked: int = 0
+    conflated: int = 0
+    waiting: int = 0
+    lag: float = 0.0
+
+
+class Handle:
+    """One registered handler. Made by :meth:`Handlers.add`; all methods may be called from any thread."""
+
+    def __init__(
+        self, owner: "Handlers", selector: Selector, fn: Handler, policy: HandlerPolicy, name: str
+    ) -> None:
+        self.name = name
+        self.selector = selector
+        self._owner = owner
+        self._fn = fn
+        self._clock = owner.clock
+        self._queue = HandlerQueue(policy)
+        self._changed = threading.Condition()
+        self._gone = False
+        self._next_log = -float("inf")
+        self._not_logged = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def remove(self) -> None:
+        """Stop this handler. No call starts after this returned; one that runs in its thread may still end.
+        Does not block. Idempotent; may be called by the handler itself.
+        """
+        self._owner.forget(self)
+        self.stop()
+
+    def counters(self) -> HandlerCounters:
+        """What happened so far. Does not block."""
+        with self._changed:
+            queue = self._queue
+            waiting = len(queue)
+            lag = queue.lag(self._clock())
+            return HandlerCounters(
+                queue.handled, queue.failures, queue.retried, queue.parked_count, queue.conflated, waiting, lag
+            )
+
+    def parked(self) -> list[Parked]:
+        """The events that are not tried any more until a new one of their object comes. Does not block."""
+        with self._changed:
+            return self._queue.parked()
+
+    @property
+    def initial_done(self) -> bool:
+        """True when every initial event is handled or parked."""
+        with self._changed:
+            return self._queue.initial_left == 0
+
+    # -- for Handlers --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def push(self, events: Iterable[Event], *, initial: bool = False) -> None:
+        """Put in those events that this handler selects."""
+        now = self._clock()
+        select = self.selector.select
+        with self._changed:
+            if self._gone:
+                return
+            for event in events:
+                selected = select(event)
+                if selected is not None:
+                    self._queue.push(selected, now, initial=initial)
+            self._changed.notify_all()
+
+    def waiter(self, position: int | None) -> Callable[[float | None], bool]:
+        """Remember what waits now up to a position. The function returned waits, at most so many seconds,
+        until that is handled or parked or the handler is removed; False: time is over.
+        """
+        with self._changed:
+            mark = self._queue.mark(position)
+
+        def wait(timeout: float | None) -> bool:
+            with self._changed:
+                return self._changed.wait_for(lambda: self._gone or self._queue.passed(mark), timeout)
+
+        return wait
+
+    def wait_initial(self, timeout: float | None) -> bool:
+        """Wait until every initial event is handled or parked, or the handler is removed; False: time is
+        over.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: self._gone or self._queue.initial_left == 0, timeout)
+
+    def stop(self) -> None:
+        """Let the thread end after the call that runs; wake everybody who waits."""
+        with self._changed:
+            self._gone = True
+            self._queue.clear()
+            self._changed.notify_all()
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait for the thread's end, unless this is that thread. False: it still runs."""
+        if self.is_current():
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def is_current(self) -> bool:
+        """True in this handler's own thread."""
+        return threading.current_thread() is self._thread
+
+    # -- the thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (event := self._next()) is not None:
+            error: BaseException | None = None
+            try:
+                self._fn(event)
+            except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
+                error = raised
+            self._answer(event, error)
+
+    def _next(self) -> Event | None:
+        """The next event; waits for it. None: the handler is removed."""
+        with self._changed:
+            while not self._gone:
+                now = self._clock()
+                event = self._queue.next(now)
+                if event is not None:
+                    return event
+                due = self._queue.next_time()
+                self._changed.wait(None if due is None else max(due - now, 0.0))
+            return None
+
+    def _answer(self, event: Event, error: BaseException | None) -> None:
+        now = self._clock()
+        with self._changed:
+            if error is None:
+                self._queue.done(now)
+                parked = None
+            else:
+                parked = self._queue.failed(now, error)
+            self._changed.notify_all()
+        if error is not None:
+            self._log_failure(event, error, parked is not None, now)
+
+    def _log_failure(self, event: Event, error: BaseException, parked: bool, now: float) -> None:
+        if now < self._next_log:
+            self._not_logged += 1
+            return
+        _log.error(
+            "handler %s raised %s on %s of %s %r (version %s) and will %s; %d earlier failures were not logged",
+            self.name, type(error).__name__, event.action, event.table, event.key, event.version,
+            "not be tried again before the object changes" if parked else "be tried again", self._not_logged,
+            exc_info=error,
+        )  # fmt: skip
+        self._next_log = now + LOG_INTERVAL
+        self._not_logged = 0
+
+
+class Handlers:
+    """All handlers of a replica. ``clock`` gives seconds that never go back.
+
+    :meth:`add` and :meth:`push` are called under one lock of the caller's (the replica's), so that a new
+    handler misses nothing between its initial events and the first pushed one. Nothing here calls back into
+    the caller.
+    """
+
+    def __init__(
+        self,
+        policy: HandlerPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        name: str = "pubsub",
+    ) -> None:
+        self.clock = clock
+        self._policy = policy or HandlerPolicy()
+        self._name = name
+        self._lock = threading.Lock()
+        self._handles: tuple[Handle, ...] = ()  # replaced, never changed: push needs no lock to read it
+        self._removed = HandlerCounters()
+        self._made = 0
+        self._closed = False
+
+    def add(self, selector: Selector, fn: Handler, initial_events: Iterable[Event] = ()) -> Handle:
+        """Register a handler and start its thread; it is told ``initial_events`` first. Does not block.
+
+        Raises UsageError for what cannot be called (or is a coroutine function: nobody would await it),
+        ClosedError after :meth:`close`.
+        """
+        if not callable(fn):
+            raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")
+        if inspect.iscoroutinefunction(fn):
+            raise UsageError(
+                f"the handler {fn!r} is a coroutine function and nobody would await it; give a plain function that "
+                "hands the change to your event loop"
+            )
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the handlers are closed; make a new replica")
+            self._made += 1
+            label = getattr(fn, "__qualname__", type(fn).__name__)
+            handle = Handle(self, selector, fn, self._policy, f"{self._name}-handler-{self._made}-{label}")
+            handle.push(initial_events, initial=True)
+            handle.start()
+            self._handles = (*self._handles, handle)
+        return handle
+
+    def push(self, events: Sequence[Event], *, initial: bool = False) -> None:
+        """Tell events, in chain order, to every handler that selects them. Does not block on handlers; after
+        :meth:`close` does nothing. ``initial``: they are of a topic's first sync (see :attr:`initial_done`).
+        """
+        if events:
+            for handle in self._handles:
+                handle.push(events, initial=initial)
+
+    @property
+    def initial_done(self) -> bool:
+        """True when every handler handled, or parked, every initial event it was given so far."""
+        return all(handle.initial_done for handle in self._handles)
+
+    def wait_initial(self, timeout: float | None = None) -> None:
+        """Wait for :attr:`initial_done`. Any thread but a handler's. Raises WaitTimeout, UsageError,
+        ClosedError.
+        """
+        self._refuse_handlers("wait_initial")
+        self._wait([(handle, handle.wait_initial) for handle in self._handles], timeout, "its initial events")
+
+    def wait_handled(self, position: int | None = None, timeout: float | None = None) -> None:
+        """Wait until every event up to a position that was pushed by now is handled or parked (None: every
+        event).
+
+        Any thread but a handler's: that would wait for itself, UsageError. Blocks up to ``timeout`` seconds
+        (None: without end), then WaitTimeout. ClosedError when closed before or meanwhile. Removed handlers
+        do not count.
+        """
+        self._refuse_handlers("wait_handled")
+        what = "every event" if position is None else f"the events up to position {position}"
+        self._wait([(handle, handle.waiter(position)) for handle in self._handles], timeout, what)
+
+    def counters(self) -> HandlerCounters:
+        """The sums of all handlers, removed ones included; ``lag`` is the longest. Any thread, does not
+        block.
+        """
+        total = self._removed
+        for handle in self._handles:
+            total = _sum(total, handle.counters())
+        return total
+
+    def parked(self) -> list[tuple[str, Parked]]:
+        """(handler's name, event and error) of everything parked now. Any thread, does not block."""
+        return [(handle.name, parked) for handle in self._handles for parked in handle.parked()]
+
+    def forget(self, handle: Handle) -> None:
+        """Take a handler out; its counters stay in the sums. Idempotent; called by :meth:`Handle.remove`."""
+        with self._lock:
+            if handle in self._handles:
+                self._handles = tuple(other for other in self._handles if other is not handle)
+                last = handle.counters()
+                self._removed = _sum(self._removed, msgspec.structs.replace(last, waiting=0, lag=0.0))
+
+    def close(self, timeout: float = 2.0) -> bool:
+        """Stop every handler; events that wait are not told. Idempotent, from any thread, a handler's own
+        included.
+
+        Waits up to ``timeout`` seconds for calls that run. False: one of them still runs (in a daemon thread,
+        which ends with that call).
+        """
+        with self._lock:
+            self._closed = True
+            handles = self._handles
+        for handle in handles:
+            handle.stop()
+        end = time.monotonic() + timeout
+        ended = [handle.join(max(end - time.monotonic(), 0.0)) for handle in handles]
+        return all(ended)
+
+    def _refuse_handlers(self, what: str) -> None:
+        if any(handle.is_current() for handle in self._handles):
+            raise UsageError(f"{what} was called by a handler, which would wait for itself; call it elsewhere")
+
+    def _wait(
+        self, waits: list[tuple[Handle, Callable[[float | None], bool]]], timeout: float | None, what: str
+    ) -> None:
+        end = None if timeout is None else time.monotonic() + timeout
+        for handle, wait in waits:
+            if not wait(None if end is None else max(end - time.monotonic(), 0.0)):
+                waiting = handle.counters().waiting
+                raise WaitTimeout(
+                    f"handler {handle.name} did not handle {what} within {timeout} s ({waiting} wait); "
+                    "wait longer or make it quicker"
+                )
+        if self._closed:
+            raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+
+
+def _sum(one: HandlerCounters, other: HandlerCounters) -> HandlerCounters:
+    return HandlerCounters(
+        one.handled + other.handled,
+        one.failed + other.failed,
+        one.retried + other.retried,
+        one.parked + other.parked,
+        one.conflated + other.conflated,
+        one.waiting + other.waiting,
+        max(one.lag, other.lag),
+    )
