@@ -1,0 +1,302 @@
+"""The repository polices itself: mirror of tests, import contracts, what a wheel holds, nothing stale."""
+
+import ast
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DRIVERS = sorted(each.name for each in (ROOT / "drivers").glob("pubsub_*"))
+
+# Modules whose tests stand elsewhere than the mirror rule says: module -> file, with the reason beside it.
+TESTED_ELSEWHERE: dict[str, str] = {}
+
+# Folders of tests/unit that mirror something else than pubsub_lib.
+OTHER_MIRRORS = {"drivers", "tools"}
+
+DRIVER_MAY_IMPORT = {"api", "core", "errors"}
+MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
+
+CORE_MAY_IMPORT = {"msgspec", "xxhash"}
+# What would give the core a clock, a socket, a log, or chance of its own.
+CORE_MAY_NOT_IMPORT = {
+    "asyncio", "datetime", "logging", "multiprocessing", "secrets", "select", "selectors", "socket",
+    "subprocess", "time",
+}  # fmt: skip
+
+
+def modules() -> list[Path]:
+    """All modules of pubsub_lib except alembic's versions, which the store's schema tests run as a whole."""
+    found = sorted((ROOT / "pubsub_lib").rglob("*.py"))
+    return [each.relative_to(ROOT / "pubsub_lib") for each in found if "migrations" not in each.parts]
+
+
+def has_code(source: str) -> bool:
+    """Whether any function does more than state a contract; constants and plain data need no test."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = [each for each in node.body if not isinstance(each, ast.Pass)]
+            if not all(isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in body):
+                return True
+    return False
+
+
+def mirror(module: Path) -> Path:
+    """Where the tests of a module stand: ``core/cache.py`` -> ``tests/unit/core/test_cache.py``."""
+    name = module.parent.name or "pubsub_lib" if module.stem == "__init__" else module.stem.strip("_")
+    return Path("tests/unit") / module.parent / f"test_{name}.py"
+
+
+def copy_project(to: Path) -> Path:
+    """The project as a source tree without history, environments and caches; with tests, tools and docs."""
+    skipped = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
+    shutil.copytree(ROOT, to, ignore=skipped)
+    return to
+
+
+def test_has_code_tells_contracts_from_code() -> None:
+    assert not has_code('X = 1\nclass A:\n    def f(self):\n        """Must."""\n    def g(self): ...')
+    assert has_code("def f():\n    return 1")
+
+
+def test_every_module_with_code_has_tests_at_its_mirror() -> None:
+    missing = []
+    for module in modules():
+        at = Path(TESTED_ELSEWHERE.get(module.as_posix(), mirror(module)))
+        if has_code((ROOT / "pubsub_lib" / module).read_text()) and not (ROOT / at).exists():
+            missing.append(f"pubsub_lib/{module} wants {at}")
+    assert missing == [], "write the tests, or name in TESTED_ELSEWHERE where they are"
+
+
+def test_every_unit_test_mirrors_a_module() -> None:
+    mirrors = {mirror(module) for module in modules()}
+    files = {each.relative_to(ROOT) for each in (ROOT / "tests/unit").rglob("test_*.py")}
+    strays = {
+        each
+        for each in files - mirrors - {Path("tests/unit/test_project.py")}
+        if each.parts[2] not in OTHER_MIRRORS and each.as_posix() not in TESTED_ELSEWHERE.values()
+    }
+    assert strays == set(), "a module was renamed or removed without its tests"
+
+
+def test_tested_elsewhere_is_not_stale() -> None:
+    names = {module.as_posix() for module in modules()}
+    assert {each for each in TESTED_ELSEWHERE if each not in names} == set()
+
+
+def lint_imports(root: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "drivers")])}
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_import_contracts_hold() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("pubsub_lib/core/model.py", "import sqlalchemy", "core imports only"),
+        ("pubsub_lib/core/model.py", "import pubsub_lib.api", "Imports point one way"),
+        ("pubsub_lib/api.py", "import pubsub_memory", "Nothing in pubsub_lib imports a driver"),
+        ("drivers/pubsub_memory/__init__.py", "import pubsub_sql", "Drivers never import each other"),
+    ],
+)
+def test_import_contracts_catch(module: str, line: str, contract: str, tmp_path: Path) -> None:
+    tree = copy_project(tmp_path / "project")
+    with (tree / module).open("a") as source:
+        source.write(f"\n{line}\n")
+    done = lint_imports(tree)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(rf"{contract}[^\n]*(\n[^\n]*)?BROKEN", done.stdout), done.stdout
+
+
+def test_every_part_of_the_library_stands_in_a_layer() -> None:
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["id"] == "one-way")
+    named = {name for layer in layers for name in re.findall(r"pubsub_lib\.(\w+)", layer)}
+    parts = {module.parts[0].removesuffix(".py") for module in modules()} - {"__init__"}
+    assert parts - named == set(), "add the new part to the contract one-way in pyproject.toml"
+
+
+def test_every_driver_stands_in_the_contracts() -> None:
+    assert sorted(set(PYPROJECT["tool"]["importlinter"]["root_packages"]) - {"pubsub_lib"}) == DRIVERS
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names that a file imports, wherever in it; of ``from a import b`` both a and a.b."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def driver_breaches(driver: Path) -> list[str]:
+    """What a driver imports of the library beyond its contract."""
+    allowed = DRIVER_MAY_IMPORT | ({"store"} if driver.name in MAY_IMPORT_STORE else set())
+    breaches = []
+    for path in sorted(driver.rglob("*.py")):
+        parts = {name.split(".")[1] for name in imported(path) if re.match(r"pubsub_lib\.", name)}
+        breaches += [
+            f"{driver.name}/{path.name} imports pubsub_lib.{each}" for each in sorted(parts - allowed)
+        ]
+    return breaches
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_driver_sees_only_api_core_errors(driver: str) -> None:
+    assert driver_breaches(ROOT / "drivers" / driver) == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "line", "breach"),
+    [
+        ("pubsub_memory", "from pubsub_lib.store import Store", "pubsub_lib.store"),
+        ("pubsub_memory", "from pubsub_lib import loader", "pubsub_lib.loader"),
+        ("pubsub_sql", "def f():\n    import pubsub_lib.runtime.replica", "pubsub_lib.runtime"),
+        ("pubsub_sql", "from pubsub_lib.store import Store", ""),
+    ],
+)
+def test_driver_breaches_are_seen(driver: str, line: str, breach: str, tmp_path: Path) -> None:
+    (tmp_path / driver).mkdir()
+    (tmp_path / driver / "sender.py").write_text(line)
+    wanted = [f"{driver}/sender.py imports {breach}"] if breach else []
+    assert driver_breaches(tmp_path / driver) == wanted
+
+
+def test_core_has_no_clock_no_socket_no_log() -> None:
+    allowed = (sys.stdlib_module_names - CORE_MAY_NOT_IMPORT) | CORE_MAY_IMPORT | {"pubsub_lib"}
+    breaches = [
+        f"{path.name} imports {name}"
+        for path in sorted((ROOT / "pubsub_lib" / "core").rglob("*.py"))
+        for name in sorted(imported(path))
+        if name.partition(".")[0] not in allowed
+    ]
+    assert breaches == []
+
+
+def test_core_uses_only_the_generator_it_is_given() -> None:
+    """``random.Random`` may be named as a type; anything else of it would be chance of the core's own."""
+    breaches = [
+        f"{path.name}:{node.lineno} uses random.{node.attr}"
+        for path in sorted((ROOT / "pubsub_lib" / "core").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random"
+        if node.attr != "Random"
+    ]
+    assert breaches == []
+
+
+@pytest.fixture(scope="module")
+def source_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy to build from, so that nothing of the build stays in the project."""
+    return copy_project(tmp_path_factory.mktemp("source") / "project")
+
+
+@pytest.fixture(scope="module")
+def wheel(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """The wheel that a user would get."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(source_tree),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as opened:
+        yield opened
+
+
+def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, source_tree: Path) -> None:
+    roots = [source_tree / "pubsub_lib", *sorted((source_tree / "drivers").glob("pubsub_*"))]
+    sources = {
+        path.relative_to(root.parent).as_posix()
+        for root in roots
+        for path in root.rglob("*")
+        if path.suffix in (".py", ".mako") or path.name == "py.typed"
+    }
+    names = [each for each in wheel.namelist() if ".dist-info/" not in each]
+    assert sorted(names) == sorted(sources)  # as lists: a driver that came twice would show
+    assert {f"{root.name}/py.typed" for root in roots} <= sources
+
+
+def test_wheel_holds_the_licence(wheel: zipfile.ZipFile) -> None:
+    (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/licenses/LICENSE")]
+    assert "Apache License" in wheel.read(name).decode()
+
+
+def test_wheel_offers_the_plugins_of_setup_cfg(wheel: zipfile.ZipFile) -> None:
+    registry = configparser.ConfigParser()
+    registry.read(ROOT / "setup.cfg")
+    wanted = {
+        group: dict(line.split(" = ") for line in lines.strip().splitlines())
+        for group, lines in registry["options.entry_points"].items()
+    }
+    assert "pubsub_lib.drivers" in wanted
+    (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/entry_points.txt")]
+    offered = configparser.ConfigParser()
+    offered.read_string(wheel.read(name).decode())
+    assert {group: dict(offered[group]) for group in offered.sections()} == wanted
+
+
+def test_every_plugin_can_be_imported_from_the_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from importlib.metadata import distributions\n"
+        "(found,) = [each for each in distributions(path=[sys.argv[1]])]\n"
+        "for each in found.entry_points:\n"
+        "    thing = each.load()\n"
+        "    assert sys.modules[each.module].__file__.startswith(sys.argv[1]), each\n"
+        "    print(each.group, each.name, thing.__name__)\n"
+    )
+    command = [sys.executable, "-I", "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pubsub_lib.drivers memory MemoryDriver" in done.stdout
+
+
+def test_generated_files_are_up_to_date() -> None:
+    """Each ``tools/generate_*.py`` writes files of the project; with ``--check`` it only compares them."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "drivers")])}
+    stale = []
+    for generator in sorted((ROOT / "tools").glob("generate_*.py")):
+        command = [sys.executable, str(generator), "--check"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            stale.append(f"run tools/{generator.name}: {done.stdout}{done.stderr}")
+    assert stale == []
+
+
+def test_no_path_of_a_developers_machine_is_in_the_tree(tmp_path: Path) -> None:
+    found = []
+    private = re.compile(r"(?<![\w.*}])/(?:root|home|Users|work)/\w|\.pyenv\b")
+    for path in sorted(copy_project(tmp_path / "project").rglob("*")):
+        if path.suffix in (".gz", ".bin", ".png") or not path.is_file() or path.name == Path(__file__).name:
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if private.search(line):
+                found.append(f"{path.relative_to(tmp_path / 'project')}:{number}: {line.strip()}")
+    assert found == []

@@ -1,0 +1,141 @@
+"""The commands that set themselves up: what they refuse, when they work again, and what they say."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pubsub_lib.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+bootstrap = load("_bootstrap")
+checks = load("_checks")
+
+
+def find_python(folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = ["/bin/bash", "-c", f'. "{ROOT}/tools/_bootstrap.sh" && PATH="{folder}" find_python']
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_without_a_python_one_sentence_says_so(tmp_path: Path) -> None:
+    done = find_python(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("No Python of version 3.11 or newer is in PATH")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_shim_that_fails_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / "python3").chmod(0o755)
+    (tmp_path / "python3.12").symlink_to(sys.executable)
+    assert find_python(tmp_path).stdout == "python3.12\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in bootstrap.DECIDES:
+        (tmp_path / name).write_text("one\n")
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
+    return tmp_path
+
+
+def test_set_up_runs_again_when_something_changed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(bootstrap, "make_venv", lambda: (project / ".venv").mkdir(exist_ok=True))
+    monkeypatch.setattr(bootstrap, "run", lambda what, command: done.append(f"{what} {command[-1]}"))
+    bootstrap.set_up("cli")
+    bootstrap.set_up("cli")
+    assert done == [f"pip install {project}[cli]"]
+    bootstrap.set_up("test")
+    bootstrap.set_up("cli")
+    assert done[1:] == [f"pip install {project}[test]"]
+    (project / "setup.cfg").write_text("two\n")
+    bootstrap.set_up("cli")
+    assert done[2:] == [f"pip install {project}[cli]"]
+
+
+def test_a_set_up_that_failed_is_tried_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "make_venv", lambda: (project / ".venv").mkdir(exist_ok=True))
+
+    def fail(what: str, command: object) -> None:
+        raise bootstrap.SetUpError(what)
+
+    monkeypatch.setattr(bootstrap, "run", fail)
+    for _ in range(2):
+        with pytest.raises(bootstrap.SetUpError, match="pip install"):
+            bootstrap.set_up("cli")
+
+
+def test_a_command_that_fails_shows_its_output(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(bootstrap.SetUpError, match=r"installing failed with status 3; its output"):
+        bootstrap.run("installing", ["sh", "-c", "echo reason; exit 3"])
+    assert capfd.readouterr().err == "reason\n"
+
+
+def test_a_server_that_cannot_be_had_is_one_sentence() -> None:
+    def probe() -> None:
+        raise ConfigError("no MariaDB found; install it")
+
+    said = checks.ensure(probe, ["sh", "-c", "echo not allowed >&2; exit 1"], "installing")
+    assert (
+        said == "no MariaDB server found; install it (tried to: not allowed); tests that need it are not run."
+    )
+
+
+def test_a_server_that_is_there_is_not_installed() -> None:
+    assert checks.ensure(lambda: None, ["false"], "installing") == ""
+
+
+def test_a_check_keeps_its_last_line_and_status() -> None:
+    result = checks.check("x", ["sh", "-c", "echo one; echo two; echo; exit 4"], os.environ)
+    assert (result.status, result.closing) == (4, "two")
+
+
+# Starts a server and then waits for a signal, so that it can be ended in the middle of a test.
+_ENDED_IN_THE_MIDDLE = """
+import signal
+def test_waits(private_{kind}):
+    print("pids", private_{kind}._process.pid, private_{kind}._folder, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("postgres", id="postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ],
+)
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_no_server_is_left_after(ending: signal.Signals, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(_ENDED_IN_THE_MIDDLE.format(kind=kind))
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as tests:
+        assert tests.stdout is not None
+        line = next(each for each in tests.stdout if "pids " in each)
+        tests.send_signal(ending)
+        rest = tests.stdout.read()
+    pid, folder = line.partition("pids ")[2].split()
+    assert not Path(folder).exists(), rest
+    assert not Path(f"/proc/{pid}").exists(), rest
+    assert tests.returncode == 2, rest
