@@ -1,0 +1,35 @@
+"""The paranoid mode of tests: does the cache hold exactly what the store does?"""
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.model import ALL, Full, TopicSnapshot
+
+
+def differences(cache: Cache, chain: str, full: Full) -> list[str]:
+    """One sentence for each object that differs. The caller holds the lock around the cache, which stands at
+    ``full.head`` of this chain.
+    """
+    topics = cache.topics() if chain == ALL else [chain]
+    found = [
+        f"topic {topic!r} is in the replica but not in the store"
+        for topic in topics
+        if topic not in full.topics and cache.head(topic)[0]
+    ]
+    for topic, snapshot in full.topics.items():
+        found.extend(_in_topic(cache, topic, snapshot))
+    return found
+
+
+def _in_topic(cache: Cache, topic: str, snapshot: TopicSnapshot) -> list[str]:
+    here = {(record.table, record.key): record for record in cache.topic_records(topic)}
+    found = []
+    for there in snapshot.records:
+        mine = here.pop((there.table, there.key), None)
+        name = f"{there.table} {there.key!r} of topic {topic!r}"
+        if mine is None:
+            found.append(f"{name} is missing")
+        elif mine.version != there.version:
+            found.append(f"{name} has version {mine.version} instead of {there.version}")
+        elif mine.value != there.value:
+            found.append(f"{name} has another value in version {there.version}")
+    found.extend(f"{table} {key!r} of topic {topic!r} should not be there" for table, key in here)
+    return found

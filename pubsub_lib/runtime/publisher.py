@@ -1,0 +1,154 @@
+"""A program that publishes what it commits by itself: the threads around the sans-I/O
+:class:`~pubsub_lib.core.publishing.Publishing` (steps 2 and 4 of the data path).
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from pubsub_lib import loader
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.model import ALL, Heads, Link
+from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError
+from pubsub_lib.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+MOST_SLEEP = 3600.0
+"""Seconds; a wait without a deadline still looks up once in a while."""
+
+
+class PublishedStore(Protocol):
+    """What a publisher needs of a store."""
+
+    def read_heads(self, topics: Collection[str]) -> Heads:
+        """The heads in one consistent reading. Blocks; raises StoreError."""
+
+    def on_commit(self, callback: Callable[[Sequence[Link]], None]) -> Callable[[], None]:
+        """Call back with the links of every commit, in the writer's thread; returns how to stop that."""
+
+
+class Publisher:
+    """Sends what ``store`` commits in this process, and says hello. A context manager.
+
+    All methods may be called from any thread. ``settings.service`` names it. After a fork make a new one: it must
+    have a UUID of its own.
+    """
+
+    def __init__(self, settings: Settings, store: PublishedStore, driver: DriverPublisher | None = None) -> None:
+        """Raises ConfigError without a service name, DriverError when the driver cannot be had."""
+        if not settings.service:
+            raise ConfigError("a publisher needs a stable name; set service_name (Settings.service)")
+        self._store = store
+        self._driver = driver if driver is not None else _load(settings)
+        self._lock = threading.Lock()
+        """Around numbering *and* sending: envelopes must leave in the order of their sequences."""
+        self._core = Publishing(
+            settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic()
+        )
+        self._wake = threading.Event()
+        self._closing = False
+        self._unsent = 0
+        self._thread = threading.Thread(target=self._run, name="pubsub-publisher", daemon=True)
+        self._stop_listening: Callable[[], None] = lambda: None
+
+    @property
+    def uuid(self) -> str:
+        """This publisher's identity since its start."""
+        return self._core.uuid
+
+    def __enter__(self) -> "Publisher":
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Bind or connect, say hello, and send every commit from now on. Raises TransportError."""
+        self._driver.initialize(self._on_ask)
+        self._stop_listening = self._store.on_commit(self.publish)
+        self._thread.start()
+
+    def publish(self, links: Sequence[Link]) -> None:
+        """Send these links, in this order; called by the store after each commit, in the writer's thread. Blocks for
+        at most a second. Raises TransportError, FrameError or ClosedError; the change is in the changelog anyway.
+        """
+        with self._lock:
+            if self._closing:
+                raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
+            for envelope in self._core.publish(links, time.monotonic()):
+                self._driver.send_event(envelope)
+        self._wake.set()
+
+    def counters(self) -> Mapping[str, int]:
+        """The driver's counters, and ``unsent``: hellos that could not be sent."""
+        return {**self._driver.counters(), "unsent": self._unsent}
+
+    def close(self) -> None:
+        """Say goodbye, stop and release everything, within about 3 s. Idempotent."""
+        self._stop_listening()
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            self._send(self._core.goodbye(time.monotonic()))
+        self._wake.set()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+        self._driver.close()
+
+    def _on_ask(self, ask: HelloAsk) -> None:
+        with self._lock:
+            if not self._closing:
+                self._send(self._core.asked(ask, time.monotonic()))
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closing:
+            now = time.monotonic()
+            with self._lock:
+                self._send(self._core.tick(now))
+                reading = self._core.wants_reading(now)
+                if reading:
+                    self._core.begin_reading()
+            if reading:
+                self._read_heads()
+            with self._lock:
+                wait = self._core.next_time() - time.monotonic()
+            self._wake.wait(min(max(wait, 0.0), MOST_SLEEP))
+            self._wake.clear()
+
+    def _read_heads(self) -> None:
+        began = time.monotonic()
+        heads: Heads | None = None
+        try:
+            heads = self._store.read_heads([ALL])
+        except StoreError as error:
+            _log.warning("cannot read the heads for hellos, trying again: %s", error)
+        except Exception:  # this thread says hello: it lives whatever happens
+            _log.exception("reading the heads broke; please report this")
+        with self._lock:
+            now = time.monotonic()
+            if heads is None:
+                self._send(self._core.heads_failed(now))
+            else:
+                self._send(self._core.heads_read(heads, began, now))
+
+    def _send(self, envelopes: Sequence[Envelope]) -> None:
+        """Send hellos: one that fails is not worth more than a count, the next comes soon."""
+        for envelope in envelopes:
+            try:
+                self._driver.send_event(envelope)
+            except PubSubError as error:
+                self._unsent += 1
+                _log.warning("a hello could not be sent: %s", error)
+
+
+def _load(settings: Settings) -> DriverPublisher:
+    return loader.load(settings.driver).publisher(settings.for_driver())

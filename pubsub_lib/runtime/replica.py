@@ -1,0 +1,385 @@
+"""The replica: a local copy of chosen topics of the database that follows every change and knows how stale it is."""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+import msgspec
+
+from pubsub_lib import loader
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.dispatch import HandlerPolicy, Selector
+from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
+from pubsub_lib.core.follower import Faults
+from pubsub_lib.core.index import Extract
+from pubsub_lib.core.limits import check_name
+from pubsub_lib.core.model import ALL, Link, Point, Record
+from pubsub_lib.core.sequences import Tally
+from pubsub_lib.core.tracker import Counters
+from pubsub_lib.errors import ClosedError, NotFollowed, PubSubError, UsageError, WaitTimeout
+from pubsub_lib.runtime.engine import Engine, SyncReader
+from pubsub_lib.runtime.handlers import Handle, HandlerCounters, Handlers
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
+
+
+class Committed(Protocol):
+    """What a transaction tells after its commit."""
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """What it did to each topic."""
+
+    @property
+    def point(self) -> Point:
+        """Its point."""
+
+
+class ChainStatus(msgspec.Struct, frozen=True):
+    """Where one followed topic (or everything) stands."""
+
+    state: str
+    known: Point | None
+    staleness: float
+    waiting: int
+    """Messages that wait for an earlier one."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A look into a replica at one moment. Times in seconds."""
+
+    synced: bool
+    staleness: float
+    polling: bool
+    """No publisher proves to be fresh; the store is polled."""
+    chains: Mapping[str, ChainStatus]
+    counters: Counters
+    sequences: Tally
+    faults: Faults
+    driver: Mapping[str, int]
+    handlers: HandlerCounters
+    last_error: str
+    """Why the last sync failed; "" after a success."""
+
+
+class Replica:
+    """A local copy of ``topics`` (``None``: those of the settings, and everything when they name none).
+
+    A context manager; ``start`` and ``close`` do the same by hand. All methods may be called from any thread, handlers
+    included, and do not block unless they say so. After a fork it belongs to the parent: the child makes a new one.
+
+    ``tables`` declares types (msgspec Structs) of tables, so that values are decoded into them.
+    ``store`` and ``subscriber`` replace what the settings would open; ``rng`` makes jitter and nonces repeatable.
+    Raises ConfigError or DriverError for settings that cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str] | None = None,
+        *,
+        tables: Mapping[str, type[msgspec.Struct]] | None = None,
+        store: SyncReader | None = None,
+        subscriber: Subscriber | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._topics = _checked_topics(settings.topics if topics is None else topics)
+        self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in (tables or {}).items()}
+        if subscriber is None:
+            subscriber = loader.load(settings.driver).subscriber(settings.for_driver())
+        self._subscriber = subscriber
+        self._own_store = Store(settings.store_url, limits=settings.limits) if store is None else None
+        reader = store if self._own_store is None else self._own_store
+        assert reader is not None
+        self._cache = Cache(self._decoders)
+        self._handlers = Handlers(HandlerPolicy(**msgspec.structs.asdict(settings.handling)))
+        self._engine = Engine(
+            settings, reader, subscriber, self._cache, self._enqueue, rng if rng is not None else random.Random()
+        )
+        self._pid = os.getpid()
+        self._state_lock = threading.Lock()
+        self._started = False
+        self._closed = False
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Subscribe, and sync in the background. Raises TransportError when the driver cannot start."""
+        with self._state_lock:
+            self._check()
+            if self._started:
+                raise UsageError("this replica was started already; make a new one for a second run")
+            self._started = True
+        self._engine.start(self._topics)
+
+    def close(self) -> None:
+        """Stop every thread and release everything, within ``CLOSE_TIMEOUT`` or a little more. Idempotent, from any
+        thread; called by a handler, it does not wait for that handler. Objects can no longer be read afterwards.
+        """
+        with self._state_lock:
+            if self._closed or os.getpid() != self._pid:
+                return
+            self._closed = True
+            started = self._started
+        if started:
+            self._engine.close(CLOSE_TIMEOUT)
+        self._handlers.close(CLOSE_TIMEOUT)
+        if self._own_store is not None:
+            self._own_store.close()
+
+    def __enter__(self) -> "Replica":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None and self._engine.failure is not None:
+            raise self._engine.failure
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def follow(self, *topics: str) -> None:
+        """Follow more topics from now on. Raises ValueRefused for a bad name, NotFollowed when the replica follows
+        everything already.
+        """
+        self._check()
+        self._engine.follow(_checked_topics(topics))
+
+    def unfollow(self, topic: str) -> None:
+        """Stop following a topic: its objects go, and handlers are told. Raises NotFollowed."""
+        self._check()
+        self._engine.unfollow(topic)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What is followed; ``("",)`` is everything."""
+        with self._engine.lock:
+            return tuple(self._engine.follower.tracker.topics)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, table: str, key: str) -> Any:
+        """The value of an object, decoded anew at each call, or None. Raises ValueRefused when the value does not
+        fit the table's declared type.
+        """
+        self._check()
+        with self._engine.lock:
+            value = self._cache.get(table, key)
+        return None if value is None else self._decode(table, key, value)
+
+    def record(self, table: str, key: str) -> Record | None:
+        """The object with its version, the value as canonical JSON; or None."""
+        self._check()
+        with self._engine.lock:
+            return self._cache.record(table, key)
+
+    def iterate(self, table: str, *, topic: str | None = None) -> Iterator[tuple[str, Any]]:
+        """(key, value) of all objects of a table, as they are at this moment: what comes later is not seen.
+
+        Raises NotFollowed for a topic that is not followed.
+        """
+        records = self.records(table, topic=topic)
+        return ((record.key, self._decode(record.table, record.key, record.value)) for record in records)
+
+    def records(self, table: str | None = None, *, topic: str | None = None) -> list[Record]:
+        """All objects, or those of a table or of a topic, with versions and undecoded values, of one moment.
+
+        Raises NotFollowed for a topic that is not followed.
+        """
+        self._check()
+        with self._engine.lock:
+            if topic is not None:
+                self._check_followed(topic)
+            return self._cache.iterate(table, topic)
+
+    def add_index(self, name: str, table: str, by: Extract) -> None:
+        """Index a table by a field path (``"switch"``, ``"a.b"``) or a function of the value. Raises UsageError when
+        the name is taken.
+        """
+        self._check()
+        with self._engine.lock:
+            self._cache.add_index(name, table, by)
+
+    def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
+        """(key, value) of every object that the index has under ``value``. Raises NotFollowed for no such index."""
+        self._check()
+        with self._engine.lock:
+            table = self._cache.index(index).table
+            found = self._cache.lookup(index, value)
+        return [(key, self._decode(table, key, raw)) for key, raw in found]
+
+    # -- handlers ------------------------------------------------------------------------------------------------
+
+    def on(
+        self,
+        table: str | None,
+        handler: Callable[[Event], object],
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+    ) -> Handle:
+        """Call ``handler`` with every change of a table (None: of all), a topic or a key.
+
+        It is called on a thread of its own, first with the objects that are there already (as creates), then with
+        every change in chain order; one that is too slow gets the latest change per key, one that raises is tried
+        again and parked after ``settings.handling.tries``. ``remove()`` of what is returned ends it.
+        """
+        self._check()
+        with self._engine.lock:
+            if topic is not None:
+                self._check_followed(topic)
+            return self._handlers.add(Selector(table, topic, key), handler, self._cache.present(table, topic, key))
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """True when every followed topic was synced and the handlers have had the objects of that sync."""
+        with self._engine.lock:
+            return self._engine.follower.tracker.synced and self._handlers.initial_done
+
+    def staleness(self) -> float:
+        """Seconds: everything committed longer ago than that is here. Infinite before the first sync."""
+        self._check()
+        with self._engine.lock:
+            return self._engine.follower.tracker.staleness(time.monotonic())
+
+    def wait_synced(self, timeout: float | None = None) -> None:
+        """Block until ``synced``. Raises WaitTimeout (with the reason, when the store cannot be read), ClosedError,
+        and UsageError when called by a handler, which would wait for itself.
+        """
+        until = _deadline(timeout)
+        self._handlers.refuse_handlers("wait_synced")
+        self._wait(lambda: self._engine.follower.tracker.synced, until, "the first sync")
+        self._handlers.wait_initial(_left(until))
+
+    def wait_for(
+        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """Block until everything up to ``position`` is applied: read your own write.
+
+        Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest. Given a
+        number, all followed topics are (or ``topics``): a topic that was not written to says so only at its next
+        hello, poll or sync. Raises WaitTimeout, ClosedError, NotFollowed.
+        """
+        number, names = self._target(position, topics)
+        self._wait(
+            lambda: self._engine.follower.tracker.covered(names) >= number, _deadline(timeout), f"position {number}"
+        )
+
+    def wait_handled(
+        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """Block until ``wait_for`` and every handler has had (or given up) the changes up to there. Raises as
+        ``wait_for``, and UsageError when called by a handler.
+        """
+        until = _deadline(timeout)
+        self._handlers.refuse_handlers("wait_handled")
+        self.wait_for(position, _left(until), topics=topics)
+        self._handlers.wait_handled(position if isinstance(position, int) else position.point.position, _left(until))
+
+    def status(self) -> Status:
+        """A look at everything, for people and for metrics."""
+        self._check()
+        now = time.monotonic()
+        with self._engine.lock:
+            tracker = self._engine.follower.tracker
+            chains = {name: self._chain_status(name, now) for name in tracker.topics}
+            error = self._engine.last_error
+            return Status(
+                synced=self.synced,
+                staleness=tracker.staleness(now),
+                polling=tracker.liveness.is_polling(now),
+                chains=chains,
+                counters=msgspec.structs.replace(
+                    tracker.counters, deltas=dict(tracker.counters.deltas), fulls=dict(tracker.counters.fulls)
+                ),
+                sequences=msgspec.structs.replace(tracker.sequences.tally),
+                faults=msgspec.structs.replace(self._engine.follower.faults),
+                driver=self._subscriber.counters(),
+                handlers=self._handlers.counters(),
+                last_error="" if error is None else str(error),
+            )
+
+    def _enqueue(self, events: Sequence[Event], first: bool) -> None:
+        self._handlers.push(events, initial=first)
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _chain_status(self, name: str, now: float) -> ChainStatus:
+        tracker = self._engine.follower.tracker
+        chain = tracker.chain(name)
+        return ChainStatus(
+            chain.state.value, chain.known, tracker.liveness.staleness(name, now), chain.waiting.messages
+        )
+
+    def _target(self, position: int | Committed, topics: Sequence[str] | None) -> tuple[int, Sequence[str] | None]:
+        if isinstance(position, int):
+            return position, topics
+        if topics is None:
+            with self._engine.lock:
+                followed = self._engine.follower.tracker.topics
+                if ALL not in followed:
+                    topics = [link.topic for link in position.links if link.topic in followed]
+                    if not topics:
+                        wrote = sorted(link.topic for link in position.links)
+                        raise NotFollowed(f"the transaction wrote to {wrote[:5]} and none of these is followed")
+        return position.point.position, topics
+
+    def _wait(self, done: Callable[[], bool], until: float | None, what: str) -> None:
+        engine = self._engine
+        with engine.lock:
+            while True:
+                self._check()
+                if engine.failure is not None:
+                    raise engine.failure
+                if done():
+                    return
+                left = _left(until)
+                if left is not None and left <= 0:
+                    raise WaitTimeout(f"{what} did not come in time{self._why()}")
+                engine.changed.wait(left)
+
+    def _why(self) -> str:
+        error: PubSubError | None = self._engine.last_error
+        return "" if error is None else f": the last sync failed because {error}"
+
+    def _check_followed(self, topic: str) -> None:
+        followed = self._engine.follower.tracker.topics
+        if topic not in followed and ALL not in followed and topic not in self._topics:
+            raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError("this replica belongs to the process before the fork; make a new one in this process")
+        if self._closed:
+            raise ClosedError("this replica is closed; make a new one")
+
+    def _decode(self, table: str, key: str, value: bytes) -> Any:
+        return decoded(self._decoders.get(table, plain), table, key, value)
+
+
+def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(topics, str):
+        raise UsageError(f"topics must be a list of names, not the string {topics!r}; write [{topics!r}]")
+    if not topics or tuple(topics) == (ALL,):
+        return (ALL,)
+    return tuple(check_name("topic", topic) for topic in topics)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else until - time.monotonic()
