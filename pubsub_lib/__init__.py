@@ -1,0 +1,14 @@
+"""Local copies of a central database that know that they are right.
+
+Writers use :class:`Store`, followers :class:`Replica`; a program that publishes what it commits adds a
+:class:`Publisher`. ``docs/architecture.md`` shows the data path.
+"""
+
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.runtime.replica import Replica
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+
+__all__ = ["Event", "Publisher", "Replica", "Settings", "Store", "Timing"]
