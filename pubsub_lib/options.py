@@ -12,6 +12,7 @@ import copy
 import importlib
 import importlib.metadata
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Final
 
 from oslo_config import cfg
@@ -177,12 +178,18 @@ def register(conf: cfg.ConfigOpts, driver: str = "") -> None:
         conf.register_opts(opts, group=group)
 
 
+def installed() -> dict[str, str]:
+    """Driver name -> import package, of all installed drivers. Imports none of them."""
+    found = importlib.metadata.entry_points(group=DRIVERS)
+    return {entry.name: entry.module.partition(".")[0] for entry in found}
+
+
 def driver_options(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
     """(group, options) of an installed driver, without loading the driver; no options when it has none.
 
     Raises DriverError when no installed driver has this name.
     """
-    known = _packages()
+    known = installed()
     if driver not in known:
         raise DriverError(
             f"there is no driver {driver!r}; installed are {', '.join(sorted(known)) or 'none'}: "
@@ -196,28 +203,34 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     group.
     """
     groups = [(GROUP, [copy.deepcopy(option) for option in OPTIONS])]
-    for package in sorted(set(_packages().values())):
+    for package in sorted(set(installed().values())):
         own = _options_of(package)
         if own:
             groups.append((package, [copy.deepcopy(option) for option in own]))
     return groups
 
 
-def _packages() -> dict[str, str]:
-    """Driver name -> import package, of all installed drivers. Imports none of them."""
-    found = importlib.metadata.entry_points(group=DRIVERS)
-    return {entry.name: entry.module.partition(".")[0] for entry in found}
+def extra_of(package: str) -> str:
+    """The extra that brings what this driver package imports, by its ``options.EXTRA``; "" when it needs
+    none.
+    """
+    module = _options_module(package)
+    return str(getattr(module, "EXTRA", ""))
 
 
 def _options_of(package: str) -> Sequence[cfg.Opt]:
+    module = _options_module(package)
+    found: Sequence[cfg.Opt] = () if module is None else module.OPTIONS
+    return found
+
+
+def _options_module(package: str) -> ModuleType | None:
     name = f"{package}.options"
     try:
-        module = importlib.import_module(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name == name:
-            return ()  # a driver without options
+            return None  # a driver without options
         raise DriverError(
             f"the options of the driver package {package!r} cannot be imported: {error}; install what it needs"
         ) from error
-    options: Sequence[cfg.Opt] = module.OPTIONS
-    return options

@@ -1,0 +1,121 @@
+"""Find a driver by its name, and refuse one that cannot do what a configuration needs (design §8)."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from stevedore import DriverManager
+from stevedore.exception import MultipleMatches, NoMatches
+
+from pubsub_lib import options
+from pubsub_lib.api import Capabilities, Driver
+from pubsub_lib.errors import DriverError
+
+GROUP: Final = options.DRIVERS
+"""The entry-point group in which a driver registers its class."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def load(name: str, needs: Mapping[str, str] = _NOTHING) -> type[Driver]:
+    """The class of the installed driver of this name. Any thread; blocks for importing it.
+
+    ``needs``: for each field of :class:`~pubsub_lib.api.Capabilities` that must be true, what asks for it, in
+    words that fit behind "needed by".
+
+    Raises DriverError when the driver is unknown (the known ones are listed), when an extra is missing (the
+    command that installs it is given), when it cannot be imported, or when it lacks a capability (both are
+    named).
+    """
+    driver = _import(name)
+    require(name, driver.capabilities, needs)
+    return driver
+
+
+def require(name: str, capabilities: Capabilities, needs: Mapping[str, str]) -> None:
+    """Raise DriverError for the first capability in ``needs`` that is not declared."""
+    for capability, asker in needs.items():
+        if capability not in Capabilities.__struct_fields__:
+            raise DriverError(
+                f"there is no capability {capability!r}; name one of {', '.join(Capabilities.__struct_fields__)}"
+            )
+        if not getattr(capabilities, capability):
+            able = ", ".join(_able(capability)) or "none of the installed ones"
+            raise DriverError(
+                f"the driver {name!r} lacks the capability {capability!r}, needed by {asker}; drivers that have it: "
+                f"{able}"
+            )
+
+
+def driver_table(names: Iterable[str] | None = None) -> str:
+    """Markdown table of the drivers (default: all installed ones) and their capabilities, for the docs.
+
+    A driver whose extra is missing stands in it without its capabilities. Raises DriverError for an unknown
+    name.
+    """
+    fields = Capabilities.__struct_fields__
+    lines = [
+        f"| driver | {' | '.join(field.replace('_', ' ') for field in fields)} |",
+        f"|---|{'---|' * len(fields)}",
+    ]
+    known = options.installed()
+    for name in sorted(known if names is None else names):
+        try:
+            declared = _import(name).capabilities
+            cells = ["yes" if getattr(declared, field) else "no" for field in fields]
+        except DriverError:
+            if name not in known:
+                raise
+            cells = ["not installed"] * len(fields)
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _able(capability: str) -> list[str]:
+    able = []
+    for name in sorted(options.installed()):
+        try:
+            if getattr(_import(name).capabilities, capability):
+                able.append(name)
+        except DriverError:
+            pass  # what cannot be imported is no way out
+    return able
+
+
+def _import(name: str) -> type[Driver]:
+    """The class itself: stevedore's ``invoke_on_load`` would give the class for a falsy instance."""
+    failures: list[BaseException] = []
+    try:
+        found: object = DriverManager(
+            GROUP,
+            name,
+            invoke_on_load=False,
+            on_load_failure_callback=lambda _manager, _entry, error: failures.append(error),
+        ).driver
+    except MultipleMatches as error:
+        raise DriverError(f"several installed packages bring a driver {name!r}; uninstall all but one") from error
+    except NoMatches as error:
+        if failures:
+            raise _unusable(name, failures[0]) from failures[0]
+        known = ", ".join(sorted(options.installed())) or "none"
+        raise DriverError(
+            f"there is no driver {name!r}; installed are {known}: correct the name or install the package that "
+            "brings it"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Driver)):
+        raise DriverError(
+            f"the entry point {name!r} in {GROUP} is {found!r}, not a class derived from pubsub_lib.api.Driver; "
+            "correct the package that brings it"
+        )
+    return found
+
+
+def _unusable(name: str, error: BaseException) -> DriverError:
+    package = options.installed().get(name, "")
+    extra = options.extra_of(package) if package else ""
+    reason = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, ImportError) and extra:
+        return DriverError(f"the driver {name!r} misses what it needs ({reason}); run: pip install pubsub-lib[{extra}]")
+    return DriverError(
+        f"the driver {name!r} cannot be imported ({type(error).__name__}: {reason}); correct or reinstall {package!r}"
+    )

@@ -1,0 +1,115 @@
+"""The loader: every way in which a driver can be missing or unfit is one sentence with a way out."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import loader
+from pubsub_lib.api import Capabilities, Driver
+from pubsub_lib.errors import DriverError
+
+Install = Callable[..., None]
+
+CLASS = """
+from pubsub_lib.api import Capabilities, Driver
+
+class Toy(Driver):
+    name = "toy"
+    capabilities = Capabilities(bind_based=True, cross_process=True, cross_host=False, ordered=True)
+    publisher = subscriber = None
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a distribution with one driver package into a folder of its own on sys.path."""
+    # stevedore keeps lists of entry points on disk: never read another run's.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def make(name: str, package: str, code: str, options: str = "") -> None:
+        root = tmp_path / f"root-{package}"
+        (root / package).mkdir(parents=True)
+        (root / package / "__init__.py").write_text("")
+        (root / package / "driver.py").write_text(code)
+        (root / package / "options.py").write_text("OPTIONS = ()\n" + options)
+        metadata = root / f"{package}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[pubsub_lib.drivers]\n{name} = {package}.driver:Toy\n")
+        monkeypatch.syspath_prepend(root)
+
+    # DriverManager remembers entry points per group in the process, too.
+    monkeypatch.setattr("stevedore.extension.ExtensionManager.ENTRY_POINT_CACHE", {})
+    return make
+
+
+def test_the_class_is_loaded(install: Install) -> None:
+    install("toy", "toy_one", CLASS)
+    driver = loader.load("toy")
+    assert isinstance(driver, type)
+    assert issubclass(driver, Driver)
+    assert driver.name == "toy"
+
+
+@pytest.mark.parametrize("name", ["memory", "db_polling_pubsub_driver"])
+def test_the_shipped_drivers_are_found(name: str) -> None:
+    assert loader.load(name).name == name
+
+
+def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DriverError, match="no driver 'zmqq'; installed are db_polling_pubsub_driver, memory"):
+        loader.load("zmqq")
+
+
+def test_a_missing_extra_is_named_with_its_command(install: Install) -> None:
+    install("toy", "toy_two", "import no_such_transport\n", "EXTRA = 'toys'\n")
+    with pytest.raises(DriverError, match=r"no_such_transport.*pip install pubsub-lib\[toys\]$") as caught:
+        loader.load("toy")
+    assert isinstance(caught.value.__cause__, ImportError)
+
+
+@pytest.mark.parametrize("code", ["1 / 0\n", "import no_such_transport\n"])
+def test_a_driver_that_cannot_be_imported_is_named(install: Install, code: str) -> None:
+    install("toy", f"toy_three_{len(code)}", code)
+    with pytest.raises(DriverError, match="'toy' cannot be imported"):
+        loader.load("toy")
+
+
+def test_an_entry_point_that_is_no_driver_is_named(install: Install) -> None:
+    install("toy", "toy_four", "class Toy: pass\n")
+    with pytest.raises(DriverError, match="not a class derived from"):
+        loader.load("toy")
+
+
+def test_two_drivers_of_one_name_are_refused(install: Install) -> None:
+    install("toy", "toy_five", CLASS)
+    install("toy", "toy_six", CLASS)
+    with pytest.raises(DriverError, match="several installed packages"):
+        loader.load("toy")
+
+
+def test_an_incapable_driver_is_refused_by_name(install: Install) -> None:
+    install("toy", "toy_seven", CLASS)
+    assert loader.load("toy", {"ordered": "the demo"}).name == "toy"
+    with pytest.raises(
+        DriverError, match="'toy' lacks the capability 'cross_host', needed by publishers_ips"
+    ) as caught:
+        loader.load("toy", {"cross_host": "publishers_ips = 10.0.0.1"})
+    assert str(caught.value).endswith("drivers that have it: db_polling_pubsub_driver")
+
+
+def test_an_unknown_capability_is_refused() -> None:
+    with pytest.raises(DriverError, match="no capability 'fast'; name one of bind_based"):
+        loader.load("memory", {"fast": "everybody"})
+
+
+def test_the_table_shows_every_capability(install: Install) -> None:
+    install("toy", "toy_eight", CLASS)
+    install("broken", "toy_nine", "import no_such_transport\n")
+    head, _, *rows = loader.driver_table(["toy", "broken"]).splitlines()
+    assert head.count("|") == len(Capabilities.__struct_fields__) + 2
+    assert rows[0].startswith("| `broken` | not installed |")
+    assert rows[1] == "| `toy` | yes | yes | no | yes | yes | no |"
+    with pytest.raises(DriverError, match="no driver 'x'"):
+        loader.driver_table(["x"])
