@@ -69,9 +69,7 @@ class PrivateServer(ABC):
             return
         self._folder = Path(tempfile.mkdtemp(prefix=f"pubsub-{self.label.lower()}-"))
         try:
-            user = processes.unprivileged()
-            if user is not None:
-                os.chown(self._folder, user.pw_uid, user.pw_gid)
+            processes.give_away(self._folder)
             self._run(self._create_command(self._folder))
             for attempt in range(5):
                 self._port = processes.free_port()

@@ -86,6 +86,14 @@ def unprivileged() -> pwd.struct_passwd | None:
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
+def give_away(folder: Path) -> None:
+    """Make ``unprivileged`` the owner of a folder and all in it; nothing to do when we are not root."""
+    user = unprivileged()
+    if user is not None:
+        for each in (folder, *folder.rglob("*")):
+            os.chown(each, user.pw_uid, user.pw_gid, follow_symlinks=False)
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs. One that ended and waits to be reaped does not."""
     try:

@@ -66,8 +66,7 @@ class PrivatePostgres(PrivateServer):
     def _create_command(self, folder: Path) -> Sequence[str]:
         binaries = postgres_binaries()
         if not _reachable(binaries / "initdb"):
-            # A wheel below root's home cannot be entered by another user, so the server takes a copy along.
-            binaries = Path(shutil.copytree(binaries.parent, folder / "install", symlinks=True)) / "bin"
+            binaries = _take_along(binaries, folder / "install")
         self._binaries = binaries
         # -N: this cluster never outlives a power cut, so its files need not be synced.
         layout = ["-N", "--no-locale", "-E", "UTF8", "-A", "trust", "-U", "postgres"]
@@ -154,6 +153,24 @@ def _reachable(program: Path) -> bool:
     except (PermissionError, FileNotFoundError, subprocess.CalledProcessError):
         return False
     return True
+
+
+def _take_along(binaries: Path, to: Path) -> Path:
+    """Copy the wheel's PostgreSQL to where another user may run it: below root's home nobody else can enter.
+
+    Raises ConfigError for binaries of another origin, whose parts we do not know.
+    """
+    wheel = binaries.parent.parent
+    if wheel.name != "pgserver":
+        raise ConfigError(
+            f"{binaries} cannot be entered by the user that servers run as; open it to all users"
+        )
+    # The programs find their libraries relative to themselves, in a folder beside the package.
+    for part in (wheel, wheel.with_name("pgserver.libs")):
+        if part.exists():
+            shutil.copytree(part, to / part.name, symlinks=True)
+    processes.give_away(to)
+    return to / "pgserver" / "pginstall" / "bin"
 
 
 def _path_folders() -> list[Path]:

@@ -1,5 +1,7 @@
 """The private servers do what other tests rely on: fresh, killable, and nothing left behind."""
 
+from pathlib import Path
+
 import pytest
 import sqlalchemy
 
@@ -92,3 +94,19 @@ def test_missing_binaries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "_path_folders", list)
     with pytest.raises(ConfigError, match="install the package mariadb-server"):
         PrivateMariaDB().start()
+
+
+def test_the_wheels_programs_take_their_libraries_along(tmp_path: Path) -> None:
+    binaries = tmp_path / "closed" / "pgserver" / "pginstall" / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / "initdb").write_text("program")
+    (tmp_path / "closed" / "pgserver.libs").mkdir()
+    (tmp_path / "closed" / "pgserver.libs" / "libpq.so").write_text("library")
+    taken = servers._take_along(binaries, tmp_path / "install")
+    assert (taken / "initdb").read_text() == "program"
+    assert (taken / "../../../pgserver.libs/libpq.so").read_text() == "library"
+
+
+def test_other_programs_that_the_server_user_cannot_reach_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path} cannot be entered .* open it to all users"):
+        servers._take_along(tmp_path, tmp_path / "install")

@@ -94,9 +94,7 @@ def test_a_server_that_cannot_be_had_is_one_sentence() -> None:
         raise ConfigError("no MariaDB found; install it")
 
     said = checks.ensure(probe, ["sh", "-c", "echo not allowed >&2; exit 1"], "installing")
-    assert (
-        said == "no MariaDB server found; install it (tried to: not allowed); tests that need it are not run."
-    )
+    assert said == "no MariaDB found; install it (tried to: not allowed); tests that need it are not run."
 
 
 def test_a_server_that_is_there_is_not_installed() -> None:

@@ -1,0 +1,83 @@
+"""What really happened: every point that was ever committed, and which head the store showed when."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from pubsub_lib.core.model import ALL, ZERO, Link, Point
+from pubsub_lib.testing.simulator.store import Commit, Ident, ModelStore
+
+Content = dict[Ident, tuple[int, bytes]]
+"""An object's version and value."""
+
+
+class History:
+    """The truth that invariants compare with. All times are true times."""
+
+    def __init__(self) -> None:
+        self.contents: dict[tuple[str, Point], Content] = {}
+        self.heads_at: dict[Point, dict[str, Point]] = {ZERO: {}}
+        """Of a transaction's point: every topic's head then."""
+        self.transactions = 0
+        self._parents: dict[tuple[str, Point], Point] = {}
+        self._times: dict[str, list[float]] = {}
+        self._points: dict[str, list[Point]] = {}
+
+    def committed(self, commit: Commit, now: float) -> None:
+        """The store's history grew."""
+        self.transactions += 1
+        heads = dict(self.heads_at[commit.links[0].tx_prev])
+        for link in commit.links:
+            self._grow(link, now)
+            heads[link.topic] = link.point
+        self._parents[ALL, commit.point] = commit.links[0].tx_prev
+        self.heads_at[commit.point] = heads
+        self._show(ALL, commit.point, now)
+
+    def _grow(self, link: Link, now: float) -> None:
+        content = dict(self.content(link.topic, link.prev))
+        for change in link.changes:
+            if change.value is None:
+                content.pop((change.table, change.key), None)
+            else:
+                content[change.table, change.key] = change.version, change.value
+        self.contents[link.topic, link.point] = content
+        self._parents[link.topic, link.point] = link.prev
+        self._show(link.topic, link.point, now)
+
+    def restored(self, store: ModelStore, now: float) -> None:
+        """The store went back to what it was."""
+        for chain in list(self._times):
+            self._show(chain, store.state.point if chain == ALL else store.head(chain).point, now)
+
+    def _show(self, chain: str, point: Point, now: float) -> None:
+        self._times.setdefault(chain, []).append(now)
+        self._points.setdefault(chain, []).append(point)
+
+    def content(self, topic: str, point: Point) -> Content:
+        """A topic's objects at a point. KeyError: it was never committed."""
+        return {} if point == ZERO else self.contents[topic, point]
+
+    def was_committed(self, chain: str, point: Point) -> bool:
+        """True when this point was ever a head of the chain."""
+        return point == ZERO or (chain, point) in self._parents
+
+    def is_ancestor(self, chain: str, older: Point, younger: Point) -> bool:
+        """True when ``younger`` is ``older``, or was reached from it."""
+        while younger.position > older.position:
+            younger = self._parents.get((chain, younger), ZERO)
+        return younger == older
+
+    def shown(self, chain: str, since: float, until: float) -> Iterable[Point]:
+        """The heads that the store showed in this time, oldest first; the first may have stood before it."""
+        times, points = self._times.get(chain, []), self._points.get(chain, [])
+        first = bisect_right(times, since)
+        if first == 0:
+            yield ZERO
+        for index in range(max(first - 1, 0), len(times)):
+            if times[index] > until:
+                break
+            yield points[index]
+
+    def covers(self, chain: str, known: Point, since: float, until: float) -> bool:
+        """True when ``known`` holds everything that the store showed at some moment in this time."""
+        return any(self.is_ancestor(chain, head, known) for head in self.shown(chain, since, until))

@@ -1,0 +1,305 @@
+"""A small model of the SQL store (design §4): what it answers, without how.
+
+``tests/unit/testing/test_model_store.py`` checks it against the real store on all three databases: the same verbs give
+the same links, heads and answers up to nonces and times.
+"""
+
+import copy
+import random
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
+from pubsub_lib.core.model import (
+    ALL,
+    EMPTY,
+    ZERO,
+    Action,
+    Change,
+    Delta,
+    Full,
+    Head,
+    Heads,
+    Incomplete,
+    Link,
+    Point,
+    Record,
+    SyncAnswer,
+    TopicSnapshot,
+    Want,
+)
+from pubsub_lib.errors import AlreadyExists, NotFound, VersionMismatch
+
+DEFAULT_TOPIC = "default"
+Ident = tuple[str, str]
+
+
+class Verb(msgspec.Struct, frozen=True):
+    """One recorded verb. ``update`` merges JSON members; ``topic`` None keeps the object's."""
+
+    kind: str
+    table: str
+    key: str
+    value: bytes | None = None
+    topic: str | None = None
+    version: int | None = None
+    missing_ok: bool = False
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """One object."""
+
+    topic: str
+    version: int
+    value: bytes
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A transaction that changed something."""
+
+    point: Point
+    links: Sequence[Link]
+
+
+class State(msgspec.Struct):
+    """Everything that a backup holds."""
+
+    point: Point = ZERO
+    objects: dict[Ident, Stored] = {}
+    heads: dict[str, Head] = {}
+    links: list[Link] = []
+    leases: dict[str, tuple[str, float]] = {}
+
+
+class ModelStore:
+    """Objects, heads and changelog of one history at a time. ``rng`` makes the nonces."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.state = State()
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def new_nonce(self) -> int:
+        """A transaction's random nonce."""
+        return self._rng.getrandbits(63)
+
+    def commit(
+        self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int | None = None
+    ) -> Commit | None:
+        """Carry out a transaction; None when it changes nothing. Raises ConditionFailed, and writes nothing."""
+        after: dict[Ident, tuple[str, bytes] | None] = {}
+        for verb in verbs:
+            self._carry_out(verb, after)
+        return self._write(after, origin, written_at, self.new_nonce() if nonce is None else nonce)
+
+    def _carry_out(self, verb: Verb, after: dict[Ident, tuple[str, bytes] | None]) -> None:
+        ident = verb.table, verb.key
+        stored = self.state.objects.get(ident)
+        if ident in after:
+            current = after[ident]
+        else:
+            current = None if stored is None else (stored.topic, stored.value)
+        if verb.version is not None and (stored is None or stored.version != verb.version):
+            raise VersionMismatch(f"{ident} is not at version {verb.version}")
+        if verb.kind == "delete":
+            if current is None and not verb.missing_ok:
+                raise NotFound(f"there is no {ident}")
+            after[ident] = None
+            return
+        if verb.value is None:
+            raise ValueError(f"a {verb.kind} needs a value")
+        if verb.kind == "create" and current is not None:
+            raise AlreadyExists(f"there is {ident} already")
+        value = verb.value
+        if verb.kind == "update":
+            if current is None:
+                raise NotFound(f"there is no {ident}")
+            merged = {**msgspec.json.decode(current[1]), **msgspec.json.decode(value)}
+            value = msgspec.json.encode(merged, order="sorted")
+        after[ident] = verb.topic or (current[0] if current is not None else DEFAULT_TOPIC), value
+
+    def _write(
+        self, after: Mapping[Ident, tuple[str, bytes] | None], origin: str, written_at: float, nonce: int
+    ) -> Commit | None:
+        state = self.state
+        previous, position = state.point, state.point.position
+        changes: dict[str, list[Change]] = {}
+        totals: dict[str, tuple[int, int]] = {}
+
+        def change(
+            topic: str, ident: Ident, action: Action, value: bytes | None, *, old: Stored | None
+        ) -> int:
+            nonlocal position
+            position += 1
+            changes.setdefault(topic, []).append(Change(*ident, action, position, value))
+            count, total = totals.get(topic) or (self.head(topic).count, self.head(topic).digest)
+            if old is not None:
+                count, total = count - 1, total - fingerprint(*ident, old.version, old.value)
+            if value is not None:
+                count, total = count + 1, total + fingerprint(*ident, position, value)
+            totals[topic] = count, total & MASK
+            return position
+
+        for ident, now in after.items():
+            old = state.objects.get(ident)
+            if now is None:
+                if old is not None:
+                    change(old.topic, ident, "delete", None, old=old)
+                    del state.objects[ident]
+                continue
+            topic, value = now
+            if old is not None and (old.topic, old.value) == now:
+                continue
+            if old is not None and old.topic != topic:
+                change(old.topic, ident, "delete", None, old=old)
+                old = None
+            version = change(topic, ident, "create" if old is None else "set", value, old=old)
+            state.objects[ident] = Stored(topic, version, value)
+        if not changes:
+            return None
+        point = Point(position, nonce)
+        links = [
+            Link(
+                topic,
+                self.head(topic).point,
+                point,
+                part,
+                *totals[topic],
+                previous,
+                len(changes),
+                origin,
+                written_at,
+            )
+            for topic, part in changes.items()
+        ]
+        for link in links:
+            state.heads[link.topic] = Head(point, link.count, link.digest)
+        state.links.extend(links)
+        state.point = point
+        return Commit(point, links)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def head(self, topic: str) -> Head:
+        """A topic's head."""
+        return self.state.heads.get(topic, EMPTY)
+
+    def committed(self, nonce: int) -> bool:
+        """True when the transaction with this nonce is in the changelog."""
+        return any(link.point.nonce == nonce for link in self.state.links)
+
+    def read_heads(self, topics: Collection[str]) -> Heads:
+        """The store's point and the heads of these topics; ``ALL`` among them: of all."""
+        names = [*self.state.heads] if ALL in topics else []
+        names += [topic for topic in topics if topic not in (ALL, *names)]
+        return Heads(self.state.point, {topic: self.head(topic) for topic in names})
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        """Answer each chain's want from the same moment."""
+        return SyncAnswer(
+            self.state.point, {chain: self._answer(chain, want) for chain, want in wants.items()}
+        )
+
+    def _answer(self, chain: str, want: Want) -> Delta | Incomplete | Full:
+        if want.after is not None:
+            return self._delta(chain, want.after)
+        names = [*self.state.heads] if chain == ALL else [chain]
+        return Full({topic: self.snapshot(topic, want.buckets) for topic in names}, self._chain_head(chain))
+
+    def _chain_head(self, chain: str) -> Point:
+        return self.state.point if chain == ALL else self.head(chain).point
+
+    def _delta(self, chain: str, after: Point) -> Delta | Incomplete:
+        links = [
+            link
+            for link in self.state.links
+            if chain in (ALL, link.topic) and link.point.position > after.position
+        ]
+        head = self._chain_head(chain)
+        first = (links[0].tx_prev if chain == ALL else links[0].prev) if links else head
+        return Delta(links, head) if first == after else Incomplete()
+
+    def snapshot(self, topic: str, buckets: Mapping[int, int] | None = None) -> TopicSnapshot:
+        """A topic's objects; given the asker's bucket digests, those of the buckets that differ."""
+        mine = [
+            Record(*ident, at.version, at.value)
+            for ident, at in self.state.objects.items()
+            if at.topic == topic
+        ]
+        if buckets is None:
+            return TopicSnapshot(self.head(topic), mine)
+        sums: dict[int, int] = {}
+        for record in mine:
+            bucket = bucket_of(record.table, record.key)
+            sums[bucket] = (sums.get(bucket, 0) + fingerprint(*msgspec.structs.astuple(record))) & MASK
+        differ = frozenset(b for b in {**sums, **buckets} if sums.get(b) != buckets.get(b))
+        return TopicSnapshot(
+            self.head(topic),
+            [record for record in mine if bucket_of(record.table, record.key) in differ],
+            differ,
+        )
+
+    def read_links(self, after: Point | None, most: int) -> tuple[list[Link], Point, bool]:
+        """Links after a point in commit order, at most ``most`` or one whole transaction; the head; whether the
+        links join the point (None: from the oldest kept)."""
+        links = [link for link in self.state.links if after is None or link.point.position > after.position]
+        head = self.state.point
+        complete = after is None or (links[0].tx_prev if links else head) == after
+        if not complete:
+            return [], head, False
+        cut = most
+        while 0 < cut < len(links) and links[cut].point == links[cut - 1].point:
+            cut += 1
+        return links[:cut], head, True
+
+    def trim(self, keep_links: int) -> int:
+        """Forget the oldest links; returns how many."""
+        surplus = max(len(self.state.links) - keep_links, 0)
+        del self.state.links[:surplus]
+        return surplus
+
+    # -- leases and backups ----------------------------------------------------------------------------------------
+
+    def acquire(self, name: str, holder: str, seconds: float, now: float) -> bool:
+        """Take or renew a lease, at the database's time ``now``."""
+        held = self.state.leases.get(name)
+        if held is not None and held[0] != holder and held[1] > now:
+            return False
+        self.state.leases[name] = holder, now + seconds
+        return True
+
+    def live(self, prefix: str, now: float) -> list[str]:
+        """Names with this prefix, without it, whose lease has not ended."""
+        return [
+            name.removeprefix(prefix)
+            for name, (_, until) in self.state.leases.items()
+            if name.startswith(prefix) and until > now
+        ]
+
+    def collect_garbage(self, now: float) -> int:
+        """Remove leases that ended; returns how many."""
+        ended = [name for name, (_, until) in self.state.leases.items() if until <= now]
+        for name in ended:
+            del self.state.leases[name]
+        return len(ended)
+
+    def backup(self) -> State:
+        """A copy of everything."""
+        state = self.state
+        return State(
+            state.point, dict(state.objects), dict(state.heads), list(state.links), dict(state.leases)
+        )
+
+    def restore(self, backup: State) -> None:
+        """Put a copy back: what was committed since has never been."""
+        self.state = copy.copy(
+            State(
+                backup.point,
+                dict(backup.objects),
+                dict(backup.heads),
+                list(backup.links),
+                dict(backup.leases),
+            )
+        )
