@@ -1,9 +1,23 @@
 """The store: objects, heads and changelog in SQLite, PostgreSQL, MariaDB or MySQL (docs/architecture.md, "Store")."""
 
+from pubsub_lib.store.directory import Directory, Service
 from pubsub_lib.store.links import Commit
+from pubsub_lib.store.session import SessionRecorder
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.store import OnCommit, Store, migrate
 from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import DEFAULT_TOPIC, Stored
 
-__all__ = ["DEFAULT_TOPIC", "Commit", "OnCommit", "Store", "StoreSettings", "Stored", "Transaction", "migrate"]
+__all__ = [
+    "DEFAULT_TOPIC",
+    "Commit",
+    "Directory",
+    "OnCommit",
+    "Service",
+    "SessionRecorder",
+    "Store",
+    "StoreSettings",
+    "Stored",
+    "Transaction",
+    "migrate",
+]

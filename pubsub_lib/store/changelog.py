@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, func, select
 from pubsub_lib.core.model import ZERO, Delta, Incomplete, Link, Point
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema
-from pubsub_lib.store.types import now_us
+from pubsub_lib.store.types import NowMicroseconds
 
 _BATCH = 1000
 """Links that trimming removes in one transaction: writers never wait long for it."""
@@ -64,8 +64,10 @@ def store_delta(connection: Connection, after: Point, head: Point, page: int, mo
 
 
 def follow(connection: Connection, after: Point | None, most: int, head: Point) -> tuple[list[Link], bool]:
-    """At most about ``most`` links in commit order, never a part of a transaction, and whether they connect to ``after``
-    (None: to the very first transaction)."""
+    """At most about ``most`` links in commit order, never a part of a transaction, and whether they connect.
+
+    They connect to ``after``, or (None) to the point before the very first transaction.
+    """
     begin = after if after is not None else ZERO
     got = _whole_transactions(connection, begin, most)
     return got, (got[0].tx_prev if got else head) == begin
@@ -100,7 +102,7 @@ def trim_batch(connection: Connection, keep_links: int | None, keep_us: int | No
     if keep_links is not None:
         cut = max(cut, _cut_by_count(connection, keep_links, candidates[-1][0]))
     if keep_us is not None:
-        limit = int(connection.execute(select(now_us())).scalar_one()) - keep_us
+        limit = int(connection.execute(select(NowMicroseconds())).scalar_one()) - keep_us
         # stored_at follows the commit order, but a database's clock may be set back: stop at the first young link.
         for position, stored_at in candidates:
             if stored_at >= limit:

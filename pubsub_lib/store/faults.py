@@ -81,7 +81,7 @@ _CONNECT_WORDS: Final = {
 }
 _ADVICE: Final[dict[type[PubSubError], str]] = {
     StoreBusy: "others hold what it needs; try again",
-    StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs and raise the timeouts",
+    StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs",
     StoreReadOnly: "the database refuses writes; use the primary, with a user and a disk that may write",
     StoreFull: "the database has no room left; free some or trim the changelog",
     SchemaError: "its tables are not those of this library; see the URL, or run migrate()",
@@ -116,7 +116,11 @@ def kind_of(error: BaseException) -> type[PubSubError]:
         if known is not None:
             return known
         # 1040 too many connections, 1053 shutdown, 1317/1969/3024 timed out, 1927 killed, 2xxx the client's own.
-        return StoreUnavailable if number in {0, 1040, 1053, 1317, 1927, 1969, 3024} or 2000 <= number < 3000 else StoreError
+        return (
+            StoreUnavailable
+            if number in {0, 1040, 1053, 1317, 1927, 1969, 3024} or 2000 <= number < 3000
+            else StoreError
+        )
     if module == "pymysql":
         return StoreUnavailable  # InterfaceError without a number: the connection is gone
     if isinstance(error, OSError):

@@ -46,7 +46,7 @@ def check(connection: Connection) -> bool:
     if len(found) == 1 and found[0] in KNOWN:
         raise Older(f"the database has the schema {found[0]}, this library needs {REVISION}; run migrate()")
     raise SchemaError(
-        f"the database has the schema {', '.join(found)}, which this library (it knows up to {REVISION}) does not know; "
+        f"the database has the schema {', '.join(found)}, unknown to this library, which has {REVISION}; "
         "install a newer one"
     )
 

@@ -26,9 +26,14 @@ def chunks(items: Sequence[T], size: int = CHUNK) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
+def _count(row: Row[Any]) -> int:
+    # row.count is the tuple's method.
+    return int(row._mapping["count"])
+
+
 def head(row: Row[Any]) -> Head:
     """A row of the topics."""
-    return Head(Point(row.position, row.nonce), row.count, digest.join(row.digest_lo, row.digest_hi))
+    return Head(Point(row.position, row.nonce), _count(row), digest.join(row.digest_lo, row.digest_hi))
 
 
 def head_row(link: Link) -> dict[str, Any]:
@@ -65,14 +70,14 @@ def link(row: Row[Any]) -> Link:
         changes = _DECODER.decode(row.changes)
     except msgspec.DecodeError as error:
         raise StoreError(
-            f"the link of topic {row.topic!r} at position {row.position} is damaged ({error}); trim the changelog behind it"
+            f"the link of topic {row.topic!r} at position {row.position} is damaged ({error}); trim it away"
         ) from error
     return Link(
         topic=row.topic,
         prev=Point(row.prev_position, row.prev_nonce),
         point=Point(row.position, row.nonce),
         changes=changes,
-        count=row.count,
+        count=_count(row),
         digest=digest.join(row.digest_lo, row.digest_hi),
         tx_prev=Point(row.tx_prev_position, row.tx_prev_nonce),
         tx_links=row.tx_links,

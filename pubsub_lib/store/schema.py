@@ -35,8 +35,8 @@ store = _table(
     _big("nonce"),
     _big("prev_nonce"),
 )
-"""One row (id 1): the counter. The store's point, and the nonce of the transaction before (UPDATE … RETURNING shows only
-what is new)."""
+"""One row (id 1): the counter. The store's point, and the nonce of the transaction before, because UPDATE … RETURNING
+shows only what is new."""
 
 topics = _table(
     "pubsub_topics",
@@ -83,7 +83,7 @@ links = _table(
     Index("pubsub_links_topic", "topic", "position"),
     Index("pubsub_links_nonce", "nonce"),
 )
-"""The changelog. ``stored_at`` is the database's clock (microseconds), for trimming by age; ``written_at`` the writer's."""
+"""The changelog. ``stored_at`` is by the database's clock (microseconds), for trimming by age."""
 
 counters = _table("pubsub_counters", _name("name", primary_key=True), _big("value"))
 

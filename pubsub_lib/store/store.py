@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy.orm import Session
 
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
-from pubsub_lib.errors import ClosedError, StoreReadOnly
-from pubsub_lib.store import changelog, engine, faults, migration, retry, rows, schema, snapshot, url
+from pubsub_lib.errors import ClosedError, StoreReadOnly, ValueRefused
+from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, url
 from pubsub_lib.store.committing import Committer
+from pubsub_lib.store.directory import Directory
+from pubsub_lib.store.session import SessionRecorder
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction
@@ -29,16 +32,16 @@ _log = logging.getLogger(__name__)
 class Store:
     """The database of a writer or of a replica. All methods may be called from any thread, and in a forked child.
 
-    Every method may block for the configured timeouts (:class:`StoreSettings`) and raises, besides what it names itself:
-    StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
+    Every method may block for the configured timeouts (:class:`StoreSettings`) and raises, besides what it names
+    itself: StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
     """
 
     def __init__(
         self,
         database: str,
         *,
-        settings: StoreSettings = StoreSettings(),
-        limits: Limits = Limits(),
+        settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
+        limits: Limits = Limits(),  # noqa: B008 - frozen
         tables: Mapping[str, type[Any]] | None = None,
         origin: str = "",
         read_only: bool = False,
@@ -66,6 +69,8 @@ class Store:
         self._callback_lock = threading.Lock()
         self._callback_errors = 0
         self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode)
+        self.directory = Directory(self._read, self._write)
+        """Services and leases."""
         try:
             self._open_schema()
         except BaseException:
@@ -105,8 +110,8 @@ class Store:
         """Record verbs in the block; at its end all are executed and committed together, retried where that is safe.
 
         An exception in the block: nothing is written. After it, ``tx.commit`` is the :class:`Commit`, or None when
-        nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed, ValueRefused,
-        StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown.
+        nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed,
+        ValueRefused, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown.
         """
         transaction = self._begin(origin)
         try:
@@ -127,7 +132,7 @@ class Store:
         return retry.attempt_reads(self._settings, once)
 
     def on_commit(self, callback: OnCommit) -> Callable[[], None]:
-        """Call ``callback`` with the links of every transaction of this store, after its COMMIT, in the writer's thread.
+        """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
 
         What it raises is logged and counted (``callback_errors``) and undoes nothing. Returns a function that ends it.
         """
@@ -139,6 +144,48 @@ class Store:
                 self._callbacks = [other for other in self._callbacks if other is not callback]
 
         return unsubscribe
+
+    def session(self, session: Session, *, bind_arguments: Mapping[str, Any] | None = None) -> SessionRecorder:
+        """Record changes in a program's own SQLAlchemy session: they commit and roll back with it, savepoints included.
+
+        Call it once per session and keep what it returns; it serves all of the session's transactions. A session with
+        several engines says by ``bind_arguments`` which one is this store's database. See :class:`SessionRecorder`.
+        """
+        self._check_writable()
+        return SessionRecorder(
+            session,
+            self._tables,
+            self.get_record,
+            self._origin,
+            self._limits,
+            self._writers.dialect.name,
+            bind_arguments,
+            self._hand_over,
+        )
+
+    def unique_id(self, name: str) -> int:
+        """The next number of a named counter, from 1: never the same twice, though some may be left out."""
+        check_name("counter", name)
+        return self._write("taking a unique id", lambda connection: counters.next_value(connection, name))
+
+    def trim(self, *, keep_links: int | None = None, keep_seconds: float | None = None) -> int:
+        """Remove the oldest links of the changelog, whole transactions, until every bound given holds; how many.
+
+        ``keep_links``: at least so many of the newest stay. ``keep_seconds``: those younger than this, by the
+        database's clock. In short transactions: writers go on. Readers that fell behind do a full sync.
+        Raises ValueRefused.
+        """
+        if (keep_links is not None and keep_links < 0) or (keep_seconds is not None and not 0 <= keep_seconds < 1e9):
+            raise ValueRefused(
+                f"trimming to {keep_links} links or {keep_seconds} s is not possible; give numbers from 0"
+            )
+        keep_us = None if keep_seconds is None else round(keep_seconds * 1e6)
+        total = 0
+        while True:
+            removed = self._write("trimming", lambda connection: changelog.trim_batch(connection, keep_links, keep_us))
+            total += removed
+            if not removed:
+                return total
 
     @property
     def callback_errors(self) -> int:
@@ -213,12 +260,12 @@ class Store:
             query = select(store.nonce).where(store.id == 1)
             if not self._read_only:
                 query = query.with_for_update()
-            found = connection.execute(query).scalar_one() == nonce
-            for table in (schema.links, schema.topics):
-                found = found or bool(
-                    connection.execute(select(func.count()).select_from(table).where(table.c.nonce == nonce)).scalar_one()
-                )
-            return found
+            if connection.execute(query).scalar_one() == nonce:
+                return True
+            return any(
+                connection.execute(select(func.count()).select_from(table).where(table.c.nonce == nonce)).scalar_one()
+                for table in (schema.links, schema.topics)
+            )
 
         if self._read_only:
             return self._read("asking for a transaction", ask)
@@ -226,7 +273,9 @@ class Store:
 
     def recount(self, topic: str) -> Head:
         """The topic's point with count and digest computed anew from its objects (to check the stored ones)."""
-        return self._read("recounting", lambda connection: snapshot.recount(connection, topic, self._settings.page_size))
+        return self._read(
+            "recounting", lambda connection: snapshot.recount(connection, topic, self._settings.page_size)
+        )
 
     def bucket_digests(self, topic: str) -> dict[int, int]:
         """Digest per bucket of a topic that is not empty."""
@@ -249,7 +298,7 @@ class Store:
         for callback in self._callbacks:
             try:
                 callback(links)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a user's code must not undo or hide a commit
                 with self._callback_lock:
                     self._callback_errors += 1
                 _log.exception("a callback of on_commit raised; the transaction at %s stays", links[0].point)
@@ -308,7 +357,11 @@ class Store:
         return retry.attempt(self._settings, once)
 
 
-def migrate(database: str, *, settings: StoreSettings = StoreSettings()) -> None:
+def migrate(
+    database: str,
+    *,
+    settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
+) -> None:
     """Bring a database of an older version of this library (or an empty one) to the current schema.
 
     Stop its writers first. Raises ConfigError, SchemaError (newer, foreign), StoreUnavailable, StoreBusy.
@@ -320,5 +373,3 @@ def migrate(database: str, *, settings: StoreSettings = StoreSettings()) -> None
             migration.upgrade(writers, settings.lock_timeout)
     finally:
         writers.dispose()
-
-

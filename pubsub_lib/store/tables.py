@@ -67,7 +67,9 @@ class Tables:
         try:
             return msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError as error:
-            raise ValueRefused(f"a stored value of the table {table!r} does not fit {kind.__name__}: {error}") from error
+            raise ValueRefused(
+                f"a stored value of the table {table!r} does not fit {kind.__name__}: {error}"
+            ) from error
 
 
 def _plain(table: str, value: object) -> Any:

@@ -50,9 +50,7 @@ class Transaction:
         """
         self._record("update", table, key, self._tables.encode_patch(self._tables.check(table), value), topic, version)
 
-    def set(
-        self, table: str, key: str, value: object, *, topic: str | None = None, version: int | None = None
-    ) -> None:
+    def set(self, table: str, key: str, value: object, *, topic: str | None = None, version: int | None = None) -> None:
         """Write the whole value of an object, whether it exists or not.
 
         ``version`` must be the current one (0: it must not exist). Without ``topic`` an existing object keeps its own.

@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 class Name(TypeDecorator[str]):
     """Text that is compared and sorted as bytes: no collation merges ``A`` and ``a``, or ``b`` and ``b ``.
 
-    MariaDB and MySQL pad text with spaces when they compare it, whatever the collation of older versions, so there it is
+    MariaDB's and MySQL's older collations pad text with spaces when they compare it, so there it is
     VARBINARY; PostgreSQL's collation "C" and SQLite's BINARY are bytes by nature and stay readable. ``size`` in bytes.
     """
 
@@ -45,25 +45,25 @@ def blob() -> TypeEngine[bytes]:
     return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql")
 
 
-class now_us(ColumnElement[int]):
+class NowMicroseconds(ColumnElement[int]):
     """The database's own clock: microseconds since 1970 in UTC, as an integer, so that no time zone can interfere."""
 
     type = BigInteger()
     inherit_cache = True
 
 
-@compiles(now_us, "postgresql")
-def _now_postgresql(element: now_us, compiler: Any, **kw: Any) -> str:
+@compiles(NowMicroseconds, "postgresql")
+def _now_postgresql(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
     # Not now(): that stands still within a transaction.
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
 
 
-@compiles(now_us, "mysql")
-def _now_mysql(element: now_us, compiler: Any, **kw: Any) -> str:
+@compiles(NowMicroseconds, "mysql")
+def _now_mysql(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
     return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 
 
-@compiles(now_us, "sqlite")
-def _now_sqlite(element: now_us, compiler: Any, **kw: Any) -> str:
+@compiles(NowMicroseconds, "sqlite")
+def _now_sqlite(element: NowMicroseconds, compiler: Any, **kw: Any) -> str:
     # The host's clock, in milliseconds: that is what SQLite has.
     return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"

@@ -44,7 +44,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """What a transaction does to one object: from ``before`` (None: absent) to ``topic`` and ``value`` (None: absent)."""
+    """What a transaction does to one object: from ``before`` to ``topic`` and ``value`` (None: absent)."""
 
     table: str
     key: str
@@ -70,9 +70,9 @@ Encode = Callable[[str, object], bytes]
 def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], encode: Encode) -> list[Effect]:
     """Run the verbs in order over the objects as they stand, and keep per object what came out of it.
 
-    ``stored`` holds every named object that exists. Several verbs on one key become one effect (or, when bytes and topic
-    end as they began, none), in the order in which the keys were first named. A compare-and-set always means the version
-    before the transaction. Raises AlreadyExists, NotFound, VersionMismatch, ValueRefused.
+    ``stored`` holds every named object that exists. Several verbs on one key become one effect (or, when bytes and
+    topic end as they began, none), in the order in which the keys were first named. A compare-and-set always means the
+    version before the transaction. Raises AlreadyExists, NotFound, VersionMismatch, ValueRefused.
     """
     state: dict[Identity, tuple[str, bytes] | None] = {}
     for operation in operations:
@@ -100,7 +100,9 @@ def _check_version(operation: Operation, before: Stored | None) -> None:
     if operation.version != current and not (before is None and operation.missing_ok):
         where = f"{operation.table} {operation.key!r}"
         if before is None and operation.verb in ("update", "delete"):
-            raise NotFound(f"{operation.verb} of {where} expects version {operation.version}, but there is no such object")
+            raise NotFound(
+                f"{operation.verb} of {where} expects version {operation.version}, but there is no such object"
+            )
         raise VersionMismatch(
             f"{operation.verb} of {where} expects version {operation.version}, but it is {current}; read it again"
         )
@@ -142,7 +144,9 @@ def check_size(effects: Sequence[Effect], limits: Limits, most_bytes: int) -> No
         )
     size = sum(len(effect.key.encode()) + len(effect.value or b"") for effect in effects)
     if size > most_bytes:
-        raise ValueRefused(f"the transaction has {size} bytes of keys and values; at most {most_bytes} are allowed: split it")
+        raise ValueRefused(
+            f"the transaction has {size} bytes of keys and values; at most {most_bytes} are allowed: split it"
+        )
 
 
 def fingerprint(table: str, key: str, version: int, value: bytes) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """The commit sequence, inside a transaction that somebody else begins and ends (the store, or a user's session).
 
-Order (design §4): read, lock and check the objects; then the counter, as late as possible, because it is held until the
-end; then objects, links and heads. Every read here locks, so that it sees what is committed, whatever the isolation of a
-user's session: a plain read of InnoDB's REPEATABLE READ would show an old head and break the chain.
+Order (design §4): read, lock and check the objects; then the counter, as late as possible, because it is held until
+the end; then objects, links and heads. Every read here locks, so that it sees what is committed, whatever the
+isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would show an old head and break the chain.
 """
 
 import time
@@ -19,7 +19,7 @@ from pubsub_lib.errors import SchemaError, VersionMismatch
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema, verbs
 from pubsub_lib.store.links import Commit, Rows, assemble
-from pubsub_lib.store.types import now_us
+from pubsub_lib.store.types import NowMicroseconds
 from pubsub_lib.store.verbs import Encode, Identity, Operation, Stored
 
 _COUNTER = schema.store.c.id == 1
@@ -43,7 +43,9 @@ def write(connection: Connection, work: Work, encode: Encode, limits: Limits) ->
     for (table, key), version in work.reads.items():
         now = stored.get((table, key))
         if (now.version if now is not None else 0) != version:
-            raise ReadChanged(f"{table} {key!r} was changed by another writer since this transaction read it; run it again")
+            raise ReadChanged(
+                f"{table} {key!r} was changed by another writer since this transaction read it; run it again"
+            )
     effects = verbs.fold(work.operations, stored, encode)
     if not effects:
         return None
@@ -87,16 +89,16 @@ def _advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point,
     """Take ``by`` positions: (the point before, the transaction's point, the database's clock in microseconds)."""
     store = schema.store.c
     step = (
-        update(schema.store)
-        .where(_COUNTER)
-        .values(position=store.position + by, prev_nonce=store.nonce, nonce=nonce)
+        update(schema.store).where(_COUNTER).values(position=store.position + by, prev_nonce=store.nonce, nonce=nonce)
     )
     if connection.dialect.update_returning:
-        row = connection.execute(step.returning(store.position, store.prev_nonce, now_us().label("now"))).one_or_none()
+        row = connection.execute(
+            step.returning(store.position, store.prev_nonce, NowMicroseconds().label("now"))
+        ).one_or_none()
         if row is None:
             raise _no_counter()
         return Point(row.position - by, row.prev_nonce), Point(row.position, nonce), int(row.now)
-    query = select(store.position, store.nonce, now_us().label("now")).where(_COUNTER).with_for_update()
+    query = select(store.position, store.nonce, NowMicroseconds().label("now")).where(_COUNTER).with_for_update()
     row = connection.execute(query).one_or_none()
     if row is None:
         raise _no_counter()
@@ -151,9 +153,7 @@ def upsert(connection: Connection, table: Table, many: Sequence[Mapping[str, Any
     make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     conflict = make(table)
     connection.execute(
-        conflict.on_conflict_do_update(
-            index_elements=keys, set_={name: conflict.excluded[name] for name in others}
-        ),
+        conflict.on_conflict_do_update(index_elements=keys, set_={name: conflict.excluded[name] for name in others}),
         list(many),
     )
 
@@ -162,7 +162,7 @@ def _most_bytes(connection: Connection, limits: Limits) -> int:
     """MySQL takes no statement over max_allowed_packet, and a literal may grow to twice its size by escaping."""
     if connection.dialect.name != "mysql":
         return limits.max_transaction_bytes
-    info = connection.connection.info if connection.connection is not None else {}
+    info = connection.connection.info
     if "max_allowed_packet" not in info:
         info["max_allowed_packet"] = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
     return min(limits.max_transaction_bytes, int(info["max_allowed_packet"]) // 2 - 65536)

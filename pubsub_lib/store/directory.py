@@ -1,0 +1,142 @@
+"""Who is there: services and exclusive named leases, all by the database's clock.
+
+Hosts' clocks are never compared with each other: the end of a lease is computed and judged in SQL only. A lease does
+not stop its last holder from working on after it ended (a pause); what it guards must bear two holders for a moment.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+
+from pubsub_lib.core.limits import check_name
+from pubsub_lib.errors import ValueRefused
+from pubsub_lib.store import schema, writer
+from pubsub_lib.store.types import NowMicroseconds
+
+T = TypeVar("T")
+_MAX_ADDRESS_BYTES = 1024
+
+
+class Run(Protocol):
+    """Runs a function in a transaction of its own, with retries."""
+
+    def __call__(self, doing: str, fn: Callable[[Connection], T]) -> T:
+        """``doing`` says in an error's message what was tried."""
+        ...
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A live service: stable name, identity since its last start, where it listens, seconds until its lease ends."""
+
+    service: str
+    uuid: str
+    address: str
+    seconds_left: float
+
+
+class Directory:
+    """The store's ``directory``. Any thread; each method is one short transaction, and may be tried again."""
+
+    def __init__(self, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
+        """Enter a service, or renew and change its entry. Raises ValueRefused."""
+        check_name("service", service)
+        check_name("uuid", uuid)
+        if "\0" in address or len(address.encode(errors="replace")) > _MAX_ADDRESS_BYTES:
+            raise ValueRefused(
+                f"the address {address[:40]!r} holds a NUL or is over {_MAX_ADDRESS_BYTES} bytes; shorten it"
+            )
+        length = _microseconds(lease_seconds)
+
+        def do(connection: Connection) -> None:
+            until = connection.execute(select(NowMicroseconds())).scalar_one() + length
+            row = {"uuid": uuid, "service": service, "address": address, "lease_until": until}
+            writer.upsert(connection, schema.services, [row])
+
+        self._write("registering a service", do)
+
+    def renew(self, uuid: str, lease_seconds: float) -> bool:
+        """Prolong a lease from now on. False: the entry is gone (collected); register again."""
+        services = schema.services.c
+        statement = update(schema.services).where(services.uuid == uuid).values(lease_until=_now_plus(lease_seconds))
+        return self._write("renewing a service", lambda connection: connection.execute(statement).rowcount > 0)
+
+    def unregister(self, uuid: str) -> bool:
+        """Remove a service; False when it was not there."""
+        statement = delete(schema.services).where(schema.services.c.uuid == uuid)
+        return self._write("removing a service", lambda connection: connection.execute(statement).rowcount > 0)
+
+    def live(self) -> list[Service]:
+        """The services whose lease has not ended, by name and identity."""
+        services = schema.services.c
+        query = select(schema.services, NowMicroseconds().label("now")).order_by(services.service, services.uuid)
+
+        def do(connection: Connection) -> list[Service]:
+            return [
+                Service(row.service, row.uuid, row.address, (row.lease_until - row.now) / 1e6)
+                for row in connection.execute(query)
+                if row.lease_until > row.now
+            ]
+
+        return self._read("reading the directory", do)
+
+    def collect_garbage(self) -> int:
+        """Remove services and named leases that ended; how many."""
+
+        def do(connection: Connection) -> int:
+            return sum(
+                connection.execute(delete(table).where(table.c.lease_until <= NowMicroseconds())).rowcount
+                for table in (schema.services, schema.leases)
+            )
+
+        return self._write("collecting ended leases", do)
+
+    def acquire(self, name: str, holder: str, seconds: float) -> bool:
+        """Take or renew an exclusive lease. False: another holder has it. Raises ValueRefused."""
+        check_name("lease", name)
+        check_name("holder", holder)
+        leases = schema.leases.c
+        take = (
+            update(schema.leases)
+            .where(leases.name == name, (leases.holder == holder) | (leases.lease_until <= NowMicroseconds()))
+            .values(holder=holder, lease_until=_now_plus(seconds))
+        )
+        create = insert(schema.leases).values(name=name, holder=holder, lease_until=_now_plus(seconds))
+
+        def do(connection: Connection) -> bool:
+            if connection.execute(take).rowcount > 0:
+                return True
+            if connection.execute(select(leases.holder).where(leases.name == name)).one_or_none() is not None:
+                return False
+            # Two at once: one fails on the primary key, and its next try finds the other's row.
+            connection.execute(create)
+            return True
+
+        return self._write("taking a lease", do)
+
+    def release(self, name: str, holder: str) -> bool:
+        """Give a lease back; False when this holder does not have it (any more)."""
+        leases = schema.leases.c
+        statement = delete(schema.leases).where(leases.name == name, leases.holder == holder)
+        return self._write("releasing a lease", lambda connection: connection.execute(statement).rowcount > 0)
+
+    def holder(self, name: str) -> str | None:
+        """Who holds a lease that has not ended."""
+        leases = schema.leases.c
+        query = select(leases.holder).where(leases.name == name, leases.lease_until > NowMicroseconds())
+        return self._read("reading a lease", lambda connection: connection.execute(query).scalar_one_or_none())
+
+
+def _microseconds(seconds: float) -> int:
+    if not 0 < seconds < 1e9:
+        raise ValueRefused(f"a lease of {seconds!r} seconds is not possible; give a positive number")
+    return round(seconds * 1e6)
+
+
+def _now_plus(seconds: float) -> ColumnElement[int]:
+    return NowMicroseconds() + _microseconds(seconds)

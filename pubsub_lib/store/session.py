@@ -1,0 +1,136 @@
+"""Changes recorded in a program's own SQLAlchemy session: its tables and ours commit together.
+
+The recorded verbs are executed in the session's ``before_commit``, after the session's own changes were flushed, so
+that the counter is held for as short as possible. SQLAlchemy calls that event for savepoints too; only the outermost
+COMMIT counts, and what was recorded inside a savepoint that is rolled back is forgotten.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session, SessionTransaction
+
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import Link
+from pubsub_lib.errors import ConfigError, UsageError
+from pubsub_lib.store import faults, writer
+from pubsub_lib.store.links import Commit
+from pubsub_lib.store.tables import Tables
+from pubsub_lib.store.transaction import Read, Transaction
+
+
+class SessionRecorder(Transaction):
+    """The verbs of :class:`Transaction` inside a user's session, transaction after transaction.
+
+    ``commit`` is the last one's. Belongs to the session's thread. Nothing is retried: a failure of ours is raised from
+    ``session.commit()``, whose transaction the caller then rolls back and may run again. ``get`` reads what is
+    committed, and what was recorded here.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tables: Tables,
+        read: Read,
+        origin: str,
+        limits: Limits,
+        dialect: str,
+        bind: Mapping[str, Any] | None,
+        on_commit: Callable[[Sequence[Link]], None],
+    ) -> None:
+        super().__init__(tables, read, _nonce(), origin)
+        self._session = session
+        self._limits = limits
+        self._dialect = dialect
+        self._bind = dict(bind or {})
+        self._on_commit = on_commit
+        self._savepoints: dict[SessionTransaction, int] = {}
+        self._ending: SessionTransaction | None = None
+        self._pending: Commit | None = None
+        self._listeners: list[tuple[str, Callable[..., None]]] = [
+            ("before_commit", self._before_commit),
+            ("after_commit", self._after_commit),
+            ("after_rollback", self._after_rollback),
+            ("after_transaction_create", self._transaction_began),
+            ("after_transaction_end", self._transaction_ended),
+        ]
+        for name, listener in self._listeners:
+            event.listen(session, name, listener)
+
+    def close(self) -> None:
+        """Stop listening to the session and forget what is recorded. Idempotent."""
+        if self._open:
+            self._open = False
+            self._forget()
+            for name, listener in self._listeners:
+                event.remove(self._session, name, listener)
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        if not self._session.in_transaction():
+            # As session.add does: so that a rollback without anything else in the session forgets our verbs, too.
+            self._session.begin()
+
+    def _before_commit(self, session: Session) -> None:
+        if not self._operations:
+            return
+        savepoint = session.get_nested_transaction()
+        if savepoint is not None:
+            # Twice for one savepoint: an outer transaction is being committed over its head. It would be over before
+            # our turn came, so it must not begin.
+            if self._ending is savepoint:
+                raise UsageError("a savepoint is still open inside a transaction that commits; end the savepoint first")
+            self._ending = savepoint
+            return
+        session.flush()
+        try:
+            connection = session.connection(bind_arguments=self._bind)
+            if connection.dialect.name != self._dialect:
+                raise ConfigError(
+                    f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
+                    "pass bind_arguments that lead to the store's database"
+                )
+            self._pending = writer.write(connection, self._work(), self._tables.encode, self._limits)
+        except SQLAlchemyError as error:
+            raise faults.translate(error, "writing in a session") from error
+
+    def _after_commit(self, session: Session) -> None:
+        if session.in_nested_transaction():
+            return
+        commit, self._pending = self._pending, None
+        if self._operations:
+            self.commit = commit
+        self._forget()
+        if commit is not None:
+            self._on_commit(commit.links)
+
+    def _after_rollback(self, session: Session) -> None:
+        savepoint = session.get_nested_transaction()
+        if savepoint is not None:
+            del self._operations[self._savepoints.get(savepoint, 0) :]
+            return
+        self._pending = None
+        self._forget()
+
+    def _transaction_began(self, session: Session, transaction: SessionTransaction) -> None:
+        if transaction.nested:
+            self._savepoints[transaction] = len(self._operations)
+
+    def _transaction_ended(self, session: Session, transaction: SessionTransaction) -> None:
+        self._savepoints.pop(transaction, None)
+        if transaction is self._ending:
+            self._ending = None
+        if transaction.parent is None:
+            self._forget()  # also by session.close(), which rolls back without a word
+
+    def _forget(self) -> None:
+        self._operations = []
+        self._reads = {}
+        self.nonce = _nonce()
+
+
+def _nonce() -> int:
+    return 1 + secrets.randbelow(2**63 - 1)
