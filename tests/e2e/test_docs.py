@@ -1,0 +1,47 @@
+"""Every Python sample of the README and of docs/ runs as it stands there; every link between them leads somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def samples(page: Path) -> list[str]:
+    return SAMPLE.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if samples(page)], ids=lambda page: page.name)
+def test_the_samples_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    script = tmp_path / "samples.py"
+    script.write_text("\n".join(samples(page)))
+    path = f"{ROOT}:{ROOT / 'drivers'}"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        cwd=tmp_path,
+        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_the_issue_s_two_samples_are_in_the_readme() -> None:
+    readme = samples(ROOT / "README.md")
+    assert len(readme) == 2
+    assert all(len(sample.strip().splitlines()) <= 9 for sample in readme)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
