@@ -8,13 +8,17 @@ from collections import deque
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link, Point
-from pubsub_lib.core.transitions import FROZEN, Event, State, after
+from pubsub_lib.core.transitions import DONE, FROZEN, Event, State, after
 from pubsub_lib.core.waiting import Waiting
 
 RECENT_POINTS = 1024
-"""Points of its own chain that a replica remembers, to recognise a hello that was overtaken by links."""
+"""Points of its own chain that a replica remembers at least, to recognise a hello that was overtaken by links."""
+RECENT_SECONDS = 30.0
+"""It remembers more than ``RECENT_POINTS`` for so long, ..."""
+MOST_RECENT_POINTS = 65_536
+"""... and never more than so many."""
 MOST_HEADS = 64
-"""Hello heads beyond known that are remembered; one is enough to start the clock, more keep its time exact."""
+"""Hello heads that are remembered; the oldest starts the clock, the newest must never be forgotten."""
 
 
 class HelloHead:
@@ -31,7 +35,20 @@ class HelloHead:
 class Chain:
     """One chain's state. Not thread-safe: the tracker's caller holds the lock."""
 
-    __slots__ = ("cause", "heads", "known", "known_at", "name", "recent", "repair", "repaired", "state", "waiting")
+    __slots__ = (
+        "cause",
+        "heads",
+        "known",
+        "known_at",
+        "name",
+        "recent",
+        "recent_at",
+        "repair",
+        "repaired",
+        "state",
+        "synced",
+        "waiting",
+    )
 
     def __init__(self, name: str, limits: Limits, known: Point | None, now: float) -> None:
         self.name = name
@@ -40,7 +57,10 @@ class Chain:
         self.known_at = now
         self.waiting = Waiting(limits)
         self.heads: deque[HelloHead] = deque()
-        self.recent: deque[Point] = deque(maxlen=RECENT_POINTS)
+        self.recent: deque[Point] = deque()
+        self.recent_at: deque[float] = deque()
+        self.synced = False
+        """A sync of this chain was completed."""
         self.repair = False
         """The next full sync need only fetch the buckets that differ."""
         self.repaired: Point | None = None
@@ -48,7 +68,7 @@ class Chain:
         self.cause = ""
         """Why the sync that is due or runs is needed."""
         if known is not None:
-            self.recent.append(known)
+            self._remember(known, now)
 
     def happen(self, event: Event) -> None:
         """Go to the table's next state."""
@@ -56,6 +76,8 @@ class Chain:
         if state is not self.state and state in (State.DELTA_DUE, State.FULL_DUE):
             self.cause = event.value
         self.state = state
+        if event in DONE:
+            self.synced = True
 
     @property
     def known_position(self) -> int:
@@ -83,7 +105,7 @@ class Chain:
         """Known moves one step along the chain."""
         self.known = point
         self.known_at = now
-        self.recent.append(point)
+        self._remember(point, now)
         while self.heads and self.heads[0].point.position <= point.position:
             self.heads.popleft()
 
@@ -92,7 +114,19 @@ class Chain:
         self.known = point
         self.known_at = now
         self.recent.clear()
+        self.recent_at.clear()
+        self._remember(point, now)
+
+    def _remember(self, point: Point, now: float) -> None:
         self.recent.append(point)
+        self.recent_at.append(now)
+        # By age, because a publisher may answer from a reading that is old by its configured age: of a busy chain
+        # no number that is small enough to be kept by every quiet one would reach back so far.
+        while len(self.recent) > RECENT_POINTS and (
+            len(self.recent) > MOST_RECENT_POINTS or now - self.recent_at[0] > RECENT_SECONDS
+        ):
+            self.recent.popleft()
+            self.recent_at.popleft()
 
     def passed(self, point: Point) -> bool:
         """True when the point is known, or was: it lies on this replica's own chain."""
@@ -107,11 +141,12 @@ class Chain:
         return min(times) if times else None
 
     def remember_head(self, point: Point, now: float, turn: int) -> None:
-        """Keep a hello's head beyond known. Those that come when there is no room say nothing new: older ones
-        start the delta, and it reads up to the store's own head.
+        """Keep a hello's head that known has not reached, or is not to be compared with yet. Without room it takes
+        the place of the last one: it was told later, and all before it may turn out to be behind a sync's answer.
         """
-        if len(self.heads) < MOST_HEADS:
-            self.heads.append(HelloHead(point, now, turn))
+        if len(self.heads) >= MOST_HEADS:
+            self.heads.pop()
+        self.heads.append(HelloHead(point, now, turn))
 
     def drop_heads_before(self, turn: int) -> None:
         """Forget heads that were received before this turn."""

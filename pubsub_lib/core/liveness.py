@@ -29,42 +29,47 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class Freshness:
     """The proofs of one chain."""
 
-    __slots__ = ("covered", "pending", "proof", "publisher_proof")
+    __slots__ = ("covered", "covered_at", "pending", "proof", "publisher_proof")
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER
         self.publisher_proof = now  # nobody could have answered yet: a new chain does not begin by polling
         self.covered = 0
         """Position of the store up to which everything of this chain is here."""
+        self.covered_at = now
         self.pending: dict[Point, Claim] = {}
 
-    def claim(self, chain: Chain, head: Point, claim: Claim) -> None:
+    def claim(self, chain: Chain, head: Point, claim: Claim, now: float) -> None:
         """A reading came. It counts at once when its head is on the replica's own chain, later when known reaches
         that head, and never when the head belongs to another history. While the chain waits for all its objects
         what is here is in doubt, so nothing counts.
         """
         if chain.passed(head) and not chain.frozen:
-            self.count(claim)
+            self.count(claim, now)
         elif chain.known is None or head.position > chain.known.position:
             self._keep(chain, head, claim)
 
-    def reached(self, point: Point) -> None:
+    def reached(self, point: Point, now: float) -> None:
         """Known reached a point: what was claimed for it counts now."""
         claim = self.pending.pop(point, None)
         if claim is not None:
-            self.count(claim)
+            self.count(claim, now)
 
-    def restart(self, head: Point, claim: Claim) -> None:
+    def restart(self, head: Point, claim: Claim, now: float) -> None:
         """A full sync set known to ``head``: what was covered before may be another history's."""
         self.covered = 0
-        self.count(claim)
-        self.reached(head)
+        self.count(claim, now)
+        self.reached(head, now)
         self.pending = {point: kept for point, kept in self.pending.items() if point.position > head.position}
 
-    def count(self, claim: Claim) -> None:
+    def count(self, claim: Claim, now: float) -> None:
         """Let a reading count."""
         self.proof = max(self.proof, claim.time)
-        self.covered = max(self.covered, claim.position)
+        # A later reading with a lower position: the store was restored, to a point that this chain has. What its
+        # new history writes up to the old position is not here yet.
+        if claim.position > self.covered or claim.time > self.covered_at:
+            self.covered = claim.position
+            self.covered_at = now
         if claim.publisher:
             self.publisher_proof = max(self.publisher_proof, claim.time)
 
@@ -145,9 +150,9 @@ class Liveness:
         return any(self._polls_from(fresh) <= now for fresh in self._chains.values())
 
     def next_time(self) -> float:
-        """When ``periodic`` or ``to_poll`` will next say something."""
+        """When ``periodic`` or ``to_poll`` will next say something; infinite while nothing is followed."""
         if not self._chains:
-            return self.ask_at
+            return float("inf")
         stale_at = min(map(self._polls_from, self._chains.values()))
         return min(self.ask_at, max(self.poll_at, stale_at))
 

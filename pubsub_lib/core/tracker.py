@@ -111,7 +111,7 @@ class Tracker:
     @property
     def synced(self) -> bool:
         """True when every chain was synced once (its initial handlers are the caller's part of rule 8)."""
-        return all(chain.known is not None and chain.state is not State.JOINING for chain in self._chains.values())
+        return all(chain.synced for chain in self._chains.values())
 
     def staleness(self, now: float) -> float:
         """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first."""
@@ -130,11 +130,12 @@ class Tracker:
         if envelope.hello is not None:
             self._hear_hello(envelope, envelope.hello, now)
             return []
-        self.sequences.heard(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
         chain = self._chains.get(self._chain_of(envelope.topic))
         if chain is None:
+            # Not counted in the sequences either: what follows a straggler is no hole when the topic comes back.
             self.counters.unfollowed += len(envelope.messages)
             return []
+        self.sequences.heard(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
         applied: list[Link] = []
         for message in envelope.messages:
             self._hear(chain, message, now, applied)
@@ -236,11 +237,14 @@ class Tracker:
         chain.advance(point, now)
         fresh = self.liveness.of(chain.name)
         if fresh.pending:
-            fresh.reached(point)
+            fresh.reached(point, now)
 
     def _hold(self, chain: Chain, message: Message, now: float) -> None:
         link = message.link
-        if chain.waiting.hold(message, chain.previous(link), chain.needed(link), now, self._turn):
+        prev = chain.previous(link)
+        if prev.position >= link.point.position:
+            self.counters.foreign += 1  # known would go backwards; nobody who follows the rules sends that
+        elif chain.waiting.hold(message, prev, chain.needed(link), now, self._turn):
             self.counters.waited += 1
             self._happen(chain, Event.HELD, now)
         else:
@@ -293,10 +297,10 @@ class Tracker:
                 yield topic, head.point
 
     def _hear_head(self, chain: Chain, head: Point, began: float | None, hello: Hello, now: float) -> None:
-        if began is not None:
-            position = hello.store.position if hello.store is not None else head.position
-            self.liveness.of(chain.name).claim(chain, head, Claim(began, position, publisher=True))
         known = chain.known
+        if began is not None and not self._overtook(chain, head, began):
+            position = hello.store.position if hello.store is not None else head.position
+            self.liveness.of(chain.name).claim(chain, head, Claim(began, position, publisher=True), now)
         if known is None or chain.frozen:
             # Judged when the sync has set known. What comes before a sync began is answered by that sync.
             if chain.state in SYNCING:
@@ -306,13 +310,13 @@ class Tracker:
         elif head.position > known.position:
             chain.remember_head(head, now, self._turn)
             self._happen(chain, Event.HELD, now)
-        elif head.position == known.position or (began is not None and self._overtook(chain, began)):
+        elif head.position == known.position or (began is not None and self._overtook(chain, head, began)):
             self.counters.foreign += 1
             self._happen(chain, Event.DOUBTED, now)
 
-    def _overtook(self, chain: Chain, began: float) -> bool:
-        """True when a reading began after known was reached, and so ought to have seen it."""
-        return began > chain.known_at
+    def _overtook(self, chain: Chain, head: Point, began: float) -> bool:
+        """True when a head is behind known although its reading began after known was reached."""
+        return head.position < chain.known_position and began > chain.known_at
 
     def _greeted(self, chain: Chain, now: float) -> None:
         """The wait of a new topic ended, by an answer or by its time (rule 8)."""
@@ -379,7 +383,8 @@ class Tracker:
                     break
                 self._apply(chain, links[0].point, links, now, applied)
             event = Event.CAUGHT_UP if chain.known == delta.head else Event.BROKEN
-        self.liveness.of(chain.name).claim(chain, delta.head, Claim(self.slot.begun, store.position, publisher=False))
+        claim = Claim(self.slot.begun, store.position, publisher=False)
+        self.liveness.of(chain.name).claim(chain, delta.head, claim, now)
         self._happen(chain, event, now)
         self._after_sync(chain, now, applied)
         return self._applied(applied)
@@ -387,7 +392,7 @@ class Tracker:
     def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Action]:
         chain.jump(full.head, now)
         fresh = self.liveness.of(chain.name)
-        fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False))
+        fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False), now)
         chain.repaired = full.head if chain.repair else None
         chain.repair = False
         self._happen(chain, Event.REPLACED, now)

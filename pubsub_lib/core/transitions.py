@@ -156,6 +156,8 @@ DUE = frozenset({State.DELTA_DUE, State.FULL_DUE})
 """States that wait for a sync to begin."""
 SYNCING = frozenset({State.DELTA, State.DELTA_AGAIN, State.FULL, State.FULL_AGAIN})
 """States in which a sync runs for the chain."""
+DONE = frozenset({Event.CAUGHT_UP, Event.BEHIND, Event.REPLACED})
+"""Events that complete a sync."""
 
 
 def after(state: State, event: Event) -> State:

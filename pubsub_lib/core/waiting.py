@@ -28,8 +28,10 @@ class Held:
         return (message.link.topic, message.part) in self._parts
 
     def add(self, message: Message) -> bool:
-        """Take one message in. False: it is here already."""
-        if self.has(message):
+        """Take one message in. False: it is here already, or its run was cut differently from the one that is here
+        (two publishers with different bounds of a frame): parts of the two together make no link.
+        """
+        if self.has(message) or self._totals.get(message.link.topic, message.parts) != message.parts:
             return False
         self._parts[message.link.topic, message.part] = message
         self._totals[message.link.topic] = message.parts

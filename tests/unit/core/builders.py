@@ -1,0 +1,285 @@
+"""A model of the store, and a bench around one tracker: what the tests of the core are built from.
+
+No sockets, no threads, no clock: a test says what time it is.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
+from pubsub_lib.core.digest import add, bucket_of, fingerprint, subtract
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import (
+    ALL,
+    EMPTY,
+    ZERO,
+    Change,
+    Delta,
+    Full,
+    Head,
+    Heads,
+    Incomplete,
+    Link,
+    Point,
+    Record,
+    SyncAnswer,
+    TopicSnapshot,
+    Want,
+)
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.core.transitions import State
+
+UUID = "00112233445566778899aabbccddeeff"
+CALM = Timing(sync_jitter=0.0, sync_interval=0.0)
+"""Default times, but syncs start at once."""
+
+Write = tuple[str, str, str | None]
+"""(topic, key, new value or None to delete)"""
+Objects = dict[tuple[str, str], Record]
+
+
+class History:
+    """A store: transactions in, links, heads, deltas and snapshots out."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = random.Random(seed)
+        self.point = ZERO
+        self.links: list[Link] = []
+        self.floor = 0
+        self.heads: dict[str, Head] = {}
+        self.objects: dict[str, Objects] = {}
+
+    def commit(self, *writes: Write) -> list[Link]:
+        """One transaction; its links in the order of their first change."""
+        first = self.point.position + 1
+        point = Point(first + len(writes) - 1, self._rng.getrandbits(62))
+        changes: dict[str, list[Change]] = {}
+        for version, (topic, key, value) in enumerate(writes, first):
+            changes.setdefault(topic, []).append(self._write(topic, key, value, version))
+        links = []
+        for topic, own in changes.items():
+            before = self.heads.get(topic, EMPTY)
+            objects = self.objects[topic].values()
+            digest = 0
+            for record in objects:
+                digest = add(digest, fingerprint(record.table, record.key, record.version, record.value))
+            self.heads[topic] = Head(point, len(objects), digest)
+            links.append(
+                Link(topic, before.point, point, own, len(objects), digest, self.point, len(changes), "api-1", 1.0)
+            )
+        self.point = point
+        self.links.extend(links)
+        return links
+
+    def one(self, topic: str = "t", key: str = "k", value: str | None = "1") -> Link:
+        """A transaction of one change."""
+        return self.commit((topic, key, value))[0]
+
+    def some(self, number: int, topic: str = "t") -> list[Link]:
+        """So many transactions of one change each, on one topic."""
+        return [self.one(topic, f"k{index}") for index in range(number)]
+
+    def restored(self, position: int, seed: int = 1) -> "History":
+        """This history as a backup taken at ``position`` has it; what is committed from then on differs."""
+        copy = History(seed)
+        for link in self.links:
+            if link.point.position > position:
+                break
+            for change in link.changes:
+                value = None if change.value is None else change.value.decode()
+                copy._write(link.topic, change.key, value, change.version)
+            copy.heads[link.topic] = Head(link.point, link.count, link.digest)
+            copy.point = link.point
+            copy.links.append(link)
+        return copy
+
+    def trim(self, position: int) -> None:
+        """Forget the links up to a position."""
+        self.floor = position
+
+    def head(self, chain: str) -> Point:
+        """The head of a topic or, for ``ALL``, of the store."""
+        return self.point if chain == ALL else self.heads.get(chain, EMPTY).point
+
+    def reading(self) -> Heads:
+        """What a publisher reads."""
+        return Heads(self.point, dict(self.heads))
+
+    def answer(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        """What a sync reads, all in one snapshot."""
+        return SyncAnswer(self.point, {chain: self._part(chain, want) for chain, want in wants.items()})
+
+    def _part(self, chain: str, want: Want) -> Delta | Incomplete | Full:
+        if want.after is not None:
+            return self._delta(chain, want.after)
+        topics = list(self.heads) if chain == ALL else [chain]
+        return Full({topic: self._snapshot(topic, want.buckets) for topic in topics}, self.head(chain))
+
+    def _delta(self, chain: str, after: Point) -> Delta | Incomplete:
+        links = [
+            link
+            for link in self.links
+            if chain in (ALL, link.topic) and link.point.position > max(after.position, self.floor)
+        ]
+        head = self.head(chain)
+        begins = (links[0].tx_prev if chain == ALL else links[0].prev) if links else head
+        return Delta(links, head) if begins == after else Incomplete()
+
+    def _snapshot(self, topic: str, buckets: Mapping[int, int] | None) -> TopicSnapshot:
+        head = self.heads.get(topic, EMPTY)
+        records = list(self.objects.get(topic, {}).values())
+        if buckets is None:
+            return TopicSnapshot(head, records)
+        differing = dict(buckets)
+        for record in records:
+            bucket = bucket_of(record.table, record.key)
+            print_ = fingerprint(record.table, record.key, record.version, record.value)
+            differing[bucket] = subtract(differing.get(bucket, 0), print_)
+        chosen = frozenset(bucket for bucket, rest in differing.items() if rest)
+        return TopicSnapshot(head, [row for row in records if bucket_of(row.table, row.key) in chosen], chosen)
+
+    def _write(self, topic: str, key: str, value: str | None, version: int) -> Change:
+        objects = self.objects.setdefault(topic, {})
+        existed = objects.pop(("port", key), None) is not None
+        if value is None:
+            return Change("port", key, "delete", version, None)
+        objects["port", key] = Record("port", key, version, value.encode())
+        return Change("port", key, "set" if existed else "create", version, value.encode())
+
+
+def run_of(link: Link, parts: int) -> list[Message]:
+    """A link as a run of messages, as a publisher sends a large one."""
+    ends = [len(link.changes) * part // parts for part in range(parts + 1)]
+    cuts = [link.changes[start:end] for start, end in pairwise(ends)]
+    return [Message(msgspec.structs.replace(link, changes=cut), part, parts) for part, cut in enumerate(cuts, 1)]
+
+
+def envelope(*messages: Message | Link, sequence: int = 1, service: str = "api-1", uuid: str = UUID) -> Envelope:
+    """Messages, or links as messages of one part, of one topic."""
+    held = [item if isinstance(item, Message) else Message(item) for item in messages]
+    return Envelope(service, uuid, held[0].link.topic, sequence, held)
+
+
+def hello(
+    heads: Heads | None, *, nonce: str = "", age: float = 0.0, sequences: Mapping[str, int] | None = None
+) -> Envelope:
+    """A publisher's hello about the topics of a reading."""
+    topics = {} if heads is None else heads.topics
+    store = None if heads is None else heads.store
+    return Envelope("api-1", UUID, ALL, 0, (), Hello(sequences or {}, topics, store, age, nonce))
+
+
+class Bench:
+    """One tracker, and what it asked for. ``now`` is the virtual time."""
+
+    def __init__(
+        self,
+        history: History,
+        topics: Sequence[str] = ("t",),
+        *,
+        known: Mapping[str, Point] | None = None,
+        timing: Timing = CALM,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
+        self.history = history
+        self.now = 100.0
+        self.timing = timing
+        self.tracker = Tracker(timing, limits, random.Random(0), self.now)
+        self.applied: list[Link] = []
+        self.replaced: list[Replace] = []
+        self.questions: list[RequestHello] = []
+        self.sync: StartSync | None = None
+        self.syncs: list[StartSync] = []
+        self.do(self.tracker.follow(topics, self.now, known))
+
+    # -- what goes in
+
+    def feed(self, *messages: Message | Link) -> list[Link]:
+        """Messages arrive, each in an envelope of its own; returns the links applied by this."""
+        before = len(self.applied)
+        for message in messages:
+            self.do(self.tracker.feed(envelope(message), self.now))
+        return self.applied[before:]
+
+    def hear(self, heads: Heads | None, *, nonce: str = "", age: float = 0.0) -> None:
+        """A hello arrives."""
+        self.do(self.tracker.feed(hello(heads, nonce=nonce, age=age), self.now))
+
+    def ask(self) -> RequestHello:
+        """The last question, after time went on to the next round."""
+        asked = len(self.questions)
+        while len(self.questions) == asked:
+            self.wait(self.timing.max_idle_time)
+        return self.questions[-1]
+
+    def wait(self, seconds: float = 0.0) -> None:
+        """Time passes, with one tick at its end."""
+        self.now += seconds
+        self.do(self.tracker.tick(self.now))
+
+    def answer(self, answer: SyncAnswer | None = None) -> list[Link]:
+        """The store answers the running sync: with what it holds now, or as given. Returns the links applied."""
+        before = len(self.applied)
+        sync = self.running
+        self.sync = None
+        self.do(self.tracker.sync_done(sync.number, answer or self.history.answer(sync.wants), self.now))
+        return self.applied[before:]
+
+    def fail(self) -> None:
+        """The store does not answer the running sync."""
+        number = self.running.number
+        self.sync = None
+        self.tracker.sync_failed(number, self.now)
+
+    def synced(self) -> "Bench":
+        """Greet, run the first sync to its end, and go on to a moment without anything under way."""
+        self.hear(self.history.reading(), nonce=self.questions[-1].nonce)
+        while self.tracker.slot.waits or self.sync is not None:
+            self.wait()
+            self.answer()
+        self.wait(0.25)
+        return self
+
+    def do(self, actions: Sequence[Action]) -> None:
+        """Write down what the tracker asks for."""
+        for action in actions:
+            match action:
+                case Apply(links):
+                    self.applied.extend(links)
+                case Replace():
+                    self.replaced.append(action)
+                case RequestHello():
+                    self.questions.append(action)
+                case StartSync():
+                    assert self.sync is None, "one sync at a time"
+                    self.sync = action
+                    self.syncs.append(action)
+
+    # -- what came of it
+
+    @property
+    def running(self) -> StartSync:
+        """The sync that runs."""
+        assert self.sync is not None, "no sync runs"
+        return self.sync
+
+    def state(self, chain: str = "t") -> State:
+        """Where a chain stands."""
+        return self.tracker.chain(chain).state
+
+    def known(self, chain: str = "t") -> Point | None:
+        """A chain's known."""
+        return self.tracker.chain(chain).known
+
+    def is_synced(self) -> bool:
+        """Every chain was synced once."""
+        return self.tracker.synced
+
+    def staleness(self) -> float:
+        """Now."""
+        return self.tracker.staleness(self.now)
