@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
-from pubsub_lib.errors import SchemaError, VersionMismatch
+from pubsub_lib.errors import SchemaError, StoreBusy, VersionMismatch
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema, verbs
 from pubsub_lib.store.links import Commit, Rows, assemble
@@ -120,8 +120,7 @@ def _heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
 
 def _write_objects(connection: Connection, changed: Rows) -> None:
     if changed.created:
-        # A plain insert: when another writer created the same key meanwhile, it fails, and the whole is tried again.
-        connection.execute(insert(schema.objects), changed.created)
+        _create(connection, changed.created)
     if changed.changed:
         upsert(connection, schema.objects, changed.changed)
     objects = schema.objects.c
@@ -133,6 +132,18 @@ def _write_objects(connection: Connection, changed: Rows) -> None:
             connection.execute(
                 schema.objects.delete().where(and_(objects.table_name == table, objects.object_key.in_(part)))
             )
+
+
+def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> None:
+    """Insert objects that were not there when we looked. Another writer may have created one since; then the whole is
+    to be tried again."""
+    if connection.dialect.name != "postgresql":
+        connection.execute(insert(schema.objects), created)
+        return
+    # psycopg sends many rows as a pipeline, and complains to its log when one of them fails: so none fails.
+    result = connection.execute(postgresql.insert(schema.objects).on_conflict_do_nothing(), created)
+    if result.rowcount != len(created):
+        raise StoreBusy("another writer created one of these objects at the same moment; run the transaction again")
 
 
 def _write_links(connection: Connection, links: Sequence[Link], now_stamp: int) -> None:
