@@ -19,7 +19,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import MAX_NAME_BYTES, Change, Link, Name, Position
 from pubsub_lib.errors import FrameError, ValueRefused
@@ -96,8 +96,8 @@ def ask_frame(nonce: str, topics: Collection[str]) -> bytes:
     return private_frame(nonce) + _encode(sorted(topics))
 
 
-def read_ask(frame: bytes, limits: Limits = Limits()) -> tuple[str, tuple[str, ...]]:  # noqa: B008 - frozen
-    """(nonce, topics) of an ``ask_frame``. Raises FrameError when it is none, the bare private prefix
+def read_ask(frame: bytes, limits: Limits = Limits()) -> HelloAsk:  # noqa: B008 - frozen
+    """The question in an ``ask_frame``. Raises FrameError when it is none, the bare private prefix
     included.
     """
     if len(frame) > limits.max_frame_bytes:
@@ -106,7 +106,7 @@ def read_ask(frame: bytes, limits: Limits = Limits()) -> tuple[str, tuple[str, .
     if frame[:1] != b"H" or not end or not nonce_bytes or len(nonce_bytes) > MAX_NONCE_BYTES:
         raise FrameError(f"the subscription {frame[:40]!r} is no question for a hello", "foreign")
     try:
-        return nonce_bytes.decode(), tuple(_decode_topics(rest))
+        return HelloAsk(nonce_bytes.decode(), tuple(_decode_topics(rest)))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise FrameError(f"the question {frame[:40]!r} names no topics: {error}", "foreign") from error
 
@@ -131,9 +131,7 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
     topic = envelope.topic
     complaint = _complaint(topic, envelope.sequence, envelope.messages, hello)
     if complaint is not None:
-        raise ValueRefused(
-            f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {complaint}"
-        )
+        raise ValueRefused(f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {complaint}")
     uuid = _uuid_bytes(envelope)
     try:
         if hello is not None and hello.nonce:
@@ -141,13 +139,9 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
             head = b"%b%b\0" % (private_frame(hello.nonce), topic.encode())
         else:
             head = topic_frame(topic)
-        body = _encode(
-            _Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(envelope.messages), hello)
-        )
+        body = _encode(_Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(envelope.messages), hello))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
-        raise ValueRefused(
-            f"cannot send an envelope on topic {topic!r}: {error}; check its values first"
-        ) from error
+        raise ValueRefused(f"cannot send an envelope on topic {topic!r}: {error}; check its values first") from error
     if len(body) > limits.max_frame_bytes or len(head) > MAX_HEADER_BYTES:
         raise FrameError(
             f"a frame on topic {topic[:80]!r} has {len(body)} bytes but at most "
@@ -165,8 +159,7 @@ def _uuid_bytes(envelope: Envelope) -> bytes:
         uuid = b""
     if len(uuid) != 16 or not 0 < len(envelope.service) <= MAX_NAME_BYTES:
         raise ValueRefused(
-            f"cannot send as service {envelope.service!r} with uuid {envelope.uuid!r}; give a name and "
-            "32 hex digits"
+            f"cannot send as service {envelope.service!r} with uuid {envelope.uuid!r}; give a name and 32 hex digits"
         )
     return uuid
 
@@ -273,18 +266,14 @@ def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # n
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
         # msgspec has one exception for all of it; its sentence is the only mark, and a test holds it fast.
         reason = "truncated" if "truncated" in str(error) else "foreign"
-        raise FrameError(
-            f"a message that starts with {head[:40]!r} cannot be read: {error}", reason
-        ) from error
+        raise FrameError(f"a message that starts with {head[:40]!r} cannot be read: {error}", reason) from error
     messages = decoded.messages
     hello = decoded.hello
     complaint = _complaint(topic, decoded.sequence, messages, hello)
     if complaint is None and nonce != (hello.nonce if hello is not None else ""):
         complaint = "the private topic and the hello's nonce differ"
     if complaint is not None:
-        raise FrameError(
-            f"a message of {decoded.service!r} on topic {topic!r} makes no sense: {complaint}", "foreign"
-        )
+        raise FrameError(f"a message of {decoded.service!r} on topic {topic!r} makes no sense: {complaint}", "foreign")
     return Envelope(decoded.service, decoded.uuid.hex(), topic, decoded.sequence, messages, hello)
 
 
@@ -306,8 +295,7 @@ def _check_major(body: bytes) -> None:
     if major > 0x7F:
         raise FrameError(f"a body that starts with {body[:8]!r} is not of this library", "foreign")
     raise FrameError(
-        f"a message has the wire version {major}, this library speaks {MAJOR}; run the same major "
-        "version at both ends",
+        f"a message has the wire version {major}, this library speaks {MAJOR}; run the same major version at both ends",
         "version",
     )
 

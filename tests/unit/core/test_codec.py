@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Change, Head, Link, Point
 from pubsub_lib.errors import FrameError, ValueRefused
@@ -23,14 +23,10 @@ UUID = "00112233445566778899aabbccddeeff"
 def link(topic: str = "tenant-1", position: int = 7, changes: list[Change] | None = None) -> Link:
     if changes is None:
         changes = [Change("lport", "p1", "set", position, b'{"switch":"s1"}')]
-    return Link(
-        topic, Point(3, 33), Point(position, 77), changes, 5, 2**64 - 1, Point(5, 55), 1, "api-1", 1.5
-    )
+    return Link(topic, Point(3, 33), Point(position, 77), changes, 5, 2**64 - 1, Point(5, 55), 1, "api-1", 1.5)
 
 
-def envelope(
-    *messages: Message, topic: str = "tenant-1", sequence: int = 1, hello: Hello | None = None
-) -> Envelope:
+def envelope(*messages: Message, topic: str = "tenant-1", sequence: int = 1, hello: Hello | None = None) -> Envelope:
     return Envelope("api-1", UUID, topic, sequence, list(messages), hello)
 
 
@@ -121,7 +117,7 @@ def test_an_own_hello_is_under_its_askers_prefix_alone(nonce: str, other: str) -
 def test_a_question_is_read_back(nonce: str, topics: set[str]) -> None:
     frame = codec.ask_frame(nonce, topics)
     assert frame.startswith(codec.private_frame(nonce))
-    assert codec.read_ask(frame) == (nonce, tuple(sorted(topics)))
+    assert codec.read_ask(frame) == HelloAsk(nonce, tuple(sorted(topics)))
 
 
 def test_the_bare_private_prefix_is_no_question() -> None:

@@ -1,0 +1,77 @@
+"""The ``memory`` driver's class: its capabilities, and its settings checked."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
+from pubsub_lib.core.limits import Positive
+from pubsub_lib.core.lossy import Chance, Loss
+from pubsub_lib.errors import ConfigError
+from pubsub_memory.bus import MemoryBus, bus
+from pubsub_memory.publisher import MemoryPublisher
+from pubsub_memory.subscriber import MemorySubscriber
+
+SCHEME = "memory://"
+
+
+class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options (:mod:`pubsub_memory.options` says what they mean).
+
+    In ``DriverSettings.options``, ``bus`` may also be a :class:`MemoryBus` itself.
+    """
+
+    bus: Annotated[str, msgspec.Meta(min_length=1)] = "default"
+    queue_limit: Positive = 10_000
+    drop: Chance = 0.0
+    duplicate: Chance = 0.0
+    reorder: Chance = 0.0
+    delay: Chance = 0.0
+    delay_most: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    seed: int = 0
+
+
+class MemoryDriver(Driver):
+    """Publishers and subscribers of one process, on a bus found by name, by a ``memory://name`` address, or given."""
+
+    name: ClassVar[str] = "memory"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        bind_based=False, cross_process=False, cross_host=False, ordered=True
+    )
+
+    @classmethod
+    def publisher(cls, settings: DriverSettings) -> Publisher:
+        """A publisher on the settings' bus. Raises ConfigError for options it cannot use."""
+        found, _ = _bus_of(settings, (settings.bind_address, *settings.addresses))
+        return MemoryPublisher(found, settings.limits)
+
+    @classmethod
+    def subscriber(cls, settings: DriverSettings) -> Subscriber:
+        """A subscriber on the settings' bus. Raises ConfigError for options it cannot use."""
+        found, options = _bus_of(settings, (*settings.addresses, settings.bind_address))
+        return MemorySubscriber(found, settings.limits, options.queue_limit)
+
+
+def _bus_of(settings: DriverSettings, addresses: tuple[str, ...]) -> tuple[MemoryBus, MemoryOptions]:
+    given = dict(settings.options)
+    found = given.pop("bus", None) if isinstance(given.get("bus"), MemoryBus) else None
+    options = _checked(given)
+    if not isinstance(found, MemoryBus):
+        named = [address.removeprefix(SCHEME) for address in addresses if address.startswith(SCHEME)]
+        found = bus(named[0] if named else options.bus)
+    loss = Loss(options.drop, options.duplicate, options.reorder, options.delay, 0.0, options.delay_most)
+    if loss != Loss(delay_most=options.delay_most):  # else leave what a test may have set on the bus
+        found.set_loss(loss, options.seed)
+    return found, options
+
+
+def _checked(given: Mapping[str, Any]) -> MemoryOptions:
+    try:
+        options = msgspec.convert(given, MemoryOptions)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"the memory driver cannot use its options: {error}; correct [pubsub_memory]") from error
+    if not math.isfinite(options.delay_most):
+        raise ConfigError(f"delay_most is {options.delay_most} but must be finite; correct [pubsub_memory]")
+    return options

@@ -1,0 +1,106 @@
+"""What the conformance checks have in common: waiting by deadline, forks, threads, and whose exception it was."""
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.testing.rig import Rig
+
+ROOM: Final = 0.5
+"""Seconds. A busy machine is not a driver's fault: deadlines of the contract are checked with this much room."""
+
+
+def needs_envelopes(rig: Rig) -> None:
+    """Skip a check that has no meaning for a driver whose subscribers read the store themselves."""
+    if not rig.driver.capabilities.carries_envelopes:
+        pytest.skip("the driver declares that it carries no envelopes")
+
+
+def only_ours(call: Callable[[], object]) -> None:
+    """Fail when the call raises anything that is not of this library."""
+    try:
+        call()
+    except PubSubError:
+        pass  # refused in our words: that is what is asked for
+    except Exception as error:
+        raise AssertionError(f"a foreign exception left the driver: {error!r}") from error
+
+
+def raiser(error: BaseException) -> Callable[[object], None]:
+    """A callback that raises this."""
+
+    def hook(_: object) -> None:
+        raise error
+
+    return hook
+
+
+def ignore(_: object) -> None:
+    """Make an expression a statement for a lambda."""
+
+
+def eventually(condition: Callable[[], bool], patience: float, what: str) -> None:
+    """The condition itself waits for something; ask again until it holds or patience ends."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {patience} s still not: {what}")
+
+
+def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:
+    """Call each in a thread of its own; all must return in time and raise nothing."""
+    errors: list[BaseException] = []
+
+    def run(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - it is reported below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,), daemon=True) for call in calls]
+    deadline = time.monotonic() + seconds + ROOM
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert not any(thread.is_alive() for thread in threads), f"close() took longer than {seconds} s"
+    assert not errors, f"close() raised {errors[0]!r}"
+
+
+def in_a_fork(check: Callable[[], None], patience: float) -> None:
+    """Run a check in a forked child; its failure is ours."""
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of a fork beside threads. That is the case under test.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:  # the child: never return into pytest
+        try:
+            check()
+        except BaseException as error:  # noqa: BLE001 - it is sent to the parent
+            os.write(write, repr(error).encode()[:4000])
+        finally:
+            os._exit(0)
+    os.close(write)
+    ended = threading.Event()
+    problem = b""
+
+    def wait() -> None:
+        nonlocal problem
+        with os.fdopen(read, "rb") as pipe:
+            problem = pipe.read()  # ends when the child does
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    in_time = ended.wait(patience)
+    if not in_time:
+        os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    assert in_time, f"a forked child hung for {patience} s"
+    assert not problem, f"in a forked child: {problem.decode(errors='replace')}"

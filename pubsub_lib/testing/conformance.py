@@ -1,0 +1,467 @@
+"""The conformance suite that proves a driver. Shipped with the library; a driver's author writes this::
+
+    class TestMine(DriverConformance):
+        @pytest.fixture
+        def rig(self):
+            return Rig(MyDriver, DriverSettings(addresses=("mine://...",)), inject=my_raw_send)
+
+Each "must" of :mod:`pubsub_lib.api` has a check here that is named after it. A check is skipped only where a declared
+capability says that it has no meaning. Nothing sleeps: checks wait for what must come, and for what must not come they
+wait for something that was sent behind it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import HelloAsk
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL
+from pubsub_lib.errors import ConfigError, FrameError, TransportError
+from pubsub_lib.testing.checks import (
+    ROOM,
+    all_at_once,
+    eventually,
+    ignore,
+    in_a_fork,
+    needs_envelopes,
+    only_ours,
+    raiser,
+)
+from pubsub_lib.testing.rig import Rig, Scene, scene
+
+DROPS = ("truncated", "oversized", "version", "foreign", "overflow")
+CLOSE_SECONDS = 2.0
+SEND_SECONDS = 1.0
+
+
+class PublisherConformance:
+    """The musts of :class:`pubsub_lib.api.Publisher`."""
+
+    def test_send_event_must_reach_every_subscriber_of_the_topic(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listeners = [on.listening("tenant-1") for _ in range(3)]
+            link = on.send("tenant-1")
+            for listener in listeners:
+                on.heard(listener, link)
+
+    def test_send_event_must_reach_the_subscribers_of_everything(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening(ALL)
+            for topic in ("tenant-1", "tenant-10", "mieter-ä"):
+                on.heard(listener, on.send(topic))
+
+    def test_send_event_must_not_lose_an_envelope_silently(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            links = [on.send("tenant-1") for _ in range(300)]
+            on.fence(listener, "tenant-1")
+            missing = {link.point for link in links} - set(listener.heard.points("tenant-1"))
+            seen = sum(listener.subscriber.counters().get(name, 0) for name in (*DROPS, "lost"))
+            assert len(missing) <= seen, f"{len(missing)} of 300 links are missing but only {seen} drops were counted"
+
+    def test_send_event_must_keep_the_order_of_a_topic(self, rig: Rig) -> None:
+        if not rig.driver.capabilities.ordered:
+            pytest.skip("the driver declares that it is not ordered")
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            links = [on.send("tenant-1") for _ in range(100)]
+            on.heard(listener, links[-1])
+            sent = [link.point for link in links]
+            came = [point for point in listener.heard.points("tenant-1") if point in set(sent)]
+            assert came == sorted(came, key=sent.index), "links of one publisher on one topic overtook each other"
+
+    def test_send_event_must_carry_a_large_link_whole(self, rig: Rig) -> None:
+        small = Limits(max_frame_bytes=16 * 1024, max_value_bytes=4096)
+        rig.settings = msgspec.structs.replace(rig.settings, limits=small)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            link = on.send("tenant-1", {f"key-{number}": '"' + "x" * 1000 + '"' for number in range(100)})
+            on.heard(listener, link)
+            parts = [
+                message
+                for envelope in listener.heard.envelopes
+                for message in envelope.messages
+                if message.link.point == link.point
+            ]
+            assert len(parts) > 1
+            assert codec.merge(sorted(parts, key=lambda message: message.part)) == link
+
+    def test_send_event_must_not_block(self, rig: Rig) -> None:
+        needs_envelopes(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            stuck = threading.Event()
+            listener.heard.hook = lambda envelope: ignore(stuck.wait(rig.patience))
+            try:
+                for _ in range(2000):
+                    began = time.monotonic()
+                    on.send("tenant-1")
+                    took = time.monotonic() - began
+                    assert took < SEND_SECONDS + ROOM, f"send_event blocked for {took:.1f} s on a slow subscriber"
+            finally:
+                listener.heard.hook = lambda envelope: None
+                stuck.set()
+
+    def test_send_event_must_refuse_what_is_oversized(self, rig: Rig) -> None:
+        needs_envelopes(rig)
+        rig.settings = msgspec.structs.replace(rig.settings, limits=Limits(max_frame_bytes=2000, max_value_bytes=100))
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            large = on.link("tenant-1", {"key": '"' + "x" * 3000 + '"'})
+            envelope = on.sender.envelopes(on.link("tenant-1"), rig.settings)[0]
+            too_large = msgspec.structs.replace(
+                envelope, messages=[msgspec.structs.replace(envelope.messages[0], link=large)]
+            )
+            with pytest.raises(FrameError) as caught:
+                on.sender.publisher.send_event(too_large)
+            assert caught.value.reason == "oversized"
+            on.fence(listener, "tenant-1")
+
+    def test_send_event_must_be_refused_before_initialize_and_after_close(self, rig: Rig) -> None:
+        needs_envelopes(rig)
+        with scene(rig) as on:
+            envelope = on.sender.envelopes(on.link("tenant-1"), rig.settings)[0]
+            fresh = rig.driver.publisher(rig.settings)
+            with pytest.raises(TransportError):
+                fresh.send_event(envelope)
+            fresh.close()
+            on.sender.publisher.close()
+            with pytest.raises(TransportError):
+                on.sender.publisher.send_event(envelope)
+
+    def test_send_event_must_be_refused_in_a_forked_child(self, rig: Rig) -> None:
+        needs_envelopes(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            envelope = on.sender.envelopes(on.link("tenant-1"), rig.settings)[0]
+
+            def child() -> None:
+                with pytest.raises(TransportError):
+                    on.sender.publisher.send_event(envelope)
+                on.sender.publisher.close()
+
+            in_a_fork(child, rig.patience)
+            on.fence(listener, "tenant-1")
+
+    def test_send_event_must_raise_no_foreign_exception(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            envelope = on.sender.envelopes(on.link("tenant-1"), rig.settings)[0]
+            for bad in (
+                msgspec.structs.replace(envelope, topic="tenant-2"),
+                msgspec.structs.replace(envelope, uuid="no hex"),
+                msgspec.structs.replace(envelope, topic="\ud800"),
+                msgspec.structs.replace(envelope, messages=[]),
+            ):
+                only_ours(lambda bad=bad: on.sender.publisher.send_event(bad))  # type: ignore[misc]
+
+    def test_initialize_must_be_called_once(self, rig: Rig) -> None:
+        with scene(rig) as on, pytest.raises(TransportError):
+            on.sender.publisher.initialize(lambda ask: None)
+
+    def test_on_ask_may_send_and_what_it_raises_must_be_caught(self, rig: Rig) -> None:
+        needs_envelopes(rig)
+        with scene(rig) as on:
+
+            def answer(ask: HelloAsk) -> None:
+                if ask.nonce == "bad":
+                    raise ValueError("a service's fault")
+                publisher.publisher.send_event(publisher.hello(ask.nonce))
+
+            publisher = on.publisher(answer)
+            listener = on.listening("tenant-1")
+            listener.subscriber.request_hello("bad", ["tenant-1"])
+            listener.subscriber.request_hello("good", ["tenant-1"])
+            listener.heard.until(lambda: listener.heard.hellos("good"), "the answer after a failed one came")
+            assert publisher.publisher.counters().get("callback_errors", 0) >= 1
+
+    def test_counters_must_count_what_was_sent(self, rig: Rig) -> None:
+        needs_envelopes(rig)
+        with scene(rig) as on:
+            assert on.sender.publisher.counters()["sent"] == 0
+            on.send("tenant-1")
+            assert on.sender.publisher.counters()["sent"] == 1
+
+    def test_close_of_a_publisher_must_be_idempotent_quick_and_safe_from_any_thread(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            on.send("tenant-1")
+            publisher = on.publisher().publisher
+            all_at_once([publisher.close] * 4, CLOSE_SECONDS)
+            publisher.close()
+
+
+class SubscriberConformance:
+    """The musts of :class:`pubsub_lib.api.Subscriber`, its ending apart."""
+
+    def test_register_topic_must_be_exact(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            witness = on.listening(ALL)
+            listener = on.listening("tenant-1")
+            near = [on.send(topic) for topic in ("tenant-10", "tenant-", "tenant-1 ", "TENANT-1", "xtenant-1")]
+            for link in near:
+                on.heard(witness, link)
+            on.fence(listener, "tenant-1")
+            assert {envelope.topic for envelope in listener.heard.envelopes if envelope.messages} == {"tenant-1"}
+
+    def test_register_topic_must_work_while_running(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            listener.subscriber.register_topic("tenant-2")
+            on.settle(listener, "tenant-2")
+            on.fence(listener, "tenant-1")
+
+    def test_register_topic_must_be_idempotent(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            listener.subscriber.register_topic("tenant-1")
+            listener.subscriber.register_topic(ALL)
+            on.settle(listener, "tenant-2")
+            link = on.send("tenant-1")
+            on.heard(listener, link)
+            on.fence(listener, "tenant-1")
+            assert listener.heard.points("tenant-1").count(link.point) == 1, "one link came twice"
+
+    def test_unregister_topic_must_stop_the_topic_alone_and_be_idempotent(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", "tenant-2")
+            for topic in ("tenant-2", "tenant-2", "never-registered"):
+                listener.subscriber.unregister_topic(topic)
+
+            def unheard() -> bool:
+                link = on.send("tenant-2")
+                on.fence(listener, "tenant-1")
+                return link.point not in listener.heard.points("tenant-2")
+
+            eventually(unheard, rig.patience, "an unregistered topic is no longer delivered")
+
+    def test_register_topic_must_raise_no_foreign_exception(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            for topic in ("a\0b", "\ud800", "t" * 10_000):
+                only_ours(lambda topic=topic: listener.subscriber.register_topic(topic))  # type: ignore[misc]
+                only_ours(lambda topic=topic: listener.subscriber.unregister_topic(topic))  # type: ignore[misc]
+            on.fence(listener, "tenant-1")
+
+    def test_register_listen_address_must_be_idempotent(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            for address in (*rig.settings.addresses, *rig.settings.addresses):
+                listener.subscriber.register_listen_address(address)
+            for address in rig.settings.addresses[1:]:
+                listener.subscriber.unregister_listen_address(address)
+                listener.subscriber.unregister_listen_address(address)
+            link = on.send("tenant-1")
+            on.heard(listener, link)
+            on.fence(listener, "tenant-1")
+            assert listener.heard.points("tenant-1").count(link.point) == 1, "one link came twice"
+
+    def test_bad_input_must_be_counted_by_reason_and_never_end_the_thread(self, rig: Rig) -> None:
+        needs_envelopes(rig)
+        assert rig.inject is not None, "the rig of a driver that carries envelopes must be able to inject raw frames"
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            head, body = codec.encode(on.sender.envelopes(on.link("tenant-1"), rig.settings)[0])
+            for reason, bad in (
+                ("truncated", body[:-3]),
+                ("truncated", b""),
+                ("version", b"\x97\x7f" + body[2:]),
+                ("foreign", b"\x97\x01" + b"\xc1" * 20),
+                ("foreign", b"GET / HTTP/1.1"),
+                ("oversized", b"\x00" * (rig.settings.limits.max_frame_bytes + 1)),
+            ):
+                before = listener.subscriber.counters()[reason]
+                rig.inject(head, bad)
+
+                def counted(reason: str = reason, before: int = before) -> bool:
+                    on.settle(listener, "tenant-1")  # the thread lives, and a link may have to heal first
+                    return listener.subscriber.counters()[reason] > before
+
+                eventually(counted, rig.patience, f"a {reason} message is counted")
+
+    def test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            for error in (ValueError("a controller's fault"), SystemExit(3)):
+                before = listener.subscriber.counters()["callback_errors"]
+                listener.heard.hook = raiser(error)
+                on.heard(listener, on.send("tenant-1"))
+                listener.heard.hook = lambda envelope: None
+                on.fence(listener, "tenant-1")
+                assert listener.subscriber.counters()["callback_errors"] > before
+
+    def test_on_envelope_must_be_called_on_one_thread_one_call_at_a_time(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", "tenant-2")
+            other = on.publisher()
+
+            def send_more() -> None:
+                for _ in range(50):
+                    for envelope in other.envelopes(on.link("tenant-2"), rig.settings):
+                        other.publisher.send_event(envelope)
+
+            thread = threading.Thread(target=send_more)
+            thread.start()
+            for _ in range(50):
+                on.send("tenant-1")
+            thread.join(rig.patience)
+            on.fence(listener, "tenant-1")
+            assert not listener.heard.overlapped
+            assert len(listener.heard.threads) == 1
+            assert threading.get_ident() not in listener.heard.threads
+
+    def test_envelopes_must_be_numbered_per_publisher_and_topic(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", "tenant-2")
+            for _ in range(5):
+                on.fence(listener, "tenant-1")
+                on.fence(listener, "tenant-2")
+            following: dict[tuple[str, str], int] = {}
+            for envelope in listener.heard.envelopes:
+                if envelope.messages:
+                    who = (envelope.uuid, envelope.topic)
+                    assert envelope.sequence == following.get(who, envelope.sequence), "sequences have a gap"
+                    following[who] = envelope.sequence + len(envelope.messages)
+
+    def test_counters_must_have_every_reason(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            counters = on.subscriber().subscriber.counters()
+            assert {"received", "callback_errors", *DROPS} <= set(counters)
+            assert set(counters.values()) == {0}
+
+    def test_request_hello_must_be_answered_to_the_asker_alone(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            asker, other, everything = on.listening("tenant-1"), on.listening("tenant-1"), on.listening(ALL)
+            if rig.driver.capabilities.carries_envelopes:
+
+                def answer(ask: HelloAsk) -> None:
+                    publisher.publisher.send_event(publisher.hello(ask.nonce))
+
+                publisher = on.publisher(answer)
+            for number in range(20):
+                nonce = f"nonce-{number}"
+                asker.subscriber.request_hello(nonce, ["tenant-1", ALL])
+                asker.heard.until(lambda nonce=nonce: asker.heard.hellos(nonce), f"the own hello {nonce!r} came")  # type: ignore[misc]
+            for listener in (asker, other, everything):
+                on.fence(listener, "tenant-1")
+            for number in range(20):
+                assert not other.heard.hellos(f"nonce-{number}"), "somebody else got an own hello"
+                assert not everything.heard.hellos(f"nonce-{number}"), "a subscriber of everything got an own hello"
+
+    def test_request_hello_must_not_block_and_a_silent_publisher_is_no_error(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            began = time.monotonic()
+            for number in range(50):
+                listener.subscriber.request_hello(f"nonce-{number}", ["tenant-1"])
+            took = time.monotonic() - began
+            assert took < SEND_SECONDS + ROOM, f"50 questions took {took:.1f} s"
+            on.fence(listener, "tenant-1")
+
+
+class LifeConformance:
+    """How both halves begin and end."""
+
+    def test_daemonize_must_be_called_once_after_initialize(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            fresh = rig.driver.subscriber(rig.settings)
+            with pytest.raises(TransportError):
+                fresh.daemonize()
+            fresh.close()
+            listener = on.subscriber("tenant-1")
+            with pytest.raises(TransportError):
+                listener.subscriber.daemonize()
+
+    def test_daemonize_must_be_refused_in_a_forked_child_and_not_disturb_the_parent(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            running, waiting = on.listening("tenant-1"), on.subscriber("tenant-1", start=False)
+
+            def child() -> None:
+                with pytest.raises(TransportError):
+                    waiting.subscriber.daemonize()
+                waiting.subscriber.close()
+                running.subscriber.close()
+
+            in_a_fork(child, rig.patience)
+            on.fence(running, "tenant-1")
+            waiting.subscriber.daemonize()
+            on.settle(waiting, "tenant-1")
+
+    def test_the_receiving_thread_must_be_a_daemon(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            found = [each for each in threading.enumerate() if each.ident in listener.heard.threads]
+            assert [each.daemon for each in found] == [True]
+
+    def test_on_envelope_must_not_be_called_after_close_returned(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            witness, listener = on.listening("tenant-1"), on.listening("tenant-1")
+            for _ in range(50):
+                on.send("tenant-1")
+            listener.subscriber.close()
+            came = len(listener.heard.envelopes)
+            for _ in range(10):
+                on.fence(witness, "tenant-1")
+            assert len(listener.heard.envelopes) == came, "the callback was called after close() returned"
+
+    def test_close_must_be_idempotent_quick_and_safe_from_any_thread(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            all_at_once([listener.subscriber.close] * 4, CLOSE_SECONDS)
+            listener.subscriber.close()
+            for early in (on.subscriber(start=False).subscriber, rig.driver.subscriber(rig.settings)):
+                all_at_once([early.close, early.close], CLOSE_SECONDS)
+
+    def test_close_must_be_safe_on_the_receiving_thread(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            done = threading.Event()
+
+            def close(_: object) -> None:
+                listener.subscriber.close()
+                done.set()
+
+            listener.heard.hook = close
+            on.send("tenant-1")
+            assert done.wait(CLOSE_SECONDS + ROOM), "close() did not return on the receiving thread"
+            listener.subscriber.close()
+
+    def test_a_closed_half_must_raise_no_foreign_exception(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            subscriber = on.listening("tenant-1").subscriber
+            subscriber.close()
+            calls: list[Callable[[], object]] = [
+                lambda: subscriber.register_topic("a"),
+                lambda: subscriber.unregister_topic("a"),
+                lambda: subscriber.request_hello("nonce", ["a"]),
+                lambda: subscriber.register_listen_address("a"),
+                lambda: subscriber.unregister_listen_address("a"),
+                subscriber.daemonize,
+                subscriber.counters,
+            ]
+            for call in calls:
+                only_ours(call)
+
+    def test_options_that_cannot_be_used_must_be_config_errors(self, rig: Rig) -> None:
+        wrong = DriverSettings(
+            limits=rig.settings.limits,
+            store_url=rig.settings.store_url,
+            options={**rig.settings.options, "no_such_option_of_any_driver": 1},
+        )
+        for make in (rig.driver.publisher, rig.driver.subscriber):
+            with pytest.raises(ConfigError):
+                make(wrong)
+
+    def test_the_driver_must_have_its_name(self, rig: Rig) -> None:
+        assert rig.driver.name
+
+
+class DriverConformance(PublisherConformance, SubscriberConformance, LifeConformance):
+    """All of it. Derive once per driver (a name that starts with ``Test``) and give the fixture ``rig``."""
+
+
+__all__ = ["DriverConformance", "Rig", "Scene"]

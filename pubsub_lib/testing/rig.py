@@ -1,0 +1,224 @@
+"""What the conformance suite stands on: one driver under test, people who send and listen, and waiting by deadline."""
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.model import ZERO, Change, Link, Point
+
+
+@dataclass
+class Rig:
+    """A driver under test. The one thing that the author of a driver writes a fixture for.
+
+    ``inject``: put raw frames on the wire as any stranger could, to every subscriber of the first one's topic.
+    ``write``: for a driver with ``carries_envelopes=False``, change the database: (topic, {key: value}) -> its link.
+    ``patience``: seconds after which something that did not happen counts as not happening.
+    """
+
+    driver: type[Driver]
+    settings: DriverSettings
+    inject: Callable[..., object] | None = None
+    write: Callable[[str, Mapping[str, str]], Link] | None = None
+    patience: float = 10.0
+
+
+class Collector:
+    """Takes envelopes on a driver's thread and lets a test wait for them."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._changed = threading.Condition()
+        self.envelopes: list[Envelope] = []
+        self.threads: set[int] = set()
+        self.overlapped = False
+        self._inside = 0
+        self.hook: Callable[[Envelope], None] = lambda envelope: None
+        """Runs at the end of each call, for tests that misbehave in a callback."""
+
+    def __call__(self, envelope: Envelope) -> None:
+        """The callback itself."""
+        with self._changed:
+            self._inside += 1
+            self.overlapped = self.overlapped or self._inside > 1
+            self.threads.add(threading.get_ident())
+            self.envelopes.append(envelope)
+            self._changed.notify_all()
+        try:
+            self.hook(envelope)
+        finally:
+            with self._changed:
+                self._inside -= 1
+
+    def points(self, topic: str) -> list[Point]:
+        """Points of the links that came whole on this topic, in the order in which they were completed."""
+        parts: Counter[Point] = Counter()
+        whole = []
+        for envelope in self.envelopes:
+            for message in envelope.messages:
+                if envelope.topic == topic:
+                    parts[message.link.point] += 1
+                    if parts[message.link.point] == message.parts:
+                        whole.append(message.link.point)
+        return whole
+
+    def hellos(self, nonce: str) -> list[Hello]:
+        """Own hellos with this nonce."""
+        return [each.hello for each in list(self.envelopes) if each.hello is not None and each.hello.nonce == nonce]
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until the condition holds; AssertionError after the rig's patience."""
+        if not self.waits(condition, self._patience):
+            raise AssertionError(f"after {self._patience} s still not: {what}; {len(self.envelopes)} envelopes came")
+
+    def waits(self, condition: Callable[[], object], seconds: float) -> bool:
+        """Whether the condition comes to hold within so long; looked at on every envelope and at the end."""
+        with self._changed:
+            return bool(self._changed.wait_for(condition, seconds))
+
+
+@dataclass
+class Listener:
+    """A subscriber and what it heard."""
+
+    subscriber: Subscriber
+    heard: Collector
+
+
+@dataclass
+class Sender:
+    """A publisher with the bookkeeping that a service does: identity and sequences."""
+
+    publisher: Publisher
+    asks: list[HelloAsk] = field(default_factory=list)
+    uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _sequences: Counter[str] = field(default_factory=Counter)
+
+    def envelopes(self, link: Link, settings: DriverSettings) -> list[Envelope]:
+        """One envelope for each message that the link needs."""
+        made = []
+        for message in codec.split(link, settings.limits):
+            self._sequences[link.topic] += 1
+            made.append(Envelope("conformance", self.uuid, link.topic, self._sequences[link.topic], [message]))
+        return made
+
+    def hello(self, nonce: str = "", topic: str = "") -> Envelope:
+        """An empty hello, own when there is a nonce."""
+        return Envelope("conformance", self.uuid, topic, 0, [], Hello({}, {}, ZERO, 0.0, nonce))
+
+
+class Scene:
+    """The endpoints of one test and the history that they speak of. Closes what it opened."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self._open: list[Publisher | Subscriber] = []
+        self._heads: dict[str, Point] = {}
+        self._last = ZERO
+        self._sender: Sender | None = None
+
+    @property
+    def sender(self) -> Sender:
+        """The publisher that ``send`` uses."""
+        if self._sender is None:
+            self._sender = self.publisher()
+        return self._sender
+
+    def publisher(self, on_ask: Callable[[HelloAsk], None] | None = None) -> Sender:
+        """A new initialized publisher; by default it only remembers questions."""
+        sender = Sender(self.rig.driver.publisher(self.rig.settings))
+        self._open.append(sender.publisher)
+        sender.publisher.initialize(on_ask or sender.asks.append)
+        return sender
+
+    def subscriber(self, *topics: str, start: bool = True) -> Listener:
+        """A new subscriber of these topics; running unless told not to."""
+        made = self.rig.driver.subscriber(self.rig.settings)
+        self._open.append(made)
+        listener = Listener(made, Collector(self.rig.patience))
+        made.initialize(listener.heard)
+        for topic in topics:
+            made.register_topic(topic)
+        if start:
+            made.daemonize()
+        return listener
+
+    def link(self, topic: str, values: Mapping[str, str] | None = None) -> Link:
+        """The next link of this scene's history, not sent."""
+        position = self._last.position
+        changes = [
+            Change("conformance", key, "set", position + number, value.encode())
+            for number, (key, value) in enumerate((values or {"key": '"value"'}).items(), 1)
+        ]
+        point = Point(position + len(changes), position + 1000)
+        link = Link(topic, self._heads.get(topic, ZERO), point, changes, len(changes), 0, self._last, 1)
+        self._heads[topic] = self._last = point
+        return link
+
+    def send(self, topic: str, values: Mapping[str, str] | None = None) -> Link:
+        """Make subscribers of this topic hear of a change, the way of the driver: a message, or the database."""
+        if self.rig.write is not None:
+            return self.rig.write(topic, values or {"key": f'"{time.monotonic_ns()}"'})
+        link = self.link(topic, values)
+        for envelope in self.sender.envelopes(link, self.rig.settings):
+            self.sender.publisher.send_event(envelope)
+        return link
+
+    def listening(self, *topics: str) -> Listener:
+        """A running subscriber that hears all these topics already."""
+        listener = self.subscriber(*topics)
+        self.settle(listener, *topics)
+        return listener
+
+    def settle(self, listener: Listener, *topics: str) -> None:
+        """Return once the listener hears these topics: send probes until one arrives ("within a bounded time").
+
+        ``ALL`` counts as heard when a probe on some topic arrives.
+        """
+        for topic in topics:
+            self._settle(listener, topic or "conformance-probe")
+
+    def _settle(self, listener: Listener, topic: str) -> None:
+        probes: set[Point] = set()
+
+        def arrived() -> bool:
+            return not probes.isdisjoint(listener.heard.points(topic))
+
+        deadline = time.monotonic() + self.rig.patience
+        while not arrived():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"a subscriber of {topic!r} heard nothing on it in {self.rig.patience} s")
+            probes.add(self.send(topic).point)
+            listener.heard.waits(arrived, 0.25)
+
+    def heard(self, listener: Listener, link: Link) -> None:
+        """Wait until the listener has the whole link."""
+        listener.heard.until(
+            lambda: link.point in listener.heard.points(link.topic), f"the link {link.point} on {link.topic!r} came"
+        )
+
+    def fence(self, listener: Listener, topic: str) -> None:
+        """Wait until what was sent now on this topic has come: what was sent before has come or never will."""
+        self.heard(listener, self.send(topic))
+
+    def close(self) -> None:
+        """Close every endpoint."""
+        for endpoint in self._open:
+            endpoint.close()
+
+
+@contextmanager
+def scene(rig: Rig) -> Iterator[Scene]:
+    """A scene that is closed at the end."""
+    made = Scene(rig)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,14 @@
+"""The memory driver stands the conformance suite."""
+
+import pytest
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.testing.conformance import DriverConformance, Rig
+from pubsub_memory import MemoryBus, MemoryDriver
+
+
+class TestMemory(DriverConformance):
+    @pytest.fixture
+    def rig(self) -> Rig:
+        bus = MemoryBus()
+        return Rig(MemoryDriver, DriverSettings(options={"bus": bus}), inject=bus.send)
