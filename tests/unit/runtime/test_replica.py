@@ -1,0 +1,393 @@
+"""The replica as a program sees it: on a real SQLite store and the real in-process driver."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pubsub_lib import Publisher, Replica, Settings, Store
+from pubsub_lib.errors import ClosedError, NotFollowed, PubSubError, UsageError, ValueRefused, WaitTimeout
+from tests.unit.runtime.world import Recorder, settings
+
+LONG = 20.0
+"""Seconds that no wait of these tests needs unless something is wrong."""
+
+
+@pytest.fixture
+def config(sqlite_url: str) -> Settings:
+    return settings(sqlite_url)
+
+
+@pytest.fixture
+def store(config: Settings) -> Iterator[Store]:
+    with Store(config.store_url) as store:
+        yield store
+
+
+@pytest.fixture
+def published(config: Settings, store: Store) -> Iterator[Store]:
+    """A store whose commits are sent at once."""
+    with Publisher(config, store):
+        yield store
+
+
+def test_writing_and_following(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("lport", "p1", {"switch": "s1"}, topic="tenant-1")
+        tx.set("lport", "q1", {"switch": "s2"}, topic="tenant-2")
+    told = Recorder()
+    with Replica(config, topics=["tenant-1"]) as replica:
+        replica.on("lport", told)
+        replica.wait_synced(timeout=LONG)
+        assert replica.synced
+        assert replica.get("lport", "p1") == {"switch": "s1"}
+        assert replica.get("lport", "q1") is None
+        with published.transaction() as tx:
+            tx.update("lport", "p1", {"switch": "s3"})
+            tx.create("lport", "p2", {"switch": "s3"}, topic="tenant-1")
+        with published.transaction() as tx2:
+            tx2.delete("lport", "p2")
+        assert tx2.commit is not None
+        replica.wait_handled(tx2.commit, timeout=LONG)
+        assert told.brief == [
+            ("create", "p1", {"switch": "s1"}),
+            ("set", "p1", {"switch": "s3"}),
+            ("create", "p2", {"switch": "s3"}),
+            ("delete", "p2", None),
+        ]
+        assert told.changes[1].old == {"switch": "s1"}
+        status = replica.status()
+        assert status.counters.fulls == {"greeted": 1}
+        assert status.faults.guarded == status.faults.mismatches == 0
+        assert status.staleness < LONG
+
+
+def test_everything_is_followed_when_no_topic_is_named(config: Settings, published: Store) -> None:
+    with Replica(config) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("a", "1", 1, topic="one")
+            tx.set("a", "2", 2, topic="two")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert dict(replica.iterate("a")) == {"1": 1, "2": 2}
+        assert dict(replica.iterate("a", topic="two")) == {"2": 2}
+        replica.wait_for(tx.commit.point.position, timeout=LONG)
+
+
+def test_wait_for_a_position_ends_though_a_followed_topic_was_not_written_to(
+    config: Settings, published: Store
+) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="quiet")
+    with Replica(config, topics=["quiet", "busy"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("a", "2", 2, topic="busy")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit.point.position, timeout=LONG)
+        assert replica.get("a", "2") == 2
+
+
+def test_wait_for_refuses_a_transaction_that_wrote_to_no_followed_topic(config: Settings, published: Store) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        with published.transaction() as tx:
+            tx.set("a", "1", 1, topic="theirs")
+        assert tx.commit is not None
+        with pytest.raises(NotFollowed, match="theirs"):
+            replica.wait_for(tx.commit, timeout=LONG)
+
+
+def test_rule_08_topics_come_and_go_while_it_runs(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="one")
+        tx.set("a", "2", 2, topic="two")
+    told = Recorder()
+    with Replica(config, topics=["one"]) as replica:
+        replica.on("a", told)
+        replica.wait_synced(timeout=LONG)
+        replica.follow("two")
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("a", "2") == 2
+        replica.unfollow("one")
+        assert replica.get("a", "1") is None
+        assert replica.topics == ("two",)
+        assert tx.commit is not None
+        replica.wait_handled(tx.commit.point.position, timeout=LONG)
+        assert told.brief == [("create", "1", 1), ("create", "2", 2), ("delete", "1", None)]
+        with pytest.raises(NotFollowed, match="'one'"):
+            replica.unfollow("one")
+
+
+def test_named_topics_and_everything_exclude_each_other(config: Settings, store: Store) -> None:
+    with Replica(config) as replica, pytest.raises(NotFollowed, match="two replicas"):
+        replica.follow("one")
+
+
+def test_a_late_handler_is_told_what_is_there_and_a_removed_one_nothing_more(
+    config: Settings, published: Store
+) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+        tx.set("b", "1", 1, topic="t")
+    late = Recorder()
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        handle = replica.on("a", late)
+        replica.wait_synced(timeout=LONG)
+        assert late.brief == [("create", "1", 1)]
+        handle.remove()
+        with published.transaction() as tx:
+            tx.set("a", "1", 2)
+        assert tx.commit is not None
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert late.brief == [("create", "1", 1)]
+
+
+def test_a_handler_that_raises_or_blocks_stops_neither_the_others_nor_the_sync(
+    config: Settings, published: Store
+) -> None:
+    release = threading.Event()
+    broken, blocked, fine = Recorder(_explode), Recorder(lambda change: _block(release)), Recorder()
+    with Replica(config, topics=["t"]) as replica:
+        for handler in (broken, blocked, fine):
+            replica.on("a", handler)
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            for number in range(5):
+                tx.set("a", str(number), number, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("a", "4") == 4
+        release.set()
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert len(fine.changes) == 5
+        assert replica.status().handlers.parked == 5
+
+
+def _explode(change: Any) -> None:
+    raise ValueError("this handler is broken")
+
+
+def _block(release: threading.Event) -> None:
+    assert release.wait(LONG)
+
+
+def test_a_handler_may_call_back_into_the_replica_but_not_wait_for_itself(config: Settings, published: Store) -> None:
+    answers: list[Any] = []
+
+    def ask(change: Any) -> None:
+        answers.append(replica.get("a", change.key))
+        for wait in (lambda: replica.wait_synced(LONG), lambda: replica.wait_handled(1, LONG)):
+            with pytest.raises(UsageError):
+                wait()
+        replica.on("b", Recorder())
+        replica.close()
+
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    replica = Replica(config, topics=["t"])
+    closed = threading.Event()
+    with replica:
+        replica.on("a", Recorder(lambda change: (ask(change), closed.set())[0]))
+        assert closed.wait(LONG)
+    assert answers == [1]
+    with pytest.raises(ClosedError):
+        replica.get("a", "1")
+
+
+def test_close_wakes_a_waiter_from_any_thread_and_may_be_repeated(config: Settings, store: Store) -> None:
+    replica = Replica(config, topics=["t"])
+    replica.start()
+    caught: list[BaseException] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        try:
+            replica.wait_for(10**9, timeout=LONG)
+        except ClosedError as error:
+            caught.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert waiting.wait(LONG)
+    closer = threading.Thread(target=replica.close)
+    closer.start()
+    closer.join(LONG)
+    waiter.join(LONG)
+    replica.close()
+    assert len(caught) == 1
+    with pytest.raises(ClosedError):
+        replica.start()
+
+
+def test_iteration_shows_one_moment(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+        tx.set("a", "2", 2, topic="t")
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        view = replica.iterate("a")
+        first = next(view)
+        with published.transaction() as tx:
+            tx.delete("a", "1")
+            tx.delete("a", "2")
+            tx.create("a", "3", 3, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert sorted([first, *view]) == [("1", 1), ("2", 2)]
+        assert dict(replica.iterate("a")) == {"3": 3}
+
+
+def test_indexes_and_typed_tables(config: Settings, published: Store) -> None:
+    class Port(msgspec.Struct):
+        switch: str
+
+    with published.transaction() as tx:
+        tx.set("lport", "p1", {"switch": "s1"}, topic="t")
+        tx.set("lport", "p2", {"switch": "s2"}, topic="t")
+    with Replica(config, topics=["t"], tables={"lport": Port}) as replica:
+        replica.wait_synced(timeout=LONG)
+        replica.add_index("by switch", "lport", "switch")
+        assert replica.lookup("by switch", "s2") == [("p2", Port("s2"))]
+        with pytest.raises(NotFollowed, match="by chassis"):
+            replica.lookup("by chassis", "x")
+
+
+def test_a_changed_value_does_not_change_the_cache(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", {"list": [1]}, topic="t")
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        replica.get("a", "1")["list"].append(2)
+        assert replica.get("a", "1") == {"list": [1]}
+
+
+def test_a_replica_without_any_publisher_polls_and_says_so(sqlite_url: str, store: Store) -> None:
+    lonely = settings(sqlite_url)
+    with Replica(lonely, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        status = replica.status()
+        assert status.polling
+        assert "polled" in status.counters.deltas
+
+
+def test_an_unreachable_store_is_named_by_the_wait_and_found_when_it_comes(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    config = settings(f"sqlite:///{folder / 'net.db'}")
+    with pytest.raises(PubSubError, match="later"):
+        Store(config.store_url).read_heads([""])
+
+
+def test_a_store_that_goes_away_leaves_the_copy_and_the_reason(config: Settings, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    reader = Moody(store)
+    with Replica(config, topics=["t"], store=reader) as replica:
+        replica.wait_synced(timeout=LONG)
+        reader.moody = True
+        with pytest.raises(WaitTimeout, match="the database is out"):
+            replica.wait_for(10**6, timeout=2.5)
+        assert replica.get("a", "1") == 1
+        assert replica.status().counters.syncs_failed > 0
+        reader.moody = False
+        with store.transaction() as tx:
+            tx.set("a", "1", 2)
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.status().last_error == ""
+
+
+class Moody:
+    """A real store's reader that refuses when told to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.moody = False
+
+    def read_sync(self, wants: Any) -> Any:
+        if self.moody:
+            raise PubSubError("the database is out")
+        return self._store.read_sync(wants)
+
+
+def test_a_lossy_link_ends_equal(config: Settings, published: Store, seed: int) -> None:
+    from pubsub_lib.core.lossy import Loss
+    from pubsub_memory import bus
+
+    lossy = bus(config.driver_options["bus"])
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        lossy.set_loss(Loss(drop=0.2, duplicate=0.2, reorder=0.2, delay=0.2, delay_most=0.05), seed)
+        for number in range(100):
+            with published.transaction() as tx:
+                tx.set("a", str(number % 7), number, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        expected = {stored.key: (stored.version, stored.value) for stored in published.objects()}
+        assert {record.key: (record.version, record.value) for record in replica.records("a")} == expected
+        assert replica.status().faults.guarded == 0
+
+
+def test_paranoia_fails_the_run_when_the_cache_was_changed_behind_its_back(config: Settings, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    replica = Replica(config, topics=["t"])
+    with pytest.raises(PubSubError, match="a '1' of topic 't'"), replica:
+        replica.wait_synced(timeout=LONG)
+        with replica._engine.lock:
+            next(iter(replica._cache._topics["t"].tables["a"].values())).value = b"2"
+        replica.wait_for(10**6, timeout=LONG)
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"), [("tenant-1", UsageError), ([""] * 2, ValueRefused), (["a\0"], ValueRefused)]
+)
+def test_bad_topics_are_refused(config: Settings, topics: Any, error: type[PubSubError]) -> None:
+    with pytest.raises(error):
+        Replica(config, topics=topics)
+
+
+def test_a_topic_that_is_not_followed_is_refused_by_name(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        for ask in (lambda: replica.on("a", print, topic="u"), lambda: replica.iterate("a", topic="u")):
+            with pytest.raises(NotFollowed, match="'u'"):
+                ask()
+
+
+def test_it_is_usable_after_a_fork(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        child = multiprocessing.get_context("fork").Process(target=_in_the_child, args=(replica, config))
+        child.start()
+        child.join(LONG)
+        assert child.exitcode == 0
+        with published.transaction() as tx:
+            tx.set("a", "1", 2)
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("a", "1") == 2
+
+
+def _in_the_child(replica: Replica, config: Settings) -> None:
+    try:
+        replica.get("a", "1")
+    except ClosedError:
+        replica.close()
+        with Replica(config, topics=["t"]) as own:
+            own.wait_synced(timeout=LONG)
+            if own.get("a", "1") == 1:
+                os._exit(0)
+    os._exit(1)
