@@ -141,8 +141,8 @@ def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> Non
         connection.execute(insert(schema.objects), created)
         return
     # psycopg sends many rows as a pipeline, and complains to its log when one of them fails: so none fails.
-    result = connection.execute(postgresql.insert(schema.objects).on_conflict_do_nothing(), created)
-    if result.rowcount != len(created):
+    quiet = postgresql.insert(schema.objects).on_conflict_do_nothing().returning(schema.objects.c.version)
+    if len(connection.execute(quiet, created).all()) != len(created):
         raise StoreBusy("another writer created one of these objects at the same moment; run the transaction again")
 
 
