@@ -12,36 +12,15 @@ from oslo_config import cfg
 
 from pubsub_lib import options
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.core.limits import Limits, Positive, check_name
-from pubsub_lib.core.timing import Seconds, Timing
+from pubsub_lib.core.dispatch import HandlerPolicy
+from pubsub_lib.core.limits import Limits, check_name
+from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, ValueRefused
 
 _log = logging.getLogger(__name__)
 
 _CHANGE_OVERHEAD: Final = 4096
 """What a frame needs beside one value at most: names, keys, points (all bounded, design §5)."""
-
-
-class Handling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How changes are handed to the controller's handlers (design §7). Times in seconds."""
-
-    queue_limit: Positive = 10_000
-    """Changes that wait for one handler before further ones of a waiting key are merged."""
-    tries: Positive = 5
-    """Calls for one change, the first included, before it is parked."""
-    backoff: Seconds = 0.5
-    """Wait before the second try; doubles with each further one."""
-    backoff_most: Seconds = 30.0
-    """Longest wait between two tries."""
-
-    def check(self) -> "Handling":
-        """Return self. Raises ConfigError when the times contradict each other."""
-        if self.backoff_most < self.backoff:
-            raise ConfigError(
-                f"handler_backoff_most ({self.backoff_most} s) is below handler_backoff ({self.backoff} s); "
-                "raise it or lower the other"
-            )
-        return self
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -68,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """What a publisher binds, for example ``tcp://10.0.0.1:8866``."""
     timing: Timing = Timing()
     limits: Limits = Limits()
-    handling: Handling = Handling()
+    handling: HandlerPolicy = HandlerPolicy()
     paranoid: bool = False
     """Compare cache and database after every sync, and fail on a difference. For tests."""
     driver_options: Mapping[str, Any] = msgspec.field(default_factory=dict)
@@ -129,7 +108,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             bind_address=f"{transport}://{bind}:{port}" if enabled else "",
             timing=Timing(**{option.name: values[option.name] for option in options.TIMING}),
             limits=Limits(**{option.name: values[option.name] for option in options.LIMITS}),
-            handling=Handling(
+            handling=HandlerPolicy(
                 queue_limit=values["queue_limit"],
                 tries=values["handler_tries"],
                 backoff=values["handler_backoff"],

@@ -5,30 +5,40 @@ inside.
 import math
 from collections import OrderedDict, deque
 from heapq import heappop, heappush
-from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.limits import Positive
 from pubsub_lib.core.model import Action
-from pubsub_lib.errors import UsageError
+from pubsub_lib.core.timing import Seconds
+from pubsub_lib.errors import ConfigError, UsageError
 
 Ident = tuple[str, str]
 """(table, key)"""
 
 
 class HandlerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a handler's queue behaves. Times in seconds."""
+    """How changes are handed to one handler (design §7). Times in seconds."""
 
-    queue_limit: Annotated[int, msgspec.Meta(ge=1)] = 10_000
-    """From so many waiting events on, a new one is merged into the waiting one of its key."""
-    tries: Annotated[int, msgspec.Meta(ge=1)] = 5
-    """How often an event is tried before it is parked."""
-    backoff: Annotated[float, msgspec.Meta(gt=0)] = 0.1
-    """Wait after an event's first failure; doubles with each further one."""
-    backoff_most: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    queue_limit: Positive = 10_000
+    """Changes that wait for one handler before further ones of a waiting key are merged."""
+    tries: Positive = 5
+    """Calls for one change, the first included, before it is parked."""
+    backoff: Seconds = 0.5
+    """Wait before the second try; doubles with each further one."""
+    backoff_most: Seconds = 30.0
     """Longest wait between two tries."""
+
+    def check(self) -> "HandlerPolicy":
+        """Return self. Raises ConfigError when the times contradict each other."""
+        if self.backoff_most < self.backoff:
+            raise ConfigError(
+                f"handler_backoff_most ({self.backoff_most} s) is below handler_backoff ({self.backoff} s); "
+                "raise it or lower the other"
+            )
+        return self
 
 
 class Selector(msgspec.Struct, frozen=True):

@@ -185,7 +185,7 @@ class Engine:
                 return
             try:
                 answer = self._read(job)
-            except Exception as error:  # whatever happens, this thread lives: it is the cure for everything else
+            except Exception as error:  # noqa: BLE001 - whatever happens, this thread lives: it is the cure for everything else
                 self._sync_failed(job, error)
                 continue
             with self.lock:

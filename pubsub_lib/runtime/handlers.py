@@ -253,7 +253,7 @@ class Handlers:
         """Wait for :attr:`initial_done`. Any thread but a handler's. Raises WaitTimeout, UsageError,
         ClosedError.
         """
-        self._refuse_handlers("wait_initial")
+        self.refuse_handlers("wait_initial")
         self._wait([(handle, handle.wait_initial) for handle in self._handles], timeout, "its initial events")
 
     def wait_handled(self, position: int | None = None, timeout: float | None = None) -> None:
@@ -264,7 +264,7 @@ class Handlers:
         (None: without end), then WaitTimeout. ClosedError when closed before or meanwhile. Removed handlers
         do not count.
         """
-        self._refuse_handlers("wait_handled")
+        self.refuse_handlers("wait_handled")
         what = "every event" if position is None else f"the events up to position {position}"
         self._wait([(handle, handle.waiter(position)) for handle in self._handles], timeout, what)
 
@@ -305,7 +305,8 @@ class Handlers:
         ended = [handle.join(max(end - time.monotonic(), 0.0)) for handle in handles]
         return all(ended)
 
-    def _refuse_handlers(self, what: str) -> None:
+    def refuse_handlers(self, what: str) -> None:
+        """Raises UsageError in a handler's own thread: ``what`` would wait for itself there. Does not block."""
         if any(handle.is_current() for handle in self._handles):
             raise UsageError(f"{what} was called by a handler, which would wait for itself; call it elsewhere")
 

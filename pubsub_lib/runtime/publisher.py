@@ -131,7 +131,7 @@ class Publisher:
             heads = self._store.read_heads([ALL])
         except StoreError as error:
             _log.warning("cannot read the heads for hellos, trying again: %s", error)
-        except Exception:  # this thread says hello: it lives whatever happens
+        except Exception:  # noqa: BLE001 - this thread says hello: it lives whatever happens
             _log.exception("reading the heads broke; please report this")
         with self._lock:
             now = time.monotonic()

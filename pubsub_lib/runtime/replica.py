@@ -13,7 +13,7 @@ import msgspec
 from pubsub_lib import loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.dispatch import HandlerPolicy, Selector
+from pubsub_lib.core.dispatch import Selector
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.follower import Faults
 from pubsub_lib.core.index import Extract
@@ -100,7 +100,7 @@ class Replica:
         reader = store if self._own_store is None else self._own_store
         assert reader is not None
         self._cache = Cache(self._decoders)
-        self._handlers = Handlers(HandlerPolicy(**msgspec.structs.asdict(settings.handling)))
+        self._handlers = Handlers(settings.handling)
         self._engine = Engine(
             settings, reader, subscriber, self._cache, self._enqueue, rng if rng is not None else random.Random()
         )

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg, generator
 
-from pubsub_lib import options, settings
+from pubsub_lib import options
+from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import DriverError
@@ -48,10 +49,10 @@ def test_every_field_of_a_struct_has_its_option_with_the_same_default(
 
 
 def test_handling_has_its_options_with_the_same_defaults() -> None:
-    assert [option.default for option in options.HANDLING] == [*_values(settings.Handling())]
+    assert [option.default for option in options.HANDLING] == [*_values(HandlerPolicy())]
 
 
-def _values(struct: settings.Handling) -> list[object]:
+def _values(struct: HandlerPolicy) -> list[object]:
     return [getattr(struct, name) for name in struct.__struct_fields__]
 
 

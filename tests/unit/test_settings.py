@@ -9,10 +9,11 @@ import pytest
 from oslo_config import cfg
 
 from pubsub_lib import options
+from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, DriverError
-from pubsub_lib.settings import Handling, Settings
+from pubsub_lib.settings import Settings
 
 URL = "sqlite:///net.db"
 
@@ -28,7 +29,7 @@ def test_a_url_is_enough() -> None:
     assert got.driver == "db_polling_pubsub_driver"
     assert got.timing == Timing()
     assert got.limits == Limits()
-    assert got.handling == Handling(queue_limit=10_000, tries=5)
+    assert got.handling == HandlerPolicy(queue_limit=10_000, tries=5)
 
 
 def test_a_file_with_a_url_gives_the_same(tmp_path: Path) -> None:
@@ -55,8 +56,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "times contradict": ({"timing": Timing(sync_backoff=60)}, "sync_backoff_most"),
     "limit zero": ({"limits": Limits(max_frame_bytes=0)}, "limits.max_frame_bytes is 0"),
     "value beyond frame": ({"limits": Limits(max_value_bytes=2**20)}, "max_frame_bytes"),
-    "tries zero": ({"handling": Handling(tries=0)}, "handling.tries is 0"),
-    "backoffs contradict": ({"handling": Handling(backoff=60)}, "handler_backoff_most"),
+    "tries zero": ({"handling": HandlerPolicy(tries=0)}, "handling.tries is 0"),
+    "backoffs contradict": ({"handling": HandlerPolicy(backoff=60)}, "handler_backoff_most"),
     "paranoid a word": ({"paranoid": "yes"}, "paranoid is 'yes'"),
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pubsub_lib import Settings, Timing
-from pubsub_lib.settings import Handling
+from pubsub_lib.core.dispatch import HandlerPolicy
 
 QUICK = Timing(
     max_idle_time=0.3,
@@ -30,7 +30,7 @@ def settings(url: str, **changes: Any) -> Settings:
         "driver": "memory",
         "service": "writer",
         "timing": QUICK,
-        "handling": Handling(tries=3, backoff=0.01, backoff_most=0.05),
+        "handling": HandlerPolicy(tries=3, backoff=0.01, backoff_most=0.05),
         "paranoid": True,
         "driver_options": {"bus": f"test-{next(_buses)}"},
     }
