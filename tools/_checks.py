@@ -4,6 +4,7 @@ Called by ``tools/test`` in the environment that it set up. All checks run even 
 run tells everything. The last line is pytest's own closing line.
 """
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -39,6 +40,7 @@ def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> st
         print(f"{note} …", flush=True)
     # What the installer says only matters when the server is still missing after it.
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    importlib.invalidate_caches()  # a wheel that this process did not see at its start
     try:
         probe()
         return ""

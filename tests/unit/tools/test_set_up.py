@@ -106,6 +106,27 @@ def test_a_check_keeps_its_last_line_and_status() -> None:
     assert (result.status, result.closing) == (4, "two")
 
 
+_WITHOUT_MARIADB = """
+from pubsub_lib.testing import servers
+servers._path_folders = list
+def test_it(mariadb_url): pass
+"""
+
+
+@pytest.mark.parametrize(("ci", "status", "word"), [("", 0, "SKIPPED"), ("true", 1, "ERROR")])
+def test_a_missing_server_fails_only_an_integration_server(
+    ci: str, status: int, word: str, tmp_path: Path
+) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(_WITHOUT_MARIADB)
+    command = [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CI": ci}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout
+    assert word in done.stdout
+    assert "no MariaDB server found" in done.stdout
+
+
 # Starts a server and then waits for a signal, so that it can be ended in the middle of a test.
 _ENDED_IN_THE_MIDDLE = """
 import signal
