@@ -1,0 +1,92 @@
+"""What the commands have in common: a temporary folder, an end that leaves nothing behind, and exit codes."""
+
+import argparse
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+
+from _routes.plan import Plan
+from _routes.progress import Progress
+from _routes.report import as_json, show
+from _routes.run import Run
+from pubsub_lib.errors import PubSubError
+
+EQUAL, DIFFERS, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_CODES = (
+    "exit codes: 0 everything is equal; 1 something differs; 2 wrong option; "
+    "3 it could not be run (database, disk, a process that failed); 130 interrupted"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one sentence, without the usage around it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit status 2."""
+        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser(prog: str, description: str, fewest_changes: int) -> Parser:
+    """The options that all commands have."""
+    made = Parser(prog=prog, description=description, epilog=EXIT_CODES)
+    made.add_argument(
+        "-f", "--format", choices=("table", "json"), default="table", help="what goes to stdout"
+    )
+    made.add_argument(
+        "--changes",
+        type=at_least(fewest_changes),
+        metavar="N",
+        help=f"replay only the first N updates (at least {fewest_changes})",
+    )
+    return made
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """An option's type: an integer from ``least`` on."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+        return int(text)
+
+    return number
+
+
+def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path], int]) -> int:
+    """Call ``work`` with a function that runs a plan and prints its report, and with a temporary folder.
+
+    Whatever happens is an exit code and, when it is an error, one sentence on stderr.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        with tempfile.TemporaryDirectory(prefix="pubsub-") as folder:
+
+            def run(plan: Plan) -> int:
+                report = Run(plan, Path(folder), Progress(Console(stderr=True))).execute()
+                if shown == "json":
+                    print(as_json(report))
+                else:
+                    show(report, Console(width=None if sys.stdout.isatty() else 120))
+                return EQUAL if report.equal else DIFFERS
+
+            return work(run, Path(folder))
+    except KeyboardInterrupt:
+        print(f"{prog}: interrupted; every process was stopped and every file removed", file=sys.stderr)
+        return INTERRUPTED
+    except (PubSubError, OSError) as error:
+        print(f"{prog}: {' '.join(str(error).split())}", file=sys.stderr)
+        return NOT_RUN
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    # Once is enough: a second one must not break off the cleaning up.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

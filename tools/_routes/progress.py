@@ -1,0 +1,42 @@
+"""What a run shows while it works: bars and sentences, on stderr, so that stdout holds the result alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+
+class Progress:
+    """One bar at a time. For one thread."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars: Bars | None = None
+        self._bar: TaskID | None = None
+
+    @contextmanager
+    def bar(self, what: str, total: int) -> Iterator[None]:
+        """Show a bar for what is done in the block."""
+        columns = (
+            TextColumn("{task.description:20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Bars(*columns, console=self._console) as bars:
+            self._bars, self._bar = bars, bars.add_task(what, total=total)
+            try:
+                yield
+            finally:
+                self._bars = self._bar = None
+
+    def at(self, number: int) -> None:
+        """How far the bar is; nothing without one."""
+        if self._bars is not None and self._bar is not None:
+            self._bars.update(self._bar, completed=number)
+
+    def say(self, sentence: str) -> None:
+        """A line of its own."""
+        self._console.print(sentence, highlight=False, soft_wrap=True)

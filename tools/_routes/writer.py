@@ -1,0 +1,53 @@
+"""The process of one writer: replays its share of the changes and can be killed anywhere.
+
+How far it is stands in the database, written in the same transaction as the work: a process that takes over goes on
+exactly there. Compare-and-set on that object covers the last doubt, a COMMIT of the killed process that the server
+carries out after the new one has read: then the new one's transaction is refused, and it reads again.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from _routes import data
+from _routes.messages import Message, Written
+from _routes.plan import PROGRESS, WriterTask
+from pubsub_lib import Store
+from pubsub_lib.core import values
+from pubsub_lib.errors import OutcomeUnknown, VersionMismatch
+from pubsub_lib.store.links import Commit
+
+
+def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
+    """Replay the whole share, from where the database says that it is. Raises PubSubError."""
+    share = data.share(data.read(Path(task.changes), task.most), task.index, task.of)
+    with Store(task.url) as store:
+        done, version = _progress(store, task.name)
+        resumed_at = done
+        tell(Written(done, len(share), resumed_at))
+        while done < len(share):
+            part = share[done : done + task.size]
+            try:
+                with store.transaction() as tx:
+                    for route in part:
+                        if route.action == "delete":
+                            tx.delete(route.table, route.key, missing_ok=True)
+                        else:
+                            tx.set(route.table, route.key, route.value, topic=route.topic)
+                    tx.set(PROGRESS, task.name, {"done": done + len(part)}, topic=PROGRESS, version=version)
+            except (VersionMismatch, OutcomeUnknown):
+                done, version = _progress(store, task.name)
+                continue
+            assert tx.commit is not None, "the progress always changes"
+            done, version = done + len(part), _version(tx.commit)
+            tell(Written(done, len(share), resumed_at))
+
+
+def _progress(store: Store, name: str) -> tuple[int, int]:
+    """How many lines are done, and the version of the object that says so (0: there is none yet)."""
+    record = store.get_record(PROGRESS, name)
+    return (0, 0) if record is None else (values.decode(record.value)["done"], record.version)
+
+
+def _version(commit: Commit) -> int:
+    (change,) = next(link.changes for link in commit.links if link.topic == PROGRESS)
+    return change.version
