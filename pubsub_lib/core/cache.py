@@ -48,6 +48,11 @@ class _Topic:
             for key, entry in objects.items():
                 yield table, key, entry
 
+    def recount(self) -> None:
+        """Count and digest anew: a sum that went astray would have the topic repaired for ever, to no end."""
+        self.count = sum(map(len, self.tables.values()))
+        self.digest = sum(entry.fingerprint for _, _, entry in self.objects()) & MASK
+
 
 class Cache:
     """A replica's objects. Any thread, one at a time: the caller holds a lock around every call. Nothing
@@ -160,28 +165,22 @@ class Cache:
             if snapshot.buckets is None or bucket_of(table, key) in snapshot.buckets
         }
         changed: list[tuple[tuple[str, str], Entry]] = []
-        digest = state.digest
         for record in snapshot.records:
             ident = record.table, record.key
             old = gone.pop(ident, None)
-            if old is not None and old.version == record.version and old.value == record.value:
-                continue
             print_ = fingerprint(*ident, record.version, record.value)
+            if old is not None and old.version == record.version and old.value == record.value:
+                old.fingerprint = print_
+                continue
             new = Entry(record.version, record.value, print_, topic)
-            objects = state.tables.setdefault(record.table, {})
-            before = objects.get(record.key)
-            digest += new.fingerprint - (before.fingerprint if before is not None else 0)
-            state.count += before is None
-            objects[record.key] = new
+            state.tables.setdefault(record.table, {})[record.key] = new
             changed.append((ident, new))
-        for (table, key), old in gone.items():
+        for table, key in gone:
             del state.tables[table][key]
-            digest -= old.fingerprint
             event = shift((table, key), topic, None, None, position)
             if event is not None:
                 events.append(event)
-        state.count -= len(gone)
-        state.digest = digest & MASK
+        state.recount()
         state.position = position
         changed.sort(key=_version_of)
         for ident, new in changed:

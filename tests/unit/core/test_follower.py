@@ -1,0 +1,219 @@
+"""Tracker and cache together: all rules at once under schedules that hypothesis, or chance, makes up; and the steps of
+a follower one by one.
+"""
+
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.follower import NOTHING, Follower
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Want
+from pubsub_lib.core.transitions import State
+from pubsub_lib.errors import NotFollowed
+from tests.unit.core.builders import CALM, History, envelope, hello
+from tests.unit.core.world import TOPICS, World, walk
+
+INDEX = st.integers(0, 30)
+WRITES = st.lists(
+    st.tuples(
+        st.sampled_from(TOPICS),
+        st.sampled_from(["k1", "k2", "k3"]),
+        st.none() | st.sampled_from(["1", "22", "4444444444"]),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda write: write[:2],
+)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A wire that loses, repeats and reorders; syncs that read and answer at any time; a store that is restored."""
+
+    @initialize(seed=st.integers(0, 1000), everything=st.booleans(), tight=st.booleans())
+    def begin(self, seed: int, everything: bool, tight: bool) -> None:
+        self.world = World(seed, everything=everything, tight=tight)
+
+    @rule(writes=WRITES, parts=st.integers(1, 3))
+    def commit(self, writes: list[tuple[str, str, str | None]], parts: int) -> None:
+        self.world.commit(writes, parts)
+
+    @rule(index=INDEX, keep=st.booleans())
+    def deliver(self, index: int, keep: bool) -> None:
+        self.world.deliver(index, keep=keep)
+
+    @rule(index=INDEX)
+    def lose(self, index: int) -> None:
+        self.world.lose(index)
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 3.0, 6.0]))
+    def elapse(self, seconds: float) -> None:
+        self.world.elapse(seconds)
+
+    @rule()
+    def read_heads(self) -> None:
+        self.world.read_heads()
+
+    @rule(own=st.booleans())
+    def send_hello(self, own: bool) -> None:
+        self.world.send_hello(own=own)
+
+    @rule(index=INDEX)
+    def hear_hello(self, index: int) -> None:
+        self.world.hear_hello(index)
+
+    @rule()
+    def read(self) -> None:
+        self.world.read()
+
+    @rule()
+    def answer(self) -> None:
+        self.world.answer()
+
+    @rule()
+    def fail(self) -> None:
+        self.world.fail()
+
+    @rule(back=st.integers(0, 6))
+    def restore(self, back: int) -> None:
+        self.world.restore(back)
+
+    @rule(keep=st.integers(0, 6))
+    def trim(self, keep: int) -> None:
+        self.world.trim(keep)
+
+    @rule(index=INDEX)
+    def drop_and_follow(self, index: int) -> None:
+        self.world.drop_and_follow(self.world.chains[index % len(self.world.chains)])
+
+    @rule()
+    def resume(self) -> None:
+        self.world.resume()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.heal()
+
+
+AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=60)
+TestAnyOrder = AnyOrder.TestCase
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_whatever_happens_a_replica_shows_a_state_of_the_store_and_ends_with_the_last(block: int, seed: int) -> None:
+    for number in range(15):
+        print(f"walk({seed + number}, 300)")
+        walk(seed + number, 300)
+
+
+def test_the_same_walk_takes_the_same_steps() -> None:
+    assert walk(7, 200).history.links == walk(7, 200).history.links
+
+
+# -- one by one --------------------------------------------------------------------------------------------------
+
+
+def start(*topics: str, history: History) -> Follower:
+    """A follower that has everything of these topics."""
+    follower = Follower(CALM, Limits(), random.Random(0), Cache(), 0.0)
+    question = follower.follow(topics, 0.0).questions[0]
+    follower.feed(hello(history.reading(), nonce=question.nonce), 0.1)
+    sync = follower.tick(0.2).sync
+    assert sync is not None
+    follower.sync_done(sync.number, history.answer(sync.wants), 0.3)
+    follower.tick(0.4)
+    return follower
+
+
+def test_following_asks_and_the_first_sync_tells_what_is_there() -> None:
+    history = History()
+    history.some(3)
+    follower = Follower(CALM, Limits(), random.Random(0), Cache(), 0.0)
+    outcome = follower.follow(["t"], 0.0)
+    assert [question.topics for question in outcome.questions] == [("t",)]
+    sync = follower.tick(CALM.hello_wait).sync
+    assert sync is not None
+    events = follower.sync_done(sync.number, history.answer(sync.wants), 2.0).events
+    assert [(event.action, event.key) for event in events] == [("create", f"k{index}") for index in range(3)]
+    assert follower.tracker.synced
+
+
+def test_links_become_events_in_chain_order() -> None:
+    history = History()
+    follower = start("t", history=history)
+    first, second, third = history.one(value="1"), history.one(value="2"), history.one(value=None)
+    assert list(follower.feed(envelope(second), 1.0).events) == []
+    assert list(follower.feed(envelope(third), 1.0).events) == []
+    events = follower.feed(envelope(first), 1.0).events
+    assert [event.action for event in events] == ["create", "set", "delete"]
+    assert follower.feed(envelope(first), 1.0) is NOTHING
+
+
+def test_everything_and_named_topics_exclude_each_other() -> None:
+    follower = start("t", history=History())
+    with pytest.raises(NotFollowed, match="use two replicas"):
+        follower.follow([ALL], 1.0)
+    with pytest.raises(NotFollowed, match="use two replicas"):
+        Follower(CALM, Limits(), random.Random(0), Cache(), 0.0).follow([ALL, "t"], 1.0)
+    assert follower.follow(["t"], 1.0).questions == []
+
+
+def test_a_dropped_topics_objects_are_told_as_deletes() -> None:
+    history = History()
+    history.some(2)
+    follower = start("t", history=history)
+    assert [event.action for event in follower.unfollow("t").events] == ["delete", "delete"]
+    with pytest.raises(NotFollowed, match="'t' is not followed"):
+        follower.unfollow("t")
+
+
+def test_a_replica_of_everything_drops_topics_that_a_restored_store_lacks() -> None:
+    history = History()
+    history.one("a", "k1")
+    history.one("b", "k2")
+    follower = start(ALL, history=history)
+    old = history.restored(1)
+    question = follower.tick(10.0).questions[0]
+    follower.feed(hello(old.reading(), nonce=question.nonce), 10.1)
+    actions = []
+    for step in range(2):
+        sync = follower.tick(10.2 + step).sync
+        assert sync is not None
+        actions = [event.action for event in follower.sync_done(sync.number, old.answer(sync.wants), 10.3).events]
+    assert actions == ["delete"]
+    assert follower.cache.topics() == ["a"]
+
+
+def test_rule_10_differing_buckets_are_asked_with_the_caches_own_digests() -> None:
+    history = History()
+    history.some(5)
+    follower = start("t", history=history)
+    rotten = next(iter(history.objects["t"].values()))
+    entry = follower.cache._topics["t"].tables[rotten.table][rotten.key]
+    entry.value, entry.fingerprint = b'"rot"', 1  # what a bug, or bad memory, would do
+    link = history.one(key=rotten.key, value="9")
+    follower.feed(envelope(link), 1.0)
+    assert follower.faults.mismatches == 1
+    sync = follower.tick(1.1).sync
+    assert sync is not None
+    assert sync.wants == {"t": Want(buckets=follower.cache.bucket_digests("t"))}
+    answer = history.answer(sync.wants)
+    follower.sync_done(sync.number, answer, 1.2)
+    assert follower.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
+    assert follower.tracker.chain("t").state is State.FOLLOWING, "the buckets were enough"
+
+
+def test_a_failed_sync_is_tried_again() -> None:
+    follower = Follower(CALM, Limits(), random.Random(0), Cache(), 0.0)
+    follower.follow(["t"], 0.0)
+    sync = follower.tick(CALM.hello_wait).sync
+    assert sync is not None
+    follower.sync_failed(sync.number, 2.0)
+    again = follower.tick(2.0 + CALM.sync_backoff).sync
+    assert again is not None
+    assert again.wants == sync.wants
+    assert again.number != sync.number

@@ -1,0 +1,256 @@
+"""A store, a wire that may do anything, and one replica, moved step by step: for tests at random.
+
+Every step checks what must always hold; ``heal`` ends all faults and checks that the replica equals the store.
+"""
+
+import random
+from collections.abc import Sequence
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Heads, Point, SyncAnswer
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.transitions import State
+from tests.unit.core.builders import History, Objects, Write, envelope, hello, run_of
+
+TOPICS = ("a", "b")
+TIMING = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, sync_backoff_most=4.0)
+TIGHT = Limits(max_waiting_links=4, max_waiting_bytes=8)
+HEALING = 60.0
+"""Seconds without faults after which the replica must have everything: more than any bound of TIMING."""
+
+
+class World:
+    """``everything``: one replica of all topics, else of the two named ones."""
+
+    def __init__(self, seed: int, *, everything: bool = False, tight: bool = False) -> None:
+        self.now = 1000.0
+        self.history = History(seed)
+        self.chains = (ALL,) if everything else TOPICS
+        self.limits = TIGHT if tight else Limits()
+        self.follower = Follower(TIMING, self.limits, random.Random(seed), Cache(), self.now)
+        self.wire: list[Envelope] = []
+        self.told: list[Envelope] = []
+        self.nonces: list[str] = []
+        self.sync: int | None = None
+        self.wants: Outcome | None = None
+        self.reading: SyncAnswer | None = None
+        self.heads_read: tuple[Heads, float] | None = None
+        self.restores = 0
+        self.trims = 0
+        self.was_head: dict[tuple[str, Point], float] = {}
+        self.contents: dict[tuple[str, Point], dict[str, Objects]] = {}
+        self._note()
+        self._take(self.follower.follow(self.chains, self.now))
+
+    # -- steps: the store ----------------------------------------------------------------------------------------
+
+    def commit(self, writes: Sequence[Write], parts: int) -> None:
+        """One transaction, sent as it should be: one message a link, or a run."""
+        objects = self.history.objects
+        writes = [
+            (topic, key, value)
+            for topic, key, value in writes
+            if value is not None or ("port", key) in objects.get(topic, {})
+        ]
+        if not writes:
+            return
+        for link in self.history.commit(*writes):
+            for message in run_of(link, max(1, min(parts, len(link.changes)))):
+                self.wire.append(envelope(message))
+        self._note()
+
+    def restore(self, back: int) -> None:
+        """The store is put back to a backup."""
+        self.restores += 1
+        position = max(0, self.history.point.position - back)
+        self.history = self.history.restored(position, seed=self.history.point.nonce + self.restores)
+        self.heads_read = None
+        self._note()
+
+    def trim(self, keep: int) -> None:
+        """The changelog forgets."""
+        self.trims += 1
+        self.history.trim(self.history.point.position - keep)
+
+    # -- steps: the wire -----------------------------------------------------------------------------------------
+
+    def deliver(self, index: int, *, keep: bool) -> None:
+        """A message arrives, out of order perhaps, and perhaps again later."""
+        if self.wire:
+            index %= len(self.wire)
+            message = self.wire[index] if keep else self.wire.pop(index)
+            self._take(self.follower.feed(message, self.now))
+
+    def lose(self, index: int) -> None:
+        """A message is lost."""
+        if self.wire:
+            self.wire.pop(index % len(self.wire))
+
+    def read_heads(self) -> None:
+        """A publisher reads."""
+        heads = self.history.reading()
+        every = {topic: heads.topics.get(topic, EMPTY) for topic in TOPICS}
+        self.heads_read = Heads(heads.store, every), self.now
+
+    def send_hello(self, *, own: bool) -> None:
+        """A publisher says hello: to the last question, or to all."""
+        if self.heads_read is not None and (self.nonces or not own):
+            heads, began = self.heads_read
+            self.told.append(hello(heads, nonce=self.nonces[-1] if own else "", age=self.now - began))
+
+    def hear_hello(self, index: int) -> None:
+        """A hello arrives."""
+        if self.told:
+            self._take(self.follower.feed(self.told.pop(index % len(self.told)), self.now))
+
+    # -- steps: the replica --------------------------------------------------------------------------------------
+
+    def elapse(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+        self._note()
+        self._take(self.follower.tick(self.now))
+        assert self.follower.tracker.next_time() > self.now, "the clock's thread would spin"
+
+    def read(self) -> None:
+        """The running sync reads its snapshot now."""
+        if self.wants is not None and self.wants.sync is not None:
+            self.reading = self.history.answer(self.wants.sync.wants)
+
+    def answer(self) -> None:
+        """The running sync's snapshot arrives."""
+        if self.sync is not None and self.reading is not None:
+            number, reading = self.sync, self.reading
+            self.sync = self.reading = self.wants = None
+            self._take(self.follower.sync_done(number, reading, self.now))
+
+    def fail(self) -> None:
+        """The running sync fails."""
+        if self.sync is not None:
+            number = self.sync
+            self.sync = self.reading = self.wants = None
+            self.follower.sync_failed(number, self.now)
+
+    def doubt(self, chain: str) -> None:
+        """Somebody says that the contents differ, as a broken digest would."""
+        if chain not in self.follower.tracker.topics:
+            return
+        if self.follower.tracker.chain(chain).state not in (State.FULL, State.FULL_AGAIN):
+            self.follower.mismatched(chain, self.now)
+
+    def drop_and_follow(self, chain: str) -> None:
+        """A topic is dropped and followed again."""
+        if chain in self.follower.tracker.topics:
+            self._take(self.follower.unfollow(chain))
+            self._take(self.follower.follow([chain], self.now))
+
+    def resume(self) -> None:
+        """The replica starts again, with its objects and its points at hand."""
+        tracker = self.follower.tracker
+        points = {name: tracker.chain(name).known for name in self.chains}
+        known = {name: point for name, point in points.items() if point is not None}
+        if known.keys() == set(self.chains) and not any(tracker.chain(name).frozen for name in self.chains):
+            self.sync = self.reading = self.wants = None
+            cache = self.follower.cache
+            self.follower = Follower(TIMING, self.limits, random.Random(self.now), cache, self.now)
+            self._take(self.follower.follow(self.chains, self.now, known))
+
+    def heal(self) -> None:
+        """No faults any more: publishers answer, the store answers. Everything that is under way is lost."""
+        self.wire.clear()
+        self.told.clear()
+        until = self.now + HEALING
+        while self.now < until:
+            self.read_heads()
+            self.send_hello(own=True)
+            self.hear_hello(0)
+            self.read()
+            self.answer()
+            self.elapse(0.5)
+        for chain in self.chains:
+            assert self.follower.tracker.chain(chain).known == self.history.head(chain)
+            assert self.follower.tracker.chain(chain).state is State.FOLLOWING
+        assert self.follower.tracker.staleness(self.now) <= 2 * TIMING.max_idle_time
+        for topic in TOPICS:
+            assert self._records(topic) == self.history.objects.get(topic, {})
+
+    # -- what must always hold -----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """After every step."""
+        tracker = self.follower.tracker
+        assert self.follower.faults.guarded == 0, "something old was about to replace something newer"
+        assert self.follower.faults.mismatches == 0, "count and digest are not the store's"
+        for name in tracker.topics:
+            chain = tracker.chain(name)
+            assert chain.waiting.messages <= self.limits.max_waiting_links
+            expected = self.contents[name, chain.known or ZERO]
+            for topic in TOPICS if name == ALL else (name,):
+                assert self._records(topic) == expected.get(topic, {}), (name, chain.known, chain.state)
+            if not self.restores and chain.known is not None:
+                proof = self.now - tracker.liveness.staleness(name, self.now)
+                assert proof <= self.was_head[name, chain.known], "staleness was reported too small"
+        if not self.restores and not self.trims:
+            assert set(tracker.counters.fulls) <= {"greeted", "mismatched", "failed"}, "a full sync without need"
+
+    def _records(self, topic: str) -> Objects:
+        return {(row.table, row.key): row for row in self.follower.cache.topic_records(topic)}
+
+    def _note(self) -> None:
+        whole = {topic: dict(objects) for topic, objects in self.history.objects.items()}
+        for name in (ALL, *TOPICS):
+            self.contents[name, self.history.head(name)] = whole
+            self.was_head[name, self.history.head(name)] = self.now
+
+    def _take(self, outcome: Outcome) -> None:
+        for question in outcome.questions:
+            self.nonces.append(question.nonce)
+        if outcome.sync is not None:
+            self.sync, self.wants, self.reading = outcome.sync.number, outcome, None
+        self.check()
+
+
+def walk(seed: int, steps: int) -> World:
+    """A world moved by chance alone; the same seed makes the same steps."""
+    rng = random.Random(seed)
+    world = World(seed, everything=rng.random() < 0.3, tight=rng.random() < 0.5)
+    risky = rng.random() < 0.7
+    weights: list[float] = []
+    for step in range(steps):
+        if step % 25 == 0:  # calm times, busy times, times of trouble
+            weights = [rng.choice([0, 1, 3]) for _ in _STEPS] + [rng.choice([0, 0, 1]) * risky for _ in _FAULTS]
+            weights[0] += 0.1
+        name = rng.choices(_STEPS + _FAULTS, weights)[0]
+        _step(world, name, rng)
+    world.heal()
+    return world
+
+
+_STEPS = ["elapse", "commit", "deliver", "read_heads", "send_hello", "hear_hello", "read", "answer"]
+_FAULTS = ["lose", "fail", "restore", "trim", "doubt", "drop_and_follow", "resume"]
+
+
+def _step(world: World, name: str, rng: random.Random) -> None:
+    index = rng.randrange(1000)
+    match name:
+        case "commit":
+            values = ["1", "22", "333", "4444444444", None]
+            writes: list[Write] = [(rng.choice(TOPICS), f"k{key}", rng.choice(values)) for key in rng.sample(range(6), 3)]
+            world.commit(writes[: rng.randint(1, 3)], rng.randint(1, 3))
+        case "deliver":
+            world.deliver(0 if rng.random() < 0.7 else index, keep=rng.random() < 0.2)
+        case "elapse":
+            world.elapse(rng.choice([0.1, 0.5, 1.0, 3.0, 6.0]))
+        case "send_hello":
+            world.send_hello(own=rng.random() < 0.7)
+        case "lose" | "hear_hello":
+            getattr(world, name)(index)
+        case "restore" | "trim":
+            getattr(world, name)(rng.randint(0, 6))
+        case "doubt" | "drop_and_follow":
+            getattr(world, name)(rng.choice(world.chains))
+        case _:
+            getattr(world, name)()
