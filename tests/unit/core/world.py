@@ -221,7 +221,8 @@ def walk(seed: int, steps: int) -> World:
     weights: list[float] = []
     for step in range(steps):
         if step % 25 == 0:  # calm times, busy times, times of trouble
-            weights = [rng.choice([0, 1, 3]) for _ in _STEPS] + [rng.choice([0, 0, 1]) * risky for _ in _FAULTS]
+            weights = [rng.choice([0.0, 1.0, 3.0]) for _ in _STEPS]
+            weights += [rng.choice([0.0, 0.0, 1.0]) * risky for _ in _FAULTS]
             weights[0] += 0.1
         name = rng.choices(_STEPS + _FAULTS, weights)[0]
         _step(world, name, rng)
@@ -237,7 +238,7 @@ def _step(world: World, name: str, rng: random.Random) -> None:
     index = rng.randrange(1000)
     match name:
         case "commit":
-            values = ["1", "22", "333", "4444444444", None]
+            values: list[str | None] = ["1", "22", "333", "4444444444", None]
             writes: list[Write] = [(rng.choice(TOPICS), f"k{key}", rng.choice(values)) for key in rng.sample(range(6), 3)]
             world.commit(writes[: rng.randint(1, 3)], rng.randint(1, 3))
         case "deliver":

@@ -1,0 +1,119 @@
+"""The table of states: closed, without dead entries, and its groups agree with it."""
+
+import pytest
+
+from pubsub_lib.core import chain as chain_module
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ZERO
+from pubsub_lib.core.transitions import DONE, DUE, FROZEN, SYNCING, TRANSITIONS, Event, State, after
+from tests.unit.core.builders import Bench, History
+from tests.unit.core.world import walk
+
+Entry = tuple[State, Event]
+TABLE: set[Entry] = {(state, event) for state, row in TRANSITIONS.items() for event in row}
+
+
+def test_every_state_has_a_row_and_can_be_reached_and_left() -> None:
+    assert set(TRANSITIONS) == set(State)
+    reached = {State.JOINING}
+    while True:
+        more = {target for state in reached for target in TRANSITIONS[state].values()}
+        if more <= reached:
+            break
+        reached |= more
+    assert reached == set(State)
+    for state in State:
+        assert set(TRANSITIONS[state].values()) - {state}, f"{state} is a trap"
+
+
+def test_every_event_means_something_somewhere() -> None:
+    assert {event for row in TRANSITIONS.values() for event in row} == set(Event)
+
+
+def test_an_event_that_cannot_happen_is_a_bug_and_says_so() -> None:
+    with pytest.raises(KeyError):
+        after(State.FOLLOWING, Event.REPLACED)
+
+
+def test_the_groups_agree_with_the_table() -> None:
+    assert {state for state in State if Event.BEGUN in TRANSITIONS[state]} == DUE
+    assert {state for state in State if Event.FAILED in TRANSITIONS[state]} == SYNCING
+    assert {state for state in State if state.name.startswith("FULL")} == FROZEN
+    assert {event for state in SYNCING for event in TRANSITIONS[state]} >= DONE
+    for state in SYNCING:
+        assert TRANSITIONS[state][Event.FAILED] in DUE
+    for state in DUE:
+        assert TRANSITIONS[state][Event.BEGUN] in SYNCING
+
+
+def test_rule_09_a_need_that_arises_during_a_sync_is_remembered() -> None:
+    for state in (State.DELTA_AGAIN, State.FULL_AGAIN):
+        for event in DONE & TRANSITIONS[state].keys():
+            assert after(state, event) in DUE
+        for event in TRANSITIONS[state].keys() - DONE - {Event.FAILED, Event.MISMATCHED, Event.INCOMPLETE}:
+            assert after(state, event) in DUE | {state}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_delta_that_meets_a_known_of_another_history_is_broken(again: bool) -> None:
+    history = History()
+    bench = Bench(history).synced()
+    other, lost = history.restored(0), history.some(3)
+    bench.feed(lost[1])
+    bench.wait(1.0)
+    other.some(5)
+    reading = other.answer(bench.running.wants)
+    bench.feed(lost[0])
+    if again:
+        bench.hear(other.restored(2, seed=9).reading())
+    assert bench.state() is (State.DELTA_AGAIN if again else State.DELTA)
+    assert bench.answer(reading) == []
+    assert bench.state() is State.DELTA_DUE
+    assert bench.known() not in (ZERO, other.point)
+
+
+def test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile() -> None:
+    history = History()
+    bench = Bench(history, limits=Limits(max_waiting_links=1)).synced()
+    links = history.some(7)
+    bench.feed(links[1])
+    bench.wait(1.0)
+    reading = history.restored(links[1].point.position).answer(bench.running.wants)
+    bench.feed(links[0], links[2])
+    bench.feed(links[4], links[6])
+    assert bench.state() is State.DELTA_AGAIN
+    assert bench.answer(reading) == []
+    assert bench.state() is State.DELTA_DUE
+    bench.wait()
+    assert bench.answer() == links[3:]
+
+
+def test_a_point_at_hand_of_another_history_is_found_out() -> None:
+    history = History()
+    history.some(2)
+    other = history.restored(1)
+    other.one()
+    bench = Bench(other, known={"t": history.point})
+    bench.hear(other.reading())
+    assert bench.state() is State.JOINING
+    bench.synced()
+    assert bench.known() == other.point
+
+
+def test_every_entry_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: set[Entry] = set()
+
+    def note(state: State, event: Event) -> State:
+        happened.add((state, event))
+        return after(state, event)
+
+    monkeypatch.setattr(chain_module, "after", note)
+    test_a_delta_that_meets_a_known_of_another_history_is_broken(again=False)
+    test_a_delta_that_meets_a_known_of_another_history_is_broken(again=True)
+    test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile()
+    test_a_point_at_hand_of_another_history_is_found_out()
+    for seed in range(200):
+        walk(seed, 400)
+        if happened == TABLE:
+            break
+    assert TABLE - happened == set(), "entries that nothing leads to: take them out of the table"
