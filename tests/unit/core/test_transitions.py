@@ -112,7 +112,7 @@ def test_every_entry_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> No
     test_a_delta_that_meets_a_known_of_another_history_is_broken(again=True)
     test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile()
     test_a_point_at_hand_of_another_history_is_found_out()
-    for seed in range(200):
+    for seed in range(600):
         walk(seed, 400)
         if happened == TABLE:
             break

@@ -239,8 +239,9 @@ def _step(world: World, name: str, rng: random.Random) -> None:
     match name:
         case "commit":
             values: list[str | None] = ["1", "22", "333", "4444444444", None]
-            writes: list[Write] = [(rng.choice(TOPICS), f"k{key}", rng.choice(values)) for key in rng.sample(range(6), 3)]
-            world.commit(writes[: rng.randint(1, 3)], rng.randint(1, 3))
+            keys = rng.sample(range(6), rng.randint(1, 3))
+            writes: list[Write] = [(rng.choice(TOPICS), f"k{key}", rng.choice(values)) for key in keys]
+            world.commit(writes, rng.randint(1, 3))
         case "deliver":
             world.deliver(0 if rng.random() < 0.7 else index, keep=rng.random() < 0.2)
         case "elapse":
