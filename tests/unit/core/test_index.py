@@ -1,0 +1,103 @@
+"""Secondary indexes: paths, functions, several values, and functions that raise."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_lib.core.events import decoder_of, plain
+from pubsub_lib.core.index import Index
+from pubsub_lib.errors import UsageError
+
+
+class Binding(msgspec.Struct):
+    chassis: str
+
+
+class Port(msgspec.Struct):
+    switch: str
+    binding: Binding | None = None
+
+
+def test_a_field_path_goes_through_objects_and_stops_at_what_is_missing() -> None:
+    index = Index("i", "port", "binding.chassis", plain)
+    for key, value in {
+        "p1": b'{"binding":{"chassis":"h1"}}', "p2": b'{"binding":{"chassis":"h1"}}', "p3": b'{"binding":null}',
+        "p4": b"{}", "p5": b'{"binding":"text"}', "p6": b"[1]", "p7": b'{"binding":{"chassis":0}}',
+    }.items():  # fmt: skip
+        index.put(key, value)
+    assert index.keys("h1") == ["p1", "p2"]
+    assert index.keys(0) == ["p7"]
+    assert index.keys(None) == []
+    assert index.failing == {}
+
+
+def test_a_field_path_goes_through_typed_values() -> None:
+    index = Index("i", "port", "binding.chassis", decoder_of(Port))
+    index.put("p1", b'{"switch":"s","binding":{"chassis":"h1"}}')
+    index.put("p2", b'{"switch":"s"}')
+    assert index.keys("h1") == ["p1"]
+    index.put("bad", b'{"switch":1}')
+    assert list(index.failing) == ["bad"]
+    assert "'bad'" in index.failing["bad"]
+
+
+def test_a_list_means_several_values_and_an_object_leaves_all_of_them() -> None:
+    index = Index("i", "port", "tags", plain)
+    index.put("p1", b'{"tags":["a","b","a"]}')
+    index.put("p2", b'{"tags":["b"]}')
+    assert (index.keys("a"), index.keys("b")) == (["p1"], ["p1", "p2"])
+    index.put("p1", b'{"tags":"c"}')
+    assert (index.keys("a"), index.keys("b"), index.keys("c")) == ([], ["p2"], ["p1"])
+    index.put("p1", None)
+    index.put("p1", None)
+    assert index.keys("c") == []
+
+
+def test_functions_may_return_tuples_sets_generators_or_none() -> None:
+    index = Index("i", "t", lambda value: (value["a"], value["b"]), plain)
+    index.put("k", b'{"a":1,"b":2}')
+    assert index.keys((1, 2)) == ["k"]
+    index = Index("i", "t", lambda value: (item for item in value), plain)
+    index.put("k", b"[1,2]")
+    assert index.keys(2) == ["k"]
+    index = Index("i", "t", lambda value: None, plain)
+    index.put("k", b"1")
+    assert index.keys(None) == []
+
+
+def test_a_function_that_raises_costs_that_one_object() -> None:
+    index = Index("i", "t", lambda value: 10 // value, plain)
+    index.put("zero", b"0")
+    index.put("one", b"1")
+    assert index.keys(10) == ["one"]
+    assert index.failures == 1
+    assert list(index.failing) == ["zero"]
+    assert "ZeroDivisionError" in index.failing["zero"]
+    index.put("zero", b"2")
+    assert (index.failing, index.keys(5)) == ({}, ["zero"])
+    index.put("one", b"0")  # what it was found under before must not stay
+    assert index.keys(10) == []
+    unhashable = Index("i", "t", lambda value: {"a": value}, plain)
+    unhashable.put("k", b"1")
+    assert list(unhashable.failing) == ["k"]
+
+
+def test_bad_paths_and_lookups_are_told_in_one_sentence() -> None:
+    for path in ("", "a..b", ".a", "a."):
+        with pytest.raises(UsageError, match="empty part"):
+            Index("i", "t", path, plain)
+    with pytest.raises(UsageError, match="cannot look up a list"):
+        Index("i", "t", "a", plain).keys([1])
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.none() | st.lists(st.integers(0, 3), max_size=3))))
+def test_an_index_equals_a_scan(steps: list[tuple[str, list[int] | None]]) -> None:
+    index, model = Index("i", "t", lambda value: value, plain), dict[str, list[int]]()
+    for key, terms in steps:
+        index.put(key, None if terms is None else msgspec.json.encode(terms))
+        model.pop(key, None)
+        if terms is not None:
+            model[key] = terms
+        for term in range(4):
+            assert sorted(index.keys(term)) == sorted(k for k, some in model.items() if term in some)
