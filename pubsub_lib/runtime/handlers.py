@@ -150,6 +150,7 @@ class Handle:
             except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
                 error = raised
             self._answer(event, error)
+        self._owner.ended(self)
 
     def _next(self) -> Event | None:
         """The next event; waits for it. None: the handler is removed."""
@@ -208,6 +209,7 @@ class Handlers:
         self._name = name
         self._lock = threading.Lock()
         self._handles: tuple[Handle, ...] = ()  # replaced, never changed: push needs no lock to read it
+        self._leaving: tuple[Handle, ...] = ()
         self._removed = HandlerCounters()
         self._made = 0
         self._closed = False
@@ -272,8 +274,9 @@ class Handlers:
         """The sums of all handlers, removed ones included; ``lag`` is the longest. Any thread, does not
         block.
         """
-        total = self._removed
-        for handle in self._handles:
+        with self._lock:
+            total, handles = self._removed, (*self._handles, *self._leaving)
+        for handle in handles:
             total = _sum(total, handle.counters())
         return total
 
@@ -286,6 +289,13 @@ class Handlers:
         with self._lock:
             if handle in self._handles:
                 self._handles = tuple(other for other in self._handles if other is not handle)
+                self._leaving = (*self._leaving, handle)
+
+    def ended(self, handle: Handle) -> None:
+        """The thread of a handler that was taken out ended: its counters are final. Called by that thread."""
+        with self._lock:
+            if handle in self._leaving:
+                self._leaving = tuple(other for other in self._leaving if other is not handle)
                 last = handle.counters()
                 self._removed = _sum(self._removed, msgspec.structs.replace(last, waiting=0, lag=0.0))
 
