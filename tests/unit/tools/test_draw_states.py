@@ -1,0 +1,53 @@
+"""The drawing of the tracker's states is the table's."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pubsub_lib.core.transitions import TRANSITIONS, Event, State
+
+TOOL = Path(__file__).resolve().parent.parent.parent.parent / "tools" / "draw_states.py"
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw_states", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+draw_states = load()
+
+
+def test_the_drawing_in_the_docs_is_not_stale() -> None:
+    assert draw_states.PAGE.read_text(encoding="utf-8") == draw_states.page(), "run tools/draw_states.py"
+
+
+def test_every_state_and_event_is_explained() -> None:
+    assert draw_states.meanings(State).keys() == {state.name for state in State}
+    assert draw_states.meanings(Event).keys() == {event.name for event in Event}
+
+
+def test_every_change_of_state_is_an_arrow() -> None:
+    lines = draw_states.diagram()
+    for state, row in TRANSITIONS.items():
+        for event, target in row.items():
+            arrows = [line for line in lines if f"{state.name} --> {target.name}:" in line and event in line]
+            assert len(arrows) == (target is not state), (state, event)
+
+
+def test_check_finds_a_stale_drawing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(draw_states, "ROOT", tmp_path)
+    monkeypatch.setattr(draw_states, "PAGE", tmp_path / "states.md")
+    assert draw_states.main(["--check"]) == 1
+    assert "states.md is stale" in capsys.readouterr().out
+    assert draw_states.main([]) == 0
+    assert draw_states.main(["--check"]) == 0
+    draw_states.PAGE.write_text("something else")
+    assert draw_states.main(["--check"]) == 1
