@@ -73,7 +73,7 @@ def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path],
                 if shown == "json":
                     print(as_json(report))
                 else:
-                    show(report, Console(width=None if sys.stdout.isatty() else 120))
+                    show(report, Console())
                 return EQUAL if report.equal else DIFFERS
 
             return work(run, Path(folder))

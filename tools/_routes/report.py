@@ -12,11 +12,9 @@ COLUMNS = (
     "changes\napplied",
     "dropped\nduplic.",
     "holes",
-    "syncs\ndelta/full",
+    "syncs\ndelta\n/full",
     "latency\np50 ms",
     "\np99 ms",
-    "first\nsync s",
-    "memory\nMB",
 )
 """Of the table; the latency is that from commit to handler."""
 
@@ -95,7 +93,10 @@ def as_json(report: Report) -> str:
 def show(report: Report, console: Console) -> None:
     """The table and the sentences around it."""
     table = Table(
-        title=f"Replicas and database ({report.database}), compared object by object", box=SIMPLE_HEAD
+        title=f"Replicas and database ({report.database}), compared object by object",
+        box=SIMPLE_HEAD,
+        collapse_padding=True,  # so that it fits into 80 columns
+        pad_edge=False,
     )
     for name in ("replica", "topics"):
         table.add_column(name, no_wrap=True)
@@ -114,8 +115,6 @@ def show(report: Report, console: Console) -> None:
             f"{row.deltas}/{row.fulls}",
             _ms(row.latency_p50),
             _ms(row.latency_p99),
-            f"{row.sync_seconds:.2f}",
-            f"{row.memory / 1e6:.0f}",
             f"[{style}]{row.verdict}[/]",
         )
     console.print(table)
@@ -123,6 +122,8 @@ def show(report: Report, console: Console) -> None:
     def say(sentence: str) -> None:
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
+    for row in report.replicas:
+        say(f"{row.name}: first sync {row.sync_seconds:.1f} s after its start, {row.memory / 1e6:.0f} MB at the end.")
     for row in report.replicas:
         if row.kills:
             say(f"* {row.name} was killed; the figures are those of the process started after it.")
