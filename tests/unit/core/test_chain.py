@@ -1,0 +1,106 @@
+"""One chain: what is known, what lies on it, when its clock started."""
+
+import pytest
+
+from pubsub_lib.core.chain import MOST_HEADS, MOST_RECENT_POINTS, RECENT_POINTS, RECENT_SECONDS, Chain
+from pubsub_lib.core.envelope import Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, ZERO, Point
+from pubsub_lib.core.transitions import Event, State
+from tests.unit.core.builders import History, run_of
+
+
+def chain(name: str = "t", known: Point | None = ZERO) -> Chain:
+    return Chain(name, Limits(), known, 0.0)
+
+
+def test_a_topic_follows_its_own_points_and_everything_the_transactions() -> None:
+    history = History()
+    history.one("other")
+    link = history.commit(("t", "k", "1"), ("other", "k", "1"))[0]
+    assert (chain().previous(link), chain().needed(link)) == (link.prev, 1)
+    assert (chain(ALL).previous(link), chain(ALL).needed(link)) == (link.tx_prev, 2)
+    assert chain().is_whole(Message(link))
+    assert not chain(ALL).is_whole(Message(link))
+
+
+def test_a_part_of_a_run_is_never_whole() -> None:
+    link = History().commit(("t", "a", "1"), ("t", "b", "1"))[0]
+    assert not any(chain().is_whole(part) for part in run_of(link, 2))
+
+
+def test_passed_means_on_this_replicas_own_chain() -> None:
+    one = chain()
+    one.advance(Point(5, 55), 1.0)
+    assert one.passed(ZERO)
+    assert one.passed(Point(5, 55))
+    assert not one.passed(Point(5, 66)), "the same position of another history"
+    assert not one.passed(Point(3, 33)), "a point that lies between, and was never its own"
+    one.jump(Point(9, 99), 2.0)
+    assert not one.passed(Point(5, 55)), "what lies before a full sync may be another history"
+
+
+def test_points_are_remembered_by_number_and_by_age_and_never_without_bound() -> None:
+    one = chain()
+    for position in range(1, RECENT_POINTS + 100):
+        one.advance(Point(position, 1), 0.0)
+    assert one.passed(Point(1, 1)), "a busy chain remembers what a hello's reading may be as old as"
+    one.advance(Point(RECENT_POINTS + 100, 1), RECENT_SECONDS + 1.0)
+    assert len(one.recent) == len(one.recent_at) == RECENT_POINTS
+    for position in range(RECENT_POINTS + 101, RECENT_POINTS + 101 + MOST_RECENT_POINTS):
+        one.advance(Point(position, 1), RECENT_SECONDS + 1.0)
+    assert len(one.recent) == len(one.recent_at) == MOST_RECENT_POINTS
+
+
+def test_rule_03_the_clock_is_the_older_of_links_and_heads() -> None:
+    history = History()
+    links = history.some(3)
+    one = chain()
+    assert one.clock_started() is None
+    one.remember_head(links[2].point, 5.0, 1)
+    one.waiting.hold(Message(links[1]), links[1].prev, 1, 4.0, 1)
+    assert one.clock_started() == 4.0
+    one.waiting.drop_old(links[1].point, everywhere=True)
+    assert one.clock_started() == 5.0
+    one.advance(links[2].point, 6.0)
+    assert one.clock_started() is None
+
+
+def test_remembered_heads_are_bounded_and_hold_the_oldest_and_the_newest() -> None:
+    one = chain()
+    for position in range(1, 10 * MOST_HEADS):
+        one.remember_head(Point(position, 1), float(position), position)
+    assert len(one.heads) == MOST_HEADS
+    assert (one.heads[0].point.position, one.heads[-1].point.position) == (1, 10 * MOST_HEADS - 1)
+    one.drop_heads_before(MOST_HEADS)
+    assert [head.point.position for head in one.heads] == [10 * MOST_HEADS - 1]
+
+
+def test_the_cause_is_the_event_that_made_a_sync_due() -> None:
+    one = chain()
+    one.happen(Event.RESUMED)
+    assert one.cause == "resumed"
+    one.happen(Event.HELD)
+    assert one.cause == "resumed"
+    one.happen(Event.BEGUN)
+    one.happen(Event.INCOMPLETE)
+    assert (one.cause, one.state) == ("incomplete", State.FULL_DUE)
+
+
+@pytest.mark.parametrize("done", [Event.CAUGHT_UP, Event.BEHIND])
+def test_synced_is_set_by_the_end_of_a_sync_only(done: Event) -> None:
+    one = chain()
+    for event in (Event.RESUMED, Event.BEGUN, Event.FAILED, Event.BEGUN):
+        one.happen(event)
+        assert not one.synced
+    one.happen(done)
+    assert one.synced
+
+
+def test_frozen_while_nothing_is_known_or_a_full_sync_is_due() -> None:
+    assert chain(known=None).frozen
+    assert chain(known=None).known_position == -1
+    one = chain()
+    assert not one.frozen
+    one.happen(Event.MISMATCHED)
+    assert one.frozen

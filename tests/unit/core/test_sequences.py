@@ -1,0 +1,121 @@
+"""Rule 11: sequences decide nothing; they tell where something was lost."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_lib.core.sequences import MOST_MISSING, MOST_STREAMS_OF_A_SERVICE, Sequences, Tally
+from tests.unit.core.builders import Bench, History, envelope
+
+
+def hear(*numbers: int, sequences: Sequences | None = None, topic: str = "t", uuid: str = "u1") -> Sequences:
+    sequences = sequences or Sequences()
+    for number in numbers:
+        sequences.heard("api-1", uuid, topic, number, 1)
+    return sequences
+
+
+def test_rule_11_a_stream_without_gaps_tells_nothing() -> None:
+    assert hear(1, 2, 3, 4).tally == Tally()
+
+
+def test_rule_11_who_joins_late_has_missed_nothing() -> None:
+    assert hear(77, 78).tally == Tally()
+
+
+def test_rule_11_one_lost_message_is_one_hole() -> None:
+    assert hear(1, 3).tally == Tally(holes=1)
+
+
+def test_rule_11_reordered_is_not_lost() -> None:
+    assert hear(1, 4, 2, 3, 5).tally == Tally(holes=2, filled=2)
+
+
+def test_rule_11_repeated_is_counted() -> None:
+    assert hear(1, 2, 2, 1).tally == Tally(duplicates=2)
+
+
+def test_rule_11_a_hello_tells_of_a_loss_at_the_end() -> None:
+    sequences = hear(1, 2)
+    sequences.announced("api-1", "u1", "t", 5)
+    sequences.announced("api-1", "u1", "t", 5)
+    assert sequences.tally == Tally(holes=3)
+    hear(4, sequences=sequences)
+    assert sequences.tally == Tally(holes=3, filled=1)
+
+
+def test_rule_11_a_hello_makes_the_first_message_countable() -> None:
+    sequences = Sequences()
+    sequences.announced("api-1", "u1", "t", 0)
+    assert hear(2, sequences=sequences).tally == Tally(holes=1)
+
+
+def test_rule_11_streams_are_per_topic_so_that_taking_some_topics_gives_no_false_gaps() -> None:
+    sequences = hear(1, 2, topic="a")
+    assert hear(1, 2, topic="b", sequences=sequences).tally == Tally()
+
+
+def test_rule_11_a_restarted_publisher_counts_anew() -> None:
+    sequences = hear(8, 9, uuid="u1")
+    assert hear(1, 2, uuid="u2", sequences=sequences).tally == Tally(restarts=1)
+    assert hear(10, uuid="u1", sequences=sequences).tally == Tally(restarts=1), "the old one's stragglers are known"
+
+
+def test_rule_11_a_topic_that_comes_back_has_no_hole() -> None:
+    sequences = hear(1, 2)
+    sequences.forget_topic("t")
+    assert hear(50, sequences=sequences).tally == Tally()
+
+
+def test_rule_11_a_straggler_of_a_dropped_topic_makes_no_hole_later() -> None:
+    history = History()
+    bench = Bench(history, ("t", "u")).synced()
+    tracker = bench.tracker
+    tracker.feed(envelope(history.one("u"), sequence=1), bench.now)
+    tracker.unfollow("u")
+    tracker.feed(envelope(history.one("u"), sequence=2), bench.now)
+    tracker.follow(["u"], bench.now)
+    tracker.feed(envelope(history.one("u"), sequence=9), bench.now)
+    assert tracker.sequences.tally == Tally()
+
+
+def test_rule_11_sequences_decide_nothing() -> None:
+    history = History()
+    bench = Bench(history).synced()
+    links = history.some(4)
+    for link, sequence in zip(links, (7, 3, 3, 900), strict=True):
+        bench.do(bench.tracker.feed(envelope(link, sequence=sequence), bench.now))
+    assert bench.applied == links
+
+
+def test_an_envelope_of_several_messages_covers_their_numbers() -> None:
+    sequences = hear(1)
+    sequences.heard("api-1", "u1", "t", 2, 10)
+    assert hear(12, sequences=sequences).tally == Tally()
+    sequences.heard("api-1", "u1", "t", 11, 4)
+    assert sequences.tally == Tally(duplicates=2)
+    assert hear(15, sequences=sequences).tally == Tally(duplicates=2)
+
+
+def test_memory_is_bounded_whatever_is_claimed() -> None:
+    sequences = hear(1, 2**60)
+    sequences.announced("api-1", "u1", "t", 2**62)
+    for number in range(50):
+        hear(1, uuid=f"u{number}", sequences=sequences)
+    streams = sequences._streams
+    assert len(streams) == MOST_STREAMS_OF_A_SERVICE
+    assert all(len(stream.missing) <= MOST_MISSING for topics in streams.values() for stream in topics.values())
+
+
+@given(st.integers(2, 60), st.integers(0, 2**32), st.floats(0, 0.5))
+def test_rule_11_holes_less_filled_is_what_was_lost(number: int, seed: int, loss: float) -> None:
+    rng = random.Random(seed)
+    lost = {each for each in range(2, number) if rng.random() < loss}
+    order = [each for each in range(2, number) if each not in lost]
+    rng.shuffle(order)
+    sequences = hear(1, *order)
+    sequences.announced("api-1", "u1", "t", max(1, number - 1))
+    tally = sequences.tally
+    assert tally.holes - tally.filled == len(lost)
+    assert tally.duplicates == 0
