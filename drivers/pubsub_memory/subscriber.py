@@ -12,6 +12,7 @@ from pubsub_lib.api import OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits, check_name
+from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_memory.bus import Frames, MemoryBus
 
@@ -57,7 +58,7 @@ class MemorySubscriber(Subscriber):
     def register_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect at once."""
         self._own()
-        if topic:
+        if topic != ALL:
             check_name("topic", topic)
         with self._changed:
             self._subscriptions.add(codec.subscription(topic))
@@ -65,7 +66,7 @@ class MemorySubscriber(Subscriber):
     def unregister_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`. What is queued already still arrives."""
         self._own()
-        if topic:
+        if topic != ALL:
             check_name("topic", topic)
         with self._changed:
             self._subscriptions.discard(codec.subscription(topic))

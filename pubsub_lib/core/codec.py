@@ -92,8 +92,11 @@ def ask_frame(nonce: str, topics: Collection[str]) -> bytes:
 
     Raises ValueRefused when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL.
     """
-    _check_nonce(nonce)
-    return private_frame(nonce) + _encode(sorted(topics))
+    check_nonce(nonce)
+    try:
+        return private_frame(nonce) + _encode(sorted(topics))
+    except UnicodeEncodeError as error:
+        raise ValueRefused(f"the question about {sorted(topics)!r} is no valid Unicode text: {error}") from error
 
 
 def read_ask(frame: bytes, limits: Limits = Limits()) -> HelloAsk:  # noqa: B008 - frozen
@@ -111,8 +114,9 @@ def read_ask(frame: bytes, limits: Limits = Limits()) -> HelloAsk:  # noqa: B008
         raise FrameError(f"the question {frame[:40]!r} names no topics: {error}", "foreign") from error
 
 
-def _check_nonce(nonce: str) -> None:
-    if not nonce or "\0" in nonce or len(nonce.encode()) > MAX_NONCE_BYTES:
+def check_nonce(nonce: str) -> None:
+    """Refuse (ValueRefused) an asker's nonce that is empty, over-long, no text, or holds a NUL."""
+    if not nonce or "\0" in nonce or len(nonce.encode(errors="replace")) > MAX_NONCE_BYTES:
         raise ValueRefused(
             f"the nonce {nonce[:40]!r} must have 1 to {MAX_NONCE_BYTES} bytes and no NUL; use a random hex"
         )
@@ -135,7 +139,7 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
     uuid = _uuid_bytes(envelope)
     try:
         if hello is not None and hello.nonce:
-            _check_nonce(hello.nonce)
+            check_nonce(hello.nonce)
             head = b"%b%b\0" % (private_frame(hello.nonce), topic.encode())
         else:
             head = topic_frame(topic)

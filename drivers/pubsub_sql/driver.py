@@ -1,0 +1,89 @@
+"""The polling driver's class: its capabilities, and its settings checked."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
+from pubsub_lib.core.limits import Positive
+from pubsub_lib.core.timing import Seconds
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.store import Store, StoreSettings, url
+from pubsub_sql.follower import ChangelogReader
+from pubsub_sql.publisher import PollingPublisher
+from pubsub_sql.subscriber import PollingSubscriber
+
+# The subscriber has its own backoff, and close() must not wait for a database that does not answer: one connection,
+# short timeouts, no retries beneath.
+_STORE: Final = StoreSettings(
+    pool_size=1, connect_timeout=2.0, statement_timeout=10.0, lock_timeout=2.0, retry_attempts=1
+)
+
+
+class PollingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options (:mod:`pubsub_sql.options` says what they mean). Times in seconds."""
+
+    fastest: Seconds = 0.05
+    slowest: Seconds = 1.0
+    batch: Positive = 500
+    backoff_most: Seconds = 15.0
+
+
+class PollingDriver(Driver):
+    """Follows the changelog. Works wherever the database is reached; costs what changes, not what the table holds."""
+
+    name: ClassVar[str] = "db_polling_pubsub_driver"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        bind_based=False,
+        cross_process=True,
+        cross_host=True,
+        ordered=True,
+        carries_envelopes=False,
+        needs_store=True,
+    )
+
+    @classmethod
+    def publisher(cls, settings: DriverSettings) -> Publisher:
+        """A publisher that sends nothing. Raises ConfigError for options it cannot use."""
+        _checked(settings.options)
+        return PollingPublisher()
+
+    @classmethod
+    def subscriber(cls, settings: DriverSettings) -> Subscriber:
+        """A subscriber on the settings' store, which it opens on its thread, at the first poll.
+
+        Raises ConfigError for options and URLs it cannot use.
+        """
+        options = _checked(settings.options)
+        if not settings.store_url:
+            raise ConfigError("db_polling_pubsub_driver needs the database; set store_url")
+        url.parse(settings.store_url)
+
+        def open_store() -> ChangelogReader:
+            return Store(settings.store_url, settings=_STORE, limits=settings.limits)
+
+        return PollingSubscriber(
+            open_store,
+            settings.limits,
+            fastest=options.fastest,
+            slowest=options.slowest,
+            batch=options.batch,
+            backoff_most=options.backoff_most,
+        )
+
+
+def _checked(given: Mapping[str, Any]) -> PollingOptions:
+    try:
+        options = msgspec.convert(given, PollingOptions)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"db_polling_pubsub_driver cannot use its options: {error}; correct [pubsub_sql]") from error
+    for name in ("fastest", "slowest", "backoff_most"):
+        if not math.isfinite(getattr(options, name)):
+            raise ConfigError(f"{name} is {getattr(options, name)} but must be finite; correct [pubsub_sql]")
+    if options.slowest < options.fastest:
+        raise ConfigError(
+            f"slowest ({options.slowest} s) is below fastest ({options.fastest} s); raise it in [pubsub_sql]"
+        )
+    return options
