@@ -101,10 +101,11 @@ def kind_of(error: BaseException) -> type[PubSubError]:
         return StoreUnavailable
     if isinstance(original, sqlite3.Error):
         return _SQLITE.get(getattr(original, "sqlite_errorcode", 0) & 0xFF, StoreError)
-    state = getattr(original, "sqlstate", None)
+    module = type(original).__module__.partition(".")[0]
+    # PyMySQL's errors have an sqlstate, too, but only their number is exact.
+    state = getattr(original, "sqlstate", None) if module == "psycopg" else None
     if isinstance(state, str):
         return _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2]) or StoreError
-    module = type(original).__module__.partition(".")[0]
     if module == "psycopg":
         for words, kind in _CONNECT_WORDS.items():
             if words in str(original):

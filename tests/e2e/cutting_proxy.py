@@ -1,0 +1,134 @@
+"""A TCP proxy that loses a connection exactly at COMMIT, in every way that makes a difference."""
+
+import re
+import socket
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+COMMIT = re.compile(rb"COMMIT(?!TED)")  # and not the isolation level
+Mode = Literal["pass", "before", "after", "late"]
+
+
+class CuttingProxy:
+    """Forwards a port of 127.0.0.1. ``mode`` is what the next COMMIT meets; then it is ``pass`` again:
+
+    before: cut on both sides, and never forwarded. after: forwarded, its answer awaited and swallowed, then cut.
+    late: cut towards the client at once, forwarded only when another connection asks for a lock.
+    With ``dies`` no connection is let in any more after that, until ``revive``.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.mode: Mode = "pass"
+        self.dies = False
+        self.dead = False
+        self.cuts = 0
+        self.target = target
+        self.held: list[Callable[[], None]] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._pairs: list[Pair] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def revive(self) -> None:
+        """Let connections in again."""
+        self.dead = self.dies = False
+
+    def close(self) -> None:
+        """Cut everything; returns when all threads have ended."""
+        end(self._listener)
+        self._thread.join()
+        self._listener.close()
+        for pair in self._pairs:
+            pair.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.dead:
+                end(client)
+                client.close()
+            else:
+                self._pairs.append(Pair(self, client))
+
+
+class Pair:
+    """One connection through the proxy, with a thread a direction."""
+
+    def __init__(self, proxy: CuttingProxy, client: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = socket.create_connection(("127.0.0.1", proxy.target))
+        self._swallow = threading.Event()
+        self._swallowed = threading.Event()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._up, self._down)]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End both sides."""
+        end(self._client)
+        end(self._server)
+        for thread in self._threads:
+            thread.join()
+        self._client.close()
+        self._server.close()
+
+    def _up(self) -> None:
+        proxy = self._proxy
+        while data := receive(self._client):
+            mode = proxy.mode
+            if COMMIT.search(data) and mode != "pass":
+                proxy.mode, proxy.dead = "pass", proxy.dies
+                proxy.cuts += 1
+                if mode == "late":
+                    proxy.held.append(lambda commit=data: send(self._server, commit))  # type: ignore[misc]
+                    end(self._client)
+                    return
+                if mode == "after":
+                    self._swallow.set()
+                    send(self._server, data)
+                    self._swallowed.wait(30)
+                break
+            send(self._server, data)
+            if b"FOR UPDATE" in data:
+                while proxy.held:
+                    proxy.held.pop()()
+        end(self._client)
+        end(self._server)
+
+    def _down(self) -> None:
+        while data := receive(self._server):
+            if self._swallow.is_set():
+                self._swallowed.set()
+            else:
+                send(self._client, data)
+        end(self._client)
+
+
+def receive(connection: socket.socket) -> bytes:
+    """What came, b"" at the end, whatever end it was."""
+    try:
+        return connection.recv(1 << 16)
+    except OSError:
+        return b""
+
+
+def send(connection: socket.socket, data: bytes) -> None:
+    """Send to somebody who may be gone."""
+    try:
+        connection.sendall(data)
+    except OSError:
+        pass  # the other direction sees the end, too
+
+
+def end(connection: socket.socket) -> None:
+    """End a connection in both directions; wakes who reads from it."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it had ended already

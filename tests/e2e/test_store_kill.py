@@ -1,0 +1,96 @@
+"""Writers and servers killed anywhere: each ends equal, nothing is applied twice."""
+
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.store import Store, StoreSettings
+from pubsub_lib.testing.private_server import PrivateServer
+from pubsub_lib.testing.processes import poll
+from tests.e2e.store_checks import assert_consistent, assert_counted, finish, start_writer
+
+TOTAL = 6
+
+
+def has_lines(journal: Path, least: int) -> bool:
+    return journal.exists() and journal.read_text().count("\n") >= least
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "is_in"),
+    [
+        ("writer.after_lock", False),
+        ("writer.after_counter", False),
+        ("writer.before_commit", False),
+        ("writer.after_commit", True),
+    ],
+)
+def test_a_writer_killed_at(failpoint: str, is_in: bool, database_url: str, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    finish(start_writer(database_url, journal, TOTAL, f"{failpoint}=kill@3"), -signal.SIGKILL)
+    with Store(database_url) as store:
+        step, nonce = map(int, journal.read_text().splitlines()[-1].split())
+        assert step == 3
+        assert store.committed(nonce) is is_in
+        assert_counted(store, 3 if is_in else 2)
+        # Nobody waits for the dead: its locks are gone with it.
+        with store.transaction() as tx:
+            tx.set("other", "x", 1)
+        assert tx.commit is not None
+        finish(start_writer(database_url, journal, TOTAL))
+        assert store.get("count", "n") == TOTAL
+        assert assert_consistent(store) == TOTAL + 1
+
+
+@pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
+def test_the_database_server_is_killed_and_back(
+    server_name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server: PrivateServer = request.getfixturevalue(server_name)
+    database, journal, total = server.url, tmp_path / "journal", 100
+    writer = start_writer(database, journal, total)
+    for lines in (10, 30):  # twice, in the middle of its work
+        assert poll(partial(has_lines, journal, lines), 60)
+        server.kill()
+        server.restart()
+    finish(writer)
+    with Store(database) as store:
+        assert_counted(store, total)
+
+
+@pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
+def test_a_store_outlives_its_server(server_name: str, request: pytest.FixtureRequest) -> None:
+    """Also idle pooled connections and readers: the next call heals them."""
+    server: PrivateServer = request.getfixturevalue(server_name)
+    with Store(server.url, settings=StoreSettings(retry_attempts=50)) as store:
+        with store.transaction() as tx:
+            tx.set("t", "k", 1)
+        server.kill()
+        server.restart()
+        assert store.get("t", "k") == 1
+        with store.transaction() as tx:
+            tx.set("t", "k", 2)
+        assert assert_consistent(store) == 2
+
+
+@pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
+def test_a_stopped_writer_does_not_stop_all(server_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """SIGSTOP while it holds the counter: the server ends its transaction after the idle timeout."""
+    server: PrivateServer = request.getfixturevalue(server_name)
+    settings = StoreSettings(lock_timeout=1.0, retry_attempts=50, retry_max_seconds=60.0)
+    journal = tmp_path / "journal"
+    writer = start_writer(server.url, journal, TOTAL, "writer.after_counter=stop@2")
+    try:
+        assert poll(partial(has_lines, journal, 2), 60)
+        with Store(server.url, settings=settings) as store:
+            with store.transaction() as tx:
+                tx.set("other", "x", 1)
+            assert tx.commit is not None
+    finally:
+        writer.send_signal(signal.SIGCONT)
+    finish(writer)
+    with Store(server.url) as store:
+        assert store.get("count", "n") == TOTAL
+        assert assert_consistent(store) == TOTAL + 1

@@ -1,0 +1,37 @@
+"""Twelve concurrent writers for a few seconds; ``tools/stress.py --database all --seconds 60`` is the long form."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STRESS = Path(__file__).resolve().parents[2] / "tools" / "stress.py"
+
+
+def stress(url: str, seed: int, seconds: float) -> dict[str, Any]:
+    command = [sys.executable, str(STRESS), "--database", url, "--seconds", str(seconds), "--seed", str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout, done.stderr
+    figures: dict[str, Any] = json.loads(done.stdout)
+    assert figures["wrong"] == [], (figures, done.stderr)
+    assert done.returncode == 0
+    return figures
+
+
+@pytest.mark.slow
+def test_twelve_writers_with_rollbacks_leave_no_gap(database_url: str, seed: int) -> None:
+    figures = stress(database_url, seed, 5)
+    assert figures["committed"] > 50
+    assert figures["raised"] > 0
+    assert figures["violated"] > 0
+    assert figures["rolled_back_after_counter"] > 0
+
+
+@pytest.mark.slow
+def test_the_naive_follower_misses_rows_on_postgresql(postgres_url: str, seed: int) -> None:
+    """Ids of an autoincrement column are taken before the commit: ``id > last`` is no way to follow."""
+    figures = stress(postgres_url, seed, 5)
+    assert figures["naive_missed"] > 0

@@ -1,0 +1,32 @@
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pubsub_lib.store import Store, StoreSettings
+
+# Small pages, so that every reading of the tests needs several; short waits for tests that want an error.
+SETTINGS = StoreSettings(page_size=3, retry_attempts=20, lock_timeout=2.0, retry_max_seconds=20.0)
+
+Opener = Callable[..., Store]
+
+
+@pytest.fixture
+def open_store(database_url: str) -> Iterator[Opener]:
+    """Open the test's database, as often as wanted; all are closed afterwards."""
+    opened: list[Store] = []
+
+    def open_one(**options: Any) -> Store:
+        store = Store(database_url, **{"settings": SETTINGS, **options})
+        opened.append(store)
+        return store
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Opener) -> Store:
+    """An open store on an empty database, once on each of the three."""
+    return open_store()

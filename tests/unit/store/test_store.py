@@ -1,0 +1,464 @@
+"""The rules of the store, through its facade, on each of the three databases."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Delta, Full, Incomplete, Link, Want
+from pubsub_lib.errors import (
+    AlreadyExists,
+    ClosedError,
+    ConfigError,
+    NotFound,
+    SchemaError,
+    StoreReadOnly,
+    StoreUnavailable,
+    ValueRefused,
+    VersionMismatch,
+)
+from pubsub_lib.store import DEFAULT_TOPIC, Store, StoreSettings
+from tests.e2e.store_checks import assert_consistent
+from tests.unit.store.conftest import Opener
+
+
+def put(store: Store, key: str, value: object = 1, *, topic: str | None = None) -> Link:
+    with store.transaction() as tx:
+        tx.set("t", key, value, topic=topic)
+    assert tx.commit is not None
+    return tx.commit.links[-1]
+
+
+# -- position, version, point --
+
+
+def test_every_change_has_its_own_position_and_is_the_objects_version(store: Store) -> None:
+    with store.transaction() as tx:
+        tx.create("t", "a", 1)
+        tx.create("t", "b", 2)
+    with store.transaction() as tx:
+        tx.set("t", "a", 3)
+    a, b = store.get_record("t", "a"), store.get_record("t", "b")
+    assert a is not None
+    assert b is not None
+    assert (a.version, b.version) == (3, 2)
+    assert tx.commit is not None
+    assert tx.commit.point.position == 3
+    assert tx.commit.nonce == tx.nonce == store.read_heads([]).store.nonce
+    assert_consistent(store)
+
+
+def test_a_version_grows_over_delete_and_create(store: Store) -> None:
+    put(store, "a")
+    with store.transaction() as tx:
+        tx.delete("t", "a")
+    put(store, "a")
+    record = store.get_record("t", "a")
+    assert record is not None
+    assert record.version == 3
+
+
+def test_a_link_chains_its_topic_and_its_transaction(store: Store) -> None:
+    first, second, third = put(store, "a", topic="x"), put(store, "b", topic="y"), put(store, "a", 2, topic="x")
+    assert (first.prev, second.prev, third.prev) == (ZERO, ZERO, first.point)
+    assert (first.tx_prev, second.tx_prev, third.tx_prev) == (ZERO, first.point, second.point)
+    assert store.read_heads(["x", "never"]).topics["never"] == EMPTY
+
+
+def test_origin_is_the_stores_or_the_transactions(open_store: Opener) -> None:
+    store = open_store(origin="api")
+    assert put(store, "a").origin == "api"
+    with store.transaction(origin="other") as tx:
+        tx.set("t", "a", 2)
+    assert [link.origin for link in store.read_links(None, 10)[0]] == ["api", "other"]
+
+
+# -- keys as bytes, values verbatim --
+
+
+@pytest.mark.parametrize(("one", "other"), [("A", "a"), ("b", "b "), ("é", "e\u0301"), ("ß", "ss"), ("k\u200b", "k")])
+def test_keys_and_topics_are_compared_as_bytes(one: str, other: str, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.create("t", one, "one", topic=one)
+        tx.create("t", other, "other", topic=other)
+        tx.create(one, "k", 1)
+        tx.create(other, "k", 2)
+    assert (store.get("t", one), store.get("t", other)) == ("one", "other")
+    assert (store.get(one, "k"), store.get(other, "k")) == (1, 2)
+    answer = store.read_sync({one: Want()}).chains[one]
+    assert isinstance(answer, Full)
+    assert [record.key for record in answer.topics[one].records] == [one]
+
+
+def test_values_are_canonical_json_verbatim(store: Store) -> None:
+    put(store, "a", {"b": 1, "a": [1.5, None, "ü\u0000"], "c": {"z": True, "y": 2**63}})
+    record = store.get_record("t", "a")
+    assert record is not None
+    assert record.value == '{"a":[1.5,null,"ü\\u0000"],"b":1,"c":{"y":9223372036854775808,"z":true}}'.encode()
+
+
+def test_a_value_over_64_kib_is_kept(store: Store) -> None:
+    put(store, "a", "x" * 200_000)
+    assert store.get("t", "a") == "x" * 200_000
+    link = store.read_links(None, 1)[0][0]
+    assert link.changes[0].value == b'"' + b"x" * 200_000 + b'"'
+
+
+# -- verbs --
+
+
+def test_create_must_not_exist(store: Store) -> None:
+    put(store, "a")
+    with pytest.raises(AlreadyExists, match="t 'a'"), store.transaction() as tx:
+        tx.set("t", "b", 1)
+        tx.create("t", "a", 2)
+    assert store.get("t", "b") is None
+    assert store.read_heads([]).store.position == 1
+
+
+def test_update_merges_into_an_existing_object(store: Store) -> None:
+    put(store, "a", {"x": 1, "y": 2}, topic="here")
+    with store.transaction() as tx:
+        tx.update("t", "a", {"y": 3, "z": 4})
+    assert store.get("t", "a") == {"x": 1, "y": 3, "z": 4}
+    record = store.get_record("t", "a")
+    assert record is not None
+    assert record.topic == "here"
+    with pytest.raises(NotFound), store.transaction() as tx:
+        tx.update("t", "b", {})
+    put(store, "list", [1])
+    with pytest.raises(ValueRefused, match="use set"), store.transaction() as tx:
+        tx.update("t", "list", {"x": 1})
+
+
+def test_delete_must_exist_unless_missing_ok(store: Store) -> None:
+    with pytest.raises(NotFound, match="missing_ok"), store.transaction() as tx:
+        tx.delete("t", "a")
+    with store.transaction() as tx:
+        tx.delete("t", "a", missing_ok=True)
+    assert tx.commit is None
+
+
+def test_compare_and_set(store: Store) -> None:
+    version = put(store, "a").point.position
+    with store.transaction() as tx:
+        tx.set("t", "a", 2, version=version)
+    with pytest.raises(VersionMismatch, match=r"expects version 1, but it is 2"), store.transaction() as tx:
+        tx.set("t", "a", 3, version=version)
+    with pytest.raises(VersionMismatch), store.transaction() as tx:
+        tx.update("t", "a", {}, version=7)
+    with pytest.raises(VersionMismatch), store.transaction() as tx:
+        tx.delete("t", "a", version=version)
+    with pytest.raises(NotFound), store.transaction() as tx:
+        tx.delete("t", "none", version=1)
+    assert store.get("t", "a") == 2
+
+
+def test_version_zero_means_absent_and_is_not_taken_for_any(store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("t", "a", 1, version=0)
+    with pytest.raises(VersionMismatch), store.transaction() as tx:
+        tx.set("t", "a", 2, version=0)
+
+
+def test_the_same_key_twice_is_folded(store: Store) -> None:
+    put(store, "old", 1)
+    with store.transaction() as tx:
+        tx.create("t", "a", 1)
+        tx.set("t", "old", 2)
+        tx.set("t", "a", 2)
+        tx.delete("t", "old")
+        tx.create("t", "old", 3)
+        tx.create("t", "gone", 1)
+        tx.delete("t", "gone")
+    assert tx.commit is not None
+    (link,) = tx.commit.links
+    assert [(c.key, c.action, c.value, c.version) for c in link.changes] == [
+        ("a", "create", b"2", 2),
+        ("old", "set", b"3", 3),
+    ]
+
+
+def test_equal_bytes_write_and_publish_nothing(store: Store) -> None:
+    put(store, "a", {"x": 1, "y": 2})
+    seen: list[Sequence[Link]] = []
+    store.on_commit(seen.append)
+    with store.transaction() as tx:
+        tx.set("t", "a", {"y": 2, "x": 1})
+        tx.update("t", "a", {"x": 1})
+    assert tx.commit is None
+    assert seen == []
+    assert store.read_heads([]).store.position == 1
+
+
+def test_an_object_without_a_topic_is_on_the_default_topic_and_keeps_its_own(store: Store) -> None:
+    assert put(store, "a").topic == DEFAULT_TOPIC
+    put(store, "b", topic="own")
+    assert put(store, "b", 2).topic == "own"
+
+
+def test_moving_is_a_delete_in_the_old_and_a_create_in_the_new_topic(store: Store) -> None:
+    put(store, "a", {"n": 1}, topic="old")
+    with store.transaction() as tx:
+        tx.update("t", "a", {}, topic="new")
+    assert tx.commit is not None
+    old, new = sorted(tx.commit.links, key=lambda link: link.topic, reverse=True)
+    assert [(c.action, c.version, c.value) for c in old.changes] == [("delete", 2, None)]
+    assert [(c.action, c.version, c.value) for c in new.changes] == [("create", 3, b'{"n":1}')]
+    assert (old.count, old.digest, new.count) == (0, 0, 1)
+    assert {old.tx_links, new.tx_links} == {2}
+    assert store.topics()["old"].count == 0
+    assert_consistent(store)
+
+
+def test_an_exception_in_the_block_writes_nothing(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), store.transaction() as tx:
+        tx.set("t", "a", 1)
+        raise ZeroDivisionError
+    assert store.get("t", "a") is None
+    assert tx.commit is None
+    with pytest.raises(ClosedError):
+        tx.set("t", "a", 1)
+
+
+def test_a_transaction_is_bounded(open_store: Opener) -> None:
+    store = open_store(limits=Limits(max_transaction_changes=3, max_transaction_bytes=100))
+    with pytest.raises(ValueRefused, match="4 changes"), store.transaction() as tx:
+        for i in range(4):
+            tx.set("t", f"k{i}", i)
+    with pytest.raises(ValueRefused, match="bytes of keys"), store.transaction() as tx:
+        tx.set("t", "k", "x" * 100)
+    assert store.read_heads([]).store == ZERO
+
+
+def test_a_large_transaction(store: Store) -> None:
+    """More keys than one IN list or page holds."""
+    with store.transaction() as tx:
+        for i in range(1200):
+            tx.create("t", f"k{i}", i, topic=f"topic-{i % 3}")
+    with store.transaction() as tx:
+        for i in range(1200):
+            tx.set("t", f"k{i}", -i) if i % 2 else tx.delete("t", f"k{i}")
+    assert assert_consistent(store) == 2
+
+
+# -- reads in a transaction --
+
+
+def test_get_in_a_transaction_sees_its_own_verbs(store: Store) -> None:
+    put(store, "a", {"n": 1})
+    with store.transaction() as tx:
+        tx.update("t", "a", {"m": 2})
+        assert tx.get("t", "a") == {"n": 1, "m": 2}
+        tx.delete("t", "a")
+        assert tx.get("t", "a") is None
+
+
+def test_what_get_returned_is_guarded(store: Store) -> None:
+    put(store, "a", 1)
+    with pytest.raises(VersionMismatch, match="run it again"), store.transaction() as tx:
+        value = tx.get("t", "a")
+        put(store, "a", 10)
+        tx.set("t", "b", value)
+    assert store.get("t", "b") is None
+
+
+def test_write_runs_its_function_again_after_an_overtaken_read(store: Store) -> None:
+    put(store, "n", 0)
+
+    def count() -> None:
+        for _ in range(5):
+            store.write(lambda tx: tx.set("t", "n", tx.get("t", "n") + 1))
+
+    threads = [threading.Thread(target=count) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.get("t", "n") == 15
+    assert assert_consistent(store) == 16
+
+
+# -- after commit --
+
+
+def test_on_commit_gets_the_links_after_the_commit(store: Store) -> None:
+    seen: list[tuple[int, object]] = []
+    end = store.on_commit(lambda links: seen.append((links[0].point.position, store.get("t", "a"))))
+    put(store, "a", "x")
+    end()
+    put(store, "a", "y")
+    assert seen == [(1, "x")]
+
+
+def test_what_on_commit_raises_is_counted_and_undoes_nothing(store: Store) -> None:
+    seen: list[object] = []
+
+    def bad(_links: object) -> None:
+        raise RuntimeError
+
+    store.on_commit(bad)
+    store.on_commit(seen.append)
+    put(store, "a")
+    assert (store.callback_errors, len(seen), store.get("t", "a")) == (1, 1, 1)
+
+
+def test_committed(store: Store) -> None:
+    with store.transaction() as tx:
+        assert not store.committed(tx.nonce)
+        tx.set("t", "a", 1)
+    put(store, "b")
+    assert store.committed(tx.nonce)
+    assert not store.committed(tx.nonce + 1)
+
+
+# -- opening --
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "nonsense", "oracle://x/y", "sqlite://", "sqlite:///:memory:", "postgresql+psycopg2://h/d", "mysql://h/"],
+)
+def test_a_wrong_url(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"URL|SQLite"):
+        Store(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://postgres@127.0.0.1:1/x",
+        "mysql://root@127.0.0.1:1/x",
+        "sqlite:////no/such/folder/net.db",
+    ],
+)
+def test_an_unreachable_database(url: str) -> None:
+    with pytest.raises(StoreUnavailable, match="unreachable"):
+        Store(url)
+
+
+def test_a_database_that_does_not_exist(database_url: str) -> None:
+    if database_url.startswith("sqlite"):
+        return  # it would be created
+    wrong = database_url.replace("/db", "/nosuch")
+    with pytest.raises(ConfigError, match="database name"):
+        Store(wrong)
+
+
+def test_read_only(open_store: Opener) -> None:
+    with pytest.raises(SchemaError, match="without read_only"):
+        open_store(read_only=True)
+    writer = open_store()
+    put(writer, "a")
+    store = open_store(read_only=True)
+    assert store.get("t", "a") == 1
+    assert store.committed(writer.read_heads([]).store.nonce)
+    assert len(store.read_links(None, 10)[0]) == 1
+    for refused in (store.transaction().__enter__, lambda: store.unique_id("x"), store.directory.collect_garbage):
+        with pytest.raises(StoreReadOnly):
+            refused()
+
+
+def test_a_closed_store(store: Store) -> None:
+    store.close()
+    store.close()
+    for refused in (store.topics, lambda: store.get("t", "k"), store.transaction().__enter__):
+        with pytest.raises(ClosedError):
+            refused()
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "topic", "word"),
+    [
+        ("", "k", "t", "table"),
+        ("t", "", "t", "key"),
+        ("t", "k", "", "topic"),
+        ("t\0", "k", "t", "NUL"),
+        ("t", "k\0", "t", "NUL"),
+        ("t", "k", "t\0", "NUL"),
+        ("t" * 256, "k", "t", "256 bytes"),
+        ("t", "k" * 513, "t", "513 bytes"),
+        ("t", "k", "ü" * 128, "256 bytes"),
+        ("t", "\ud800", "t", "Unicode"),
+    ],
+)
+def test_bad_names(table: str, key: str, topic: str, word: str, store: Store) -> None:
+    with pytest.raises(ValueRefused, match=word), store.transaction() as tx:
+        tx.set(table, key, 1, topic=topic)
+    assert store.read_heads([]).store == ZERO
+
+
+def test_the_longest_names_fit(store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("t" * 255, "k" * 512, 1, topic="ü" * 127)
+    assert store.get("t" * 255, "k" * 512) == 1
+    assert assert_consistent(store) == 1
+
+
+# -- threads, forks, processes --
+
+
+def test_a_forked_child_uses_the_store_and_leaves_the_parents_connections(store: Store) -> None:
+    put(store, "a", "parent")
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            put(store, "b", store.get("t", "a"))
+            store.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert store.get("t", "b") == "parent"
+    put(store, "c")
+    assert assert_consistent(store) == 3
+
+
+def _open_and_write(url: str, number: int) -> None:
+    with Store(url, settings=StoreSettings(retry_attempts=50)) as store:
+        put(store, f"k{number}")
+
+
+def test_an_empty_database_is_created_by_several_processes_at_once(database_url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_open_and_write, args=(database_url, i)) for i in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    with Store(database_url) as store:
+        assert assert_consistent(store) == 4
+
+
+def test_threads_share_a_store(store: Store) -> None:
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(6):
+                put(store, f"k{i}", f"{number} {i}", topic=f"topic-{number}")
+                store.read_sync({ALL: Want()})
+        except BaseException as error:  # noqa: BLE001 - shown below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert assert_consistent(store) == 36
+
+
+def test_history_of_another_database_is_incomplete(store: Store) -> None:
+    point = put(store, "a").point
+    wrong = type(point)(point.position, point.nonce ^ 1)
+    answer = store.read_sync({ALL: Want(after=wrong), DEFAULT_TOPIC: Want(after=wrong)})
+    assert answer.chains == {ALL: Incomplete(), DEFAULT_TOPIC: Incomplete()}
+    right = store.read_sync({ALL: Want(after=point)}).chains[ALL]
+    assert right == Delta([], point)
