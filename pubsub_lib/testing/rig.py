@@ -65,7 +65,7 @@ class Collector:
             for message in envelope.messages:
                 if envelope.topic == topic:
                     parts[message.link.point] += 1
-                    if parts[message.link.point] == message.parts:
+                    if parts[message.link.point] % message.parts == 0:  # a link that came twice stands here twice
                         whole.append(message.link.point)
         return whole
 

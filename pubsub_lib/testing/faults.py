@@ -1,0 +1,160 @@
+"""Faults on demand for any driver: lose, repeat, reorder, delay and corrupt what its subscribers receive.
+
+The choices come from a seed, so a test that fails prints it and fails again. The wrapped driver stays what it is, its
+capabilities too: faults are what the library must survive, not what the driver promises.
+"""
+
+import os
+import random
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Final
+
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
+from pubsub_lib.errors import FrameError, TransportError
+
+_STOP: Final = 2.0  # seconds
+
+
+class FaultySubscriber(Subscriber):
+    """Any subscriber behind a lossy link. Envelopes are delivered by a thread of its own, one at a time."""
+
+    def __init__(self, inner: Subscriber, loss: Loss = PERFECT, seed: int = 0) -> None:
+        self._inner = inner
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._link: Lossy[Envelope | None] = Lossy(random.Random(seed), loss, corrupt=self._corrupt)
+        self._ready: deque[Envelope | None] = deque()
+        self._counts: Counter[str] = Counter()
+        self._on_envelope: OnEnvelope | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def set_loss(self, loss: Loss) -> None:
+        """Other faults from now on. Any thread."""
+        with self._changed:
+            self._link.loss = loss
+
+    def initialize(self, on_envelope: OnEnvelope) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.initialize(self._hear)
+        self._on_envelope = on_envelope
+
+    def register_topic(self, topic: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.register_topic(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.unregister_topic(topic)
+
+    def register_listen_address(self, address: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.register_listen_address(address)
+
+    def unregister_listen_address(self, address: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.unregister_listen_address(address)
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        """As the wrapped subscriber's; the answers pass the faults like anything else."""
+        self._inner.request_hello(nonce, topics)
+
+    def daemonize(self) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.daemonize()
+        with self._changed:
+            if self._closed or self._on_envelope is None:
+                raise TransportError("this subscriber is closed; make a new one")
+            self._thread = threading.Thread(
+                target=self._deliver, args=(self._on_envelope,), name="pubsub-faults", daemon=True
+            )
+            self._thread.start()
+
+    def counters(self) -> Mapping[str, int]:
+        """The wrapped subscriber's, with ``lost`` and each fault done (``fault_drop`` …); the corrupted ones are
+        counted as ``truncated`` as well."""
+        with self._changed:
+            faults = dict(self._link.counts)
+            merged = Counter(self._inner.counters()) + self._counts
+            merged["lost"] += faults["drop"]
+            return {
+                **dict.fromkeys(self._inner.counters(), 0),
+                **merged,
+                **{f"fault_{k}": v for k, v in faults.items()},
+            }
+
+    def close(self) -> None:
+        """As the wrapped subscriber's; what is held back is lost."""
+        self._inner.close()
+        if self._pid != os.getpid():
+            return  # a fork's copy
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_STOP)
+
+    def _hear(self, envelope: Envelope) -> None:
+        with self._changed:
+            self._ready.extend(self._link.push(envelope, time.monotonic()))
+            self._changed.notify_all()
+
+    def _corrupt(self, envelope: Envelope | None, rng: random.Random) -> Envelope | None:
+        """What a receiver makes of the envelope's bytes when they are cut: nothing, and a count."""
+        if envelope is None:
+            return None
+        head, body = codec.encode(envelope)
+        try:
+            return codec.decode([head, body[: rng.randrange(len(body))]])
+        except FrameError as error:
+            self._counts[error.reason] += 1
+            return None
+
+    def _deliver(self, on_envelope: OnEnvelope) -> None:
+        while True:
+            with self._changed:
+                while not self._ready and not self._closed:
+                    self._ready.extend(self._link.due(time.monotonic()))
+                    if not self._ready:
+                        until = self._link.next_time()
+                        self._changed.wait(None if until is None else max(0.0, until - time.monotonic()))
+                if self._closed:
+                    return
+                envelope = self._ready.popleft()
+            if envelope is None:
+                continue
+            try:
+                on_envelope(envelope)
+            except BaseException:  # noqa: BLE001 - as the contract asks of every driver
+                with self._changed:
+                    self._counts["callback_errors"] += 1
+
+
+def faulty(driver: type[Driver], loss: Loss = PERFECT, seed: int = 0) -> type[Driver]:
+    """This driver, whose subscribers get ``loss``. Each subscriber has random choices of its own: seed, seed + 1 …"""
+    wrapped, seeds = driver, iter(range(seed, seed + 2**31))
+
+    class Faulty(Driver):
+        """The wrapped driver behind a lossy link."""
+
+        name: ClassVar[str] = f"faulty-{wrapped.name}"
+        capabilities: ClassVar[Capabilities] = wrapped.capabilities
+
+        @classmethod
+        def publisher(cls, settings: DriverSettings) -> Publisher:
+            """The wrapped driver's own."""
+            return wrapped.publisher(settings)
+
+        @classmethod
+        def subscriber(cls, settings: DriverSettings) -> Subscriber:
+            """The wrapped driver's, with faults."""
+            return FaultySubscriber(wrapped.subscriber(settings), loss, next(seeds))
+
+    return Faulty

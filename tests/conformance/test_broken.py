@@ -1,0 +1,262 @@
+"""The suite has teeth: each broken driver fails the check that is meant for it."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+import pytest
+
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.errors import FrameError
+from pubsub_lib.testing.conformance import DriverConformance, Rig
+from pubsub_memory import MemoryBus, MemoryDriver
+from pubsub_memory.publisher import MemoryPublisher
+from pubsub_memory.subscriber import MemorySubscriber
+
+Frames = tuple[bytes, ...]
+
+
+class DropsSilently(MemorySubscriber):
+    seen = 0
+
+    def deliver(self, frames: Frames) -> None:
+        self.seen += 1
+        if self.seen % 50:
+            super().deliver(frames)
+
+
+class DeliversNeighbours(MemorySubscriber):
+    def matches(self, head: bytes) -> bool:
+        return any(head.startswith(one.rstrip(b"\0")) for one in tuple(self._subscriptions))
+
+
+class DeliversWhatNobodyRegistered(MemorySubscriber):
+    def matches(self, head: bytes) -> bool:
+        return head.startswith(codec.EVERYTHING) or super().matches(head)
+
+
+class Reorders(MemorySubscriber):
+    seen = 0
+    held: deque[Frames]
+
+    def deliver(self, frames: Frames) -> None:
+        self.held = getattr(self, "held", deque())
+        self.seen += 1
+        self.held.append(frames)
+        if self.seen % 10:  # every tenth waits for the one behind it
+            while self.held:
+                super().deliver(self.held.pop())
+
+
+class LeaksForeignException(MemorySubscriber):
+    def register_topic(self, topic: str) -> None:
+        topic.encode()  # raises UnicodeEncodeError
+        super().register_topic(topic)
+
+
+class PublisherLeaksForeignException(MemoryPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        bytes.fromhex(envelope.uuid)
+        super().send_event(envelope)
+
+
+class DiesOnABadFrame(MemorySubscriber):
+    def _receive(self, on_envelope: Callable[[Envelope], None]) -> None:
+        while (frames := self._next()) is not None:
+            try:
+                envelope = codec.decode(frames, self._limits)
+            except FrameError as error:
+                self._count(error.reason)
+                return
+            self._count("received")
+            self._call(on_envelope, envelope)
+
+
+class DropsBadFramesUncounted(MemorySubscriber):
+    def _count(self, name: str) -> None:
+        if name in ("received", "callback_errors"):
+            super()._count(name)
+
+
+class DiesOfACallback(MemorySubscriber):
+    def _call(self, on_envelope: Callable[[Envelope], None], envelope: Envelope) -> None:
+        try:
+            on_envelope(envelope)
+        except ValueError:
+            self._count("callback_errors")
+        except SystemExit:
+            self._count("callback_errors")
+            self._closed = True
+
+
+class CallsBackAfterClose(MemorySubscriber):
+    def close(self) -> None:
+        pass  # the bus still delivers
+
+
+class AnswersHelloToEveryone(MemorySubscriber):
+    def matches(self, head: bytes) -> bool:
+        return head.startswith(b"H") or super().matches(head)
+
+
+class SwallowsOversized(MemoryPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        try:
+            super().send_event(envelope)
+        except FrameError:
+            pass  # nobody will know
+
+
+class BlocksOnASlowSubscriber(MemorySubscriber):
+    def deliver(self, frames: Frames) -> None:
+        super().deliver(frames)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._queue) < 100 or self._closed, 5)
+
+    def _next(self) -> Frames | None:
+        frames = super()._next()
+        with self._changed:
+            self._changed.notify_all()
+        return frames
+
+
+class SendsInAChild(MemoryPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        self._pid = __import__("os").getpid()
+        super().send_event(envelope)
+
+
+class SendsAfterClose(MemoryPublisher):
+    def close(self) -> None:
+        super().close()
+        self._closed = False
+
+
+class TakesOneTopicTwice(MemorySubscriber):
+    def deliver(self, frames: Frames) -> None:
+        super().deliver(frames)
+        if len(self._subscriptions) > 1:
+            super().deliver(frames)
+
+
+class NeverUnregisters(MemorySubscriber):
+    def unregister_topic(self, topic: str) -> None:
+        pass
+
+
+class CallsBackOnTheSendersThread(MemorySubscriber):
+    def deliver(self, frames: Frames) -> None:
+        assert self._on_envelope is not None
+        self._on_envelope(codec.decode(frames))
+
+
+class HangsInClose(MemorySubscriber):
+    def close(self) -> None:
+        super().close()
+        if self._thread is not None:
+            threading.Event().wait(4)
+
+
+class DiesOfAQuestion(MemoryPublisher):
+    def _answer(self) -> None:
+        on_ask = self._on_ask
+
+        def once(ask: Any) -> None:
+            try:
+                assert on_ask is not None
+                on_ask(ask)
+            except ValueError:
+                self._closed = True
+
+        self._on_ask = once
+        super()._answer()
+
+
+class BlocksInRequestHello(MemorySubscriber):
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        super().request_hello(nonce, topics)
+        threading.Event().wait(0.05)
+
+
+class Ignorant(MemorySubscriber):
+    """Starts its thread in a child without a word."""
+
+    def daemonize(self) -> None:
+        self._pid = __import__("os").getpid()
+        super().daemonize()
+
+
+BROKEN: dict[str, tuple[type[Any], str]] = {
+    "drops silently": (DropsSilently, "test_send_event_must_not_lose_an_envelope_silently"),
+    "delivers a neighbouring topic": (DeliversNeighbours, "test_register_topic_must_be_exact"),
+    "delivers what nobody registered": (DeliversWhatNobodyRegistered, "test_register_topic_must_be_exact"),
+    "reorders without saying so": (Reorders, "test_send_event_must_keep_the_order_of_a_topic"),
+    "leaks a foreign exception": (LeaksForeignException, "test_register_topic_must_raise_no_foreign_exception"),
+    "leaks it when sending": (PublisherLeaksForeignException, "test_send_event_must_raise_no_foreign_exception"),
+    "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "drops bad frames uncounted": (
+        DropsBadFramesUncounted,
+        "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread",
+    ),
+    "dies of a callback": (DiesOfACallback, "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread"),
+    "calls back after close": (CallsBackAfterClose, "test_on_envelope_must_not_be_called_after_close_returned"),
+    "answers hello to everyone": (AnswersHelloToEveryone, "test_request_hello_must_be_answered_to_the_asker_alone"),
+    "swallows oversized": (SwallowsOversized, "test_send_event_must_refuse_what_is_oversized"),
+    "blocks on a slow subscriber": (BlocksOnASlowSubscriber, "test_send_event_must_not_block"),
+    "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
+    "sends after close": (SendsAfterClose, "test_send_event_must_be_refused_before_initialize_and_after_close"),
+    "delivers twice": (TakesOneTopicTwice, "test_register_topic_must_be_idempotent"),
+    "never unregisters": (
+        NeverUnregisters,
+        "test_unregister_topic_must_stop_the_topic_alone_and_be_idempotent",
+    ),
+    "calls back on the sender's thread": (
+        CallsBackOnTheSendersThread,
+        "test_on_envelope_must_be_called_on_one_thread_one_call_at_a_time",
+    ),
+    "hangs in close": (HangsInClose, "test_close_must_be_idempotent_quick_and_safe_from_any_thread"),
+    "dies of a question": (DiesOfAQuestion, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
+    "blocks in request_hello": (
+        BlocksInRequestHello,
+        "test_request_hello_must_not_block_and_a_silent_publisher_is_no_error",
+    ),
+    "runs in a child": (Ignorant, "test_daemonize_must_be_refused_in_a_forked_child_and_not_disturb_the_parent"),
+}
+
+
+def driver_of(half: type[Any], bus: MemoryBus) -> type[Driver]:
+    class Broken(Driver):
+        name: ClassVar[str] = half.__name__
+        capabilities: ClassVar[Capabilities] = MemoryDriver.capabilities
+
+        @classmethod
+        def publisher(cls, settings: DriverSettings) -> Publisher:
+            kind = half if issubclass(half, MemoryPublisher) else MemoryPublisher
+            return kind(bus, settings.limits)
+
+        @classmethod
+        def subscriber(cls, settings: DriverSettings) -> Subscriber:
+            kind = half if issubclass(half, MemorySubscriber) else MemorySubscriber
+            return kind(bus, settings.limits, 10_000)
+
+    return Broken
+
+
+@pytest.mark.parametrize("fault", sorted(BROKEN))
+def test_a_broken_driver_fails(fault: str) -> None:
+    half, check = BROKEN[fault]
+    bus = MemoryBus()
+    rig = Rig(driver_of(half, bus), DriverSettings(), inject=bus.send, patience=1.0)
+    logging.getLogger("pubsub_memory").setLevel(logging.CRITICAL)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(DriverConformance(), check)(rig)
+
+
+@pytest.mark.parametrize("check", sorted({check for _, check in BROKEN.values()}))
+def test_the_same_checks_pass_for_the_driver_unbroken(check: str) -> None:
+    bus = MemoryBus()
+    getattr(DriverConformance(), check)(Rig(driver_of(MemorySubscriber, bus), DriverSettings(), inject=bus.send))
