@@ -18,6 +18,7 @@ class History:
         self.heads_at: dict[Point, dict[str, Point]] = {ZERO: {}}
         """Of a transaction's point: every topic's head then."""
         self.transactions = 0
+        self.restores = 0
         self._parents: dict[tuple[str, Point], Point] = {}
         self._times: dict[str, list[float]] = {}
         self._points: dict[str, list[Point]] = {}
@@ -46,6 +47,7 @@ class History:
 
     def restored(self, store: ModelStore, now: float) -> None:
         """The store went back to what it was."""
+        self.restores += 1
         for chain in list(self._times):
             self._show(chain, store.state.point if chain == ALL else store.head(chain).point, now)
 

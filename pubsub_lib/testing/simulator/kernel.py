@@ -14,6 +14,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 FOREVER = float("inf")
+MOST_STEPS = 200_000
+"""Steps of one run; a run that needs more goes round in circles."""
 
 
 class Sleep(NamedTuple):
@@ -145,6 +147,11 @@ class Process:
         """Keep a wake-up until the pause is over."""
         self._stalled.append((task, token))
 
+    @property
+    def running(self) -> bool:
+        """True while it has anything left to do."""
+        return self.alive and bool(self._tasks)
+
     def ended(self, task: "Task") -> None:
         """A task came to its end."""
         self._tasks.remove(task)
@@ -251,6 +258,8 @@ class Kernel:
         while heap and heap[0][0] <= until:
             when, _, call, arguments = heapq.heappop(heap)
             self.now = max(self.now, when)
+            if self.steps > MOST_STEPS:
+                raise RuntimeError(f"more than {MOST_STEPS} steps: something goes round in circles")
             call(*arguments)
         self.now = until
 

@@ -1,0 +1,172 @@
+"""The database server around the model store: latency, locks, sessions, outages, and what clients see of them."""
+
+import random
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
+
+from pubsub_lib.errors import OutcomeUnknown, StoreBusy, StoreUnavailable
+from pubsub_lib.testing.simulator.history import History
+from pubsub_lib.testing.simulator.kernel import Await, Kernel, LocalClock, Sleep
+from pubsub_lib.testing.simulator.store import Commit, ModelStore, State, Verb
+
+T = TypeVar("T")
+IDLE_IN_TRANSACTION = 0.5
+"""Seconds after which a session that holds locks and does nothing is ended by the server."""
+LOST_AFTER = 0.3
+"""Seconds until a client notices that the server is gone."""
+
+
+class Session:
+    """A writer's open transaction."""
+
+    def __init__(self, epoch: int, now: float) -> None:
+        self.epoch = epoch
+        self.touched = now
+        self.open = True
+
+
+class Database:
+    """One server. Methods without ``yield`` act at once at the server; the generators add the way there and back."""
+
+    def __init__(self, kernel: Kernel, store: ModelStore, history: History, count: Callable[[str], None]) -> None:
+        self.kernel = kernel
+        self.store = store
+        self.history = history
+        self.clock = LocalClock(kernel, 5000.0, 1.0)
+        self.up = True
+        self.slowness = 0.0
+        self.deadlock_chance = 0.0
+        self.commit_loss_chance = 0.0
+        self.readers = 0
+        self._count = count
+        self._epoch = 0
+        self._rng: random.Random = kernel.rng("database")
+        self._fault_rng: random.Random = kernel.rng("database faults")
+        self._locks: dict[object, Session] = {}
+
+    def latency(self) -> float:
+        """Seconds of one trip, half of a request."""
+        wait = self._rng.uniform(0.001, 0.006)
+        if self.slowness:
+            self._count("db_slow")
+            wait += self.slowness * self._rng.random()
+        return wait
+
+    def query(self, label: str, ask: Callable[[], T]) -> Generator[Sleep | Await, None, T]:
+        """One request and its answer. Raises StoreUnavailable."""
+        epoch = self._epoch
+        yield Sleep(label + " asked", self.latency())
+        yield from self._reach(label, epoch)
+        answer = ask()
+        yield Sleep(label + " answered", self.latency())
+        return answer
+
+    def pages(self, label: str, ask: Callable[[], T], pages: int) -> Generator[Sleep | Await, None, T]:
+        """A reading of several pages in one snapshot, which stands from the first query on."""
+        epoch = self._epoch
+        yield Sleep(label + " begun", self.latency())
+        yield from self._reach(label, epoch)
+        answer = ask()
+        self.readers += 1
+        try:
+            for _ in range(pages):
+                yield Sleep(label + " page", self.latency())
+                yield from self._reach(label, epoch)
+        finally:
+            self.readers -= 1
+        yield Sleep(label + " read", self.latency())
+        return answer
+
+    def _reach(self, label: str, epoch: int) -> Generator[Sleep | Await, None, None]:
+        if not self.up or epoch != self._epoch:
+            self._count("db_down")
+            yield Sleep(label + " lost", LOST_AFTER)
+            raise StoreUnavailable("the simulated database is down")
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def transact(
+        self, verbs: Sequence[Verb], origin: str, wall: Callable[[], float], nonce: int
+    ) -> Generator[Sleep | Await, None, Commit | None]:
+        """The commit sequence: begin, lock the objects, check, counter, write, commit. Raises StoreUnavailable,
+        StoreBusy (a deadlock), ConditionFailed, OutcomeUnknown."""
+        yield from self.query("begin", lambda: None)
+        session = Session(self._epoch, self.kernel.now)
+        try:
+            for ident in sorted({(verb.table, verb.key) for verb in verbs}):
+                yield from self._lock(session, ident, "lock")
+            yield Sleep("locked", self.latency())
+            if self._fault_rng.random() < self.deadlock_chance:
+                self._count("deadlock")
+                raise StoreBusy("the simulated database found a deadlock")
+            yield from self._lock(session, "counter", "counter")
+            yield Sleep("before commit", self.latency())
+            self._check(session)
+            lost = self._fault_rng.random()
+            if lost < self.commit_loss_chance:
+                self._count("commit_lost")
+                self._end(session)
+                if lost < self.commit_loss_chance / 2:
+                    self._write(verbs, origin, wall(), nonce)
+                yield Sleep("commit lost", LOST_AFTER)
+                raise OutcomeUnknown("the connection was lost during COMMIT", nonce)
+            commit = self._write(verbs, origin, wall(), nonce)
+        finally:
+            self._end(session)
+        yield Sleep("committed", self.latency())
+        return commit
+
+    def _write(self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int) -> Commit | None:
+        commit = self.store.commit(verbs, origin, written_at, nonce)
+        if commit is not None:
+            self.history.committed(commit, self.kernel.now)
+            self.kernel.trace("store", "committed", commit.point, [link.topic for link in commit.links])
+        return commit
+
+    def _lock(self, session: Session, name: object, label: str) -> Generator[Sleep | Await, None, None]:
+        while True:
+            yield Sleep(label, self.latency())
+            self._check(session)
+            holder = self._locks.get(name)
+            if holder is None or not holder.open or holder is session:
+                break
+            if self.kernel.now - holder.touched > IDLE_IN_TRANSACTION:
+                self._end(holder)
+        self._locks[name] = session
+
+    def _check(self, session: Session) -> None:
+        if not self.up or session.epoch != self._epoch or not session.open:
+            raise StoreUnavailable("the session was ended")
+        session.touched = self.kernel.now
+
+    def _end(self, session: Session) -> None:
+        session.open = False
+
+    # -- what the nemesis does -------------------------------------------------------------------------------------
+
+    def go_down(self) -> None:
+        """Every session ends, every request is lost."""
+        self.up = False
+        self._epoch += 1
+        self._locks.clear()
+        self.kernel.trace("store", "down")
+
+    def come_up(self) -> None:
+        """Answer again."""
+        self.up = True
+        self.kernel.trace("store", "up")
+
+    def restore(self, backup: State) -> None:
+        """Everything since the backup is gone."""
+        self._epoch += 1
+        self._locks.clear()
+        self.store.restore(backup)
+        self.history.restored(self.store, self.kernel.now)
+        self._count("restore")
+        self.kernel.trace("store", "restored", self.store.state.point)
+
+    def trim(self, keep: int) -> None:
+        """Shorten the changelog, also under readers."""
+        if self.store.trim(keep):
+            self._count("trim")
+            self.kernel.trace("store", "trimmed", keep)

@@ -1,0 +1,120 @@
+"""What must hold, one small function each. A function returns what is wrong, or None."""
+
+from typing import TYPE_CHECKING
+
+from pubsub_lib.core.chain import MOST_HEADS, Chain
+from pubsub_lib.core.liveness import MOST_PENDING
+from pubsub_lib.core.model import ALL, Point
+from pubsub_lib.core.transitions import DUE
+from pubsub_lib.testing.simulator.plan import TIMING
+
+if TYPE_CHECKING:
+    from pubsub_lib.testing.simulator.history import Content, History
+    from pubsub_lib.testing.simulator.replica import Handler, Replica
+
+CLOCK_SLACK = 0.005
+"""Seconds by which two drifting clocks may differ over the times measured here."""
+
+
+class Violation(Exception):
+    """An invariant does not hold. ``invariant`` is its name."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
+def content_of(replica: "Replica", topic: str) -> "Content":
+    """What a replica holds of a topic."""
+    return {(at.table, at.key): (at.version, at.value) for at in replica.cache.topic_records(topic)}
+
+
+def known_is_committed(history: "History", chain: Chain) -> str | None:
+    """Nothing is applied that was not committed."""
+    if chain.known is not None and not history.was_committed(chain.name, chain.known):
+        return f"{chain.name!r} stands at {chain.known}, which was never committed"
+    return None
+
+
+def known_never_goes_back(history: "History", chain: Chain, before: Point | None, *, replaced: bool) -> str | None:
+    """Within one history a chain only goes forward, and to another history only by a full sync."""
+    known = chain.known
+    if before is None or known is None or before == known:
+        return None
+    if history.is_ancestor(chain.name, before, known):
+        return None
+    if history.is_ancestor(chain.name, known, before):
+        # A restored store is at an older point of the same history.
+        return None if replaced and history.restores else f"{before} back to {known}"
+    return None if replaced else f"{before} to {known} of another history without a full sync"
+
+
+def content_is_whole(history: "History", replica: "Replica", chain: Chain) -> str | None:
+    """A replica shows exactly what a chain's point stands for: whole links, nothing more, nothing less."""
+    if chain.known is None:
+        return None
+    if chain.name == ALL:
+        expected = history.heads_at[chain.known]
+        topics = {**dict.fromkeys(replica.cache.topics()), **dict.fromkeys(expected)}
+        pairs = [(topic, expected.get(topic, Point(0, 0))) for topic in topics]
+    else:
+        pairs = [(chain.name, chain.known)]
+    for topic, point in pairs:
+        if content_of(replica, topic) != history.content(topic, point):
+            return f"{topic!r} at {point} shows {content_of(replica, topic)}, not {history.content(topic, point)}"
+    return None
+
+
+def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) -> str | None:
+    """A proof as of T means: everything that the store showed at some moment since T is here."""
+    local = replica.clock.now()
+    staleness = replica.follower.tracker.liveness.staleness(chain.name, local)
+    if staleness == float("inf"):
+        return None
+    if chain.known is None:
+        return f"{chain.name!r} claims {staleness:.3f} s and knows nothing"
+    now = replica.world.kernel.now
+    since = replica.clock.true(local - staleness) - CLOCK_SLACK
+    if staleness < -CLOCK_SLACK or not history.covers(chain.name, chain.known, since, now):
+        return f"{chain.name!r} at {chain.known} claims {staleness:.3f} s, the store showed since then {list(history.shown(chain.name, since, now))[:5]}"
+    return None
+
+
+def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
+    """Everything that waits is within its limit."""
+    limits = replica.world.plan.limits
+    pending = len(replica.follower.tracker.liveness.of(chain.name).pending)
+    if chain.waiting.messages > limits.max_waiting_links:
+        return f"{chain.waiting.messages} messages wait in {chain.name!r}"
+    if len(chain.heads) > MOST_HEADS or pending > MOST_PENDING:
+        return f"{len(chain.heads)} heads and {pending} proofs wait in {chain.name!r}"
+    return None
+
+
+def handlers_are_bounded(handler: "Handler", objects: int) -> str | None:
+    """A handler's queue never holds more than its limit and one event an object."""
+    if len(handler.queue) > handler.queue.policy.queue_limit + objects:
+        return f"{len(handler.queue)} events wait for a handler"
+    return None
+
+
+def syncs_end(replica: "Replica") -> str | None:
+    """A sync that runs has an end."""
+    slot = replica.follower.tracker.slot
+    if slot.running and replica.clock.now() > slot.begun + TIMING.sync_timeout + 0.1:
+        return f"sync {slot.number} runs since {replica.clock.now() - slot.begun:.3f} s"
+    return None
+
+
+def needs_are_remembered(replica: "Replica", chain: Chain) -> str | None:
+    """A chain that needs a sync gets its turn."""
+    slot = replica.follower.tracker.slot
+    if chain.state in DUE and not slot.waits and not slot.running:
+        return f"{chain.name!r} is {chain.state.value} ({chain.cause}) and no sync is planned"
+    return None
+
+
+def guard_never_fires(replica: "Replica") -> str | None:
+    """No older version ever tries to replace a newer one."""
+    guarded = replica.follower.faults.guarded
+    return f"{guarded} changes were kept out" if guarded else None

@@ -1,0 +1,262 @@
+"""Watches a run: calls every invariant where it can break, with evidence of its own rather than the tracker's."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from pubsub_lib.core.actions import StartSync
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.follower import Outcome
+from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
+from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.testing.simulator import invariants
+from pubsub_lib.testing.simulator.history import History
+from pubsub_lib.testing.simulator.invariants import Violation
+from pubsub_lib.testing.simulator.kernel import Process
+from pubsub_lib.testing.simulator.plan import TIMING
+from pubsub_lib.testing.simulator.store import Commit, Verb
+
+if TYPE_CHECKING:
+    from pubsub_lib.testing.simulator.replica import Handler, Replica
+    from pubsub_lib.testing.simulator.service import Service
+    from pubsub_lib.testing.simulator.world import World
+
+EPS = 1e-6
+
+
+class Evidence:
+    """What one chain of one replica was told, written down independently of the tracker."""
+
+    def __init__(self, now: float) -> None:
+        self.may_full = True
+        self.heard: dict[Point, float] = {}
+        self.proved = now
+        self.known: Point | None = None
+
+
+class Watch:
+    """One replica's evidence."""
+
+    def __init__(self) -> None:
+        self.chains: dict[str, Evidence] = {}
+        self.asked: dict[str, float] = {}
+        self.dropped_topics = 0
+
+
+class Monitor:
+    """All invariants of one run. Methods raise Violation."""
+
+    def __init__(self, world: "World", history: History) -> None:
+        self._world = world
+        self._history = history
+        self._watches: dict[Replica, Watch] = {}
+        self._serials: dict[int, int] = {}
+        self.syncs: dict[str, int] = {}
+        self.most_waiting = 0
+
+    def _demand(self, invariant: str, replica: "Replica | None", wrong: str | None) -> None:
+        if wrong is not None:
+            raise Violation(invariant, f"{replica.name}: {wrong}" if replica is not None else wrong)
+
+    # -- replicas --------------------------------------------------------------------------------------------------------
+
+    def born(self, replica: "Replica") -> None:
+        """A replica starts."""
+        self._watches[replica] = Watch()
+
+    def dropped(self, replica: "Replica", topic: str) -> None:
+        """A replica stops following a topic."""
+        watch = self._watches[replica]
+        watch.chains.pop(topic, None)
+        watch.dropped_topics += 1
+
+    def asked(self, replica: "Replica", ask: HelloAsk, now: float) -> None:
+        """A replica asks for own hellos."""
+        watch = self._watches[replica]
+        watch.asked[ask.nonce] = now
+        for topic in ask.topics:
+            watch.chains.setdefault(topic, Evidence(now))
+
+    def heard(self, replica: "Replica", envelope: Envelope, now: float) -> None:
+        """A replica is about to be fed."""
+        watch = self._watches[replica]
+        hello = envelope.hello
+        if hello is not None:
+            self._heard_hello(watch, replica, hello, now)
+            return
+        everything = ALL in watch.chains
+        evidence = watch.chains.get(ALL if everything else envelope.topic)
+        if evidence is not None:
+            for message in envelope.messages:
+                evidence.heard.setdefault(message.link.point, now)
+
+    def _heard_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
+        told = {topic: head.point for topic, head in hello.heads.items()}
+        if hello.store is not None:
+            told[ALL] = hello.store
+        asked = watch.asked.get(hello.nonce)
+        for topic, point in told.items():
+            evidence = watch.chains.get(topic)
+            if evidence is None or (hello.nonce and asked is None):
+                continue
+            evidence.heard.setdefault(point, now)
+            if asked is not None and evidence.known == point and not replica.follower.tracker.chain(topic).frozen:
+                evidence.proved = max(evidence.proved, asked - hello.age)
+
+    def acted(self, replica: "Replica", outcome: Outcome) -> None:
+        """A replica did something: look at everything that may have changed."""
+        watch = self._watches[replica]
+        tracker = replica.follower.tracker
+        trace = self._world.kernel.trace
+        for name in tracker.topics:
+            chain = tracker.chain(name)
+            evidence = watch.chains.setdefault(name, Evidence(replica.clock.now()))
+            moved = chain.known != evidence.known
+            if moved:
+                trace(replica.name, "known", repr(name), chain.known, chain.state.value)
+                self._demand("committed", replica, invariants.known_is_committed(self._history, chain))
+                self._demand(
+                    "forward",
+                    replica,
+                    invariants.known_never_goes_back(
+                        self._history, chain, evidence.known, replaced=name in replica.replaced
+                    ),
+                )
+                evidence.known = chain.known
+                position = chain.known_position
+                evidence.heard = {at: when for at, when in evidence.heard.items() if at.position > position}
+            if moved or outcome.events:
+                self._demand("whole", replica, invariants.content_is_whole(self._history, replica, chain))
+            self._demand("staleness", replica, invariants.staleness_is_honest(self._history, replica, chain))
+            self._demand("buffers", replica, invariants.buffers_are_bounded(replica, chain))
+            self._demand("need", replica, invariants.needs_are_remembered(replica, chain))
+            self.most_waiting = max(self.most_waiting, chain.waiting.messages)
+        replica.replaced.clear()
+        self._demand("guard", replica, invariants.guard_never_fires(replica))
+        for handler in replica.handlers:
+            self._demand("handler queue", replica, invariants.handlers_are_bounded(handler, self._world.objects))
+
+    def mismatched(self, replica: "Replica", topic: str) -> None:
+        """Count or digest differ."""
+        raise Violation("digest", f"{replica.name}: {topic!r} differs from its link's or snapshot's count and digest")
+
+    # -- syncs -----------------------------------------------------------------------------------------------------------
+
+    def sync_begun(self, replica: "Replica", start: StartSync, now: float) -> None:
+        """Each sync has a cause."""
+        watch = self._watches[replica]
+        for name, want in start.wants.items():
+            evidence = watch.chains[name]
+            cause = start.causes[name]
+            kind = "full" if want.after is None else "delta"
+            self.syncs[f"{kind}: {cause}"] = self.syncs.get(f"{kind}: {cause}", 0) + 1
+            if want.buckets is not None:
+                raise Violation("repair", f"{replica.name}: {name!r} repairs although nothing differed")
+            if want.after is None:
+                if not evidence.may_full:
+                    raise Violation("full without cause", f"{replica.name}: {name!r} ({cause})")
+            else:
+                self._demand("delta without cause", replica, self._no_cause(replica, name, cause, evidence, now))
+
+    def _no_cause(self, replica: "Replica", name: str, cause: str, evidence: Evidence, now: float) -> str | None:
+        world = self._world
+        restored = world.counts.get("restore", 0) > 0
+        overflowed = replica.follower.tracker.counters.overflowed > 0
+        if world.plan.faultless and (world.plan.services or replica.plan.polling):
+            return f"{name!r} ({cause}) in a run without faults"
+        if cause == "expired":
+            oldest = min(evidence.heard.values(), default=now)
+            if now - oldest < TIMING.message_delay_window - EPS:
+                return f"{name!r} ({cause}): the oldest that waits came {now - oldest:.3f} s ago"
+        elif cause == "polled":
+            if now - evidence.proved < TIMING.stale_after - EPS:
+                return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
+        elif cause in ("doubted", "broken"):
+            return None if restored else f"{name!r} ({cause}) although the history never changed"
+        elif cause == "overflowed":
+            return None if overflowed else f"{name!r} ({cause}) although nothing overflowed"
+        elif cause in ("caught up", "behind", "replaced"):
+            return None if restored or overflowed else f"{name!r} ({cause}) although no need arose meanwhile"
+        elif cause != "failed":
+            return f"{name!r} ({cause})"
+        return None
+
+    def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> None:
+        """The answer is about to be used."""
+        watch = self._watches[replica]
+        slot = replica.follower.tracker.slot
+        if not slot.running or slot.number != start.number:
+            return
+        for name, part in answer.chains.items():
+            evidence = watch.chains.get(name)
+            if evidence is not None:
+                evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
+
+    # -- handlers --------------------------------------------------------------------------------------------------------
+
+    def handled(self, replica: "Replica", handler: "Handler", event: Event) -> None:
+        """A handler was told."""
+        ident = event.table, event.key
+        last = handler.versions.get(ident)
+        if event.version is not None and last is not None and not self._may_repeat(replica):
+            if event.version == last:
+                raise Violation("handler twice", f"{replica.name}: {ident} version {event.version}")
+            if event.version < last:
+                raise Violation("handler back", f"{replica.name}: {ident} version {event.version} after {last}")
+        if event.version is None:
+            handler.versions.pop(ident, None)
+        else:
+            handler.versions[ident] = event.version
+        if event.new_value is None:
+            handler.told.pop(ident, None)
+        else:
+            handler.told[ident] = event.new_value
+
+    def _may_repeat(self, replica: "Replica") -> bool:
+        # Another history uses the same versions again, and a topic that is dropped takes its memory along.
+        return self._world.counts.get("restore", 0) > 0 or self._watches[replica].dropped_topics > 0
+
+    # -- writers and services ----------------------------------------------------------------------------------------------
+
+    def wrote(self, verbs: Sequence[Verb], commit: Commit) -> None:
+        """A writer was told that its transaction is in."""
+        if not self._history.was_committed(ALL, commit.point):
+            raise Violation("committed", f"{commit.point} was never committed")
+
+    def said(self, process: Process, publishing: Publishing, envelope: Envelope) -> None:
+        """A hello never claims more than is true."""
+        hello = envelope.hello
+        self._world.kernel.trace(process.name, "says", repr(envelope.topic), envelope.sequence, _about(envelope))
+        if hello is None or hello.store is None:
+            return
+        now = self._world.kernel.now
+        since = now - hello.age - invariants.CLOCK_SLACK
+        claims = [(ALL, hello.store), *((topic, head.point) for topic, head in hello.heads.items())]
+        for chain, point in claims:
+            if point not in tuple(self._history.shown(chain, since, now)):
+                raise Violation("hello", f"{process.name} claims {point} of {chain!r}, {hello.age:.3f} s old")
+        for topic, last in hello.sequences.items():
+            if last > publishing.sequences.get(topic, 0):
+                raise Violation("hello", f"{process.name} claims to have sent {last} on {topic!r}")
+
+    def acts_under_lease(self, service: "Service") -> None:
+        """Nobody else believes to hold it."""
+        for other in self._world.services.values():
+            if other is not service and other.process.alive and other.orphans.held(other.process.clock.now()):
+                raise Violation("lease", f"{service.name} and {other.name} hold the same lease")
+
+    # -- at rest -----------------------------------------------------------------------------------------------------------
+
+    def sweep(self, replicas: Collection["Replica"]) -> None:
+        """What time alone can break."""
+        for replica in replicas:
+            if not replica.process.paused:
+                self._demand("sync without end", replica, invariants.syncs_end(replica))
+
+
+def _about(envelope: Envelope) -> str:
+    hello = envelope.hello
+    if hello is None:
+        return " ".join(f"{at.link.prev.position}>{at.link.point.position}({at.part}/{at.parts})" for at in envelope.messages)
+    kind = f"own {hello.nonce[:6]}" if hello.nonce else "hello"
+    return f"{kind} store {hello.store and hello.store.position} age {hello.age:.3f}"

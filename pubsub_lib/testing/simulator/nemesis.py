@@ -1,0 +1,212 @@
+"""Makes things go wrong: windows of bad weather, strokes against single steps, and the end of it all."""
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pubsub_lib.testing.simulator.kernel import Process
+from pubsub_lib.testing.simulator.plan import LEASE_SECONDS
+from pubsub_lib.testing.simulator.store import State
+
+if TYPE_CHECKING:
+    from pubsub_lib.testing.simulator.world import World
+
+Toggle = tuple[Callable[[], None], Callable[[], None]]
+"""How a fault begins, and how it ends."""
+
+
+class Nemesis:
+    """The faults of one run. Each kind has random numbers of its own, so that leaving one out changes no other."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._faults = world.plan.faults
+        self.slow: dict[str, float] = {}
+        self.handler_failure = 0.0
+        self.active = True
+        self._strokes = world.kernel.rng("strokes")
+        self._victims: random.Random = world.kernel.rng("handler faults")
+        self._kill = 0.0008 if "kill" in self._faults else 0.0
+        self._pause = 0.0015 if "pause" in self._faults else 0.0
+        self._lease_pause = 0.01 if "lease" in self._faults else 0.0
+        self._off: list[Callable[[], None]] = []
+        self.struck: dict[str, int] = {}
+        """Kills and pauses by kind of process and step."""
+        for kind in self._faults:
+            self._plan_windows(kind, world.kernel.rng("fault " + kind))
+
+    # -- windows ---------------------------------------------------------------------------------------------------------
+
+    def _plan_windows(self, kind: str, rng: random.Random) -> None:
+        make = getattr(self, "_make_" + kind, None)
+        if make is None:
+            return
+        calm = self._world.plan.calm
+        for _ in range(rng.choice((1, 2, 3))):
+            start = rng.uniform(0.0, calm * 0.95)
+            begin, end = make(rng)
+            self._world.kernel.at(start, self._begin, kind, begin, end, min(rng.uniform(0.3, 5.0), calm - start))
+
+    def _begin(self, kind: str, begin: Callable[[], None], end: Callable[[], None], seconds: float) -> None:
+        if not self.active:
+            return
+        self._world.kernel.trace("nemesis", kind, seconds)
+        begin()
+        self._off.append(end)
+        self._world.kernel.at(self._world.kernel.now + seconds, self._end, end)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        if end in self._off:
+            self._off.remove(end)
+            end()
+
+    def stop(self) -> None:
+        """Faults end now, and what they left behind is put right."""
+        self.active = False
+        for end in self._off:
+            end()
+        self._off.clear()
+
+    def _chance(self, name: str, rng: random.Random) -> Toggle:
+        weather = self._world.network.weather
+        chance = rng.choice((0.02, 0.1, 0.3, 0.7))
+        return lambda: setattr(weather, name, chance), lambda: setattr(weather, name, 0.0)
+
+    def _make_drop(self, rng: random.Random) -> Toggle:
+        return self._chance("drop", rng)
+
+    def _make_duplicate(self, rng: random.Random) -> Toggle:
+        return self._chance("duplicate", rng)
+
+    def _make_reorder(self, rng: random.Random) -> Toggle:
+        return self._chance("reorder", rng)
+
+    def _make_delay(self, rng: random.Random) -> Toggle:
+        return self._chance("delay", rng)
+
+    def _make_burst(self, rng: random.Random) -> Toggle:
+        world = self._world
+
+        def begin() -> None:
+            world.bursting = True
+            world.count("burst")
+
+        def end() -> None:
+            world.bursting = False
+
+        return begin, end
+
+    def _make_slow(self, rng: random.Random) -> Toggle:
+        name, slowness = f"replica{rng.randrange(3)}", rng.choice((0.02, 0.1, 0.4))
+        return lambda: self.slow.update({name: slowness}), lambda: self.slow.update({name: 0.0})
+
+    def _make_handler(self, rng: random.Random) -> Toggle:
+        chance = rng.choice((0.05, 0.3))
+        return lambda: setattr(self, "handler_failure", chance), lambda: setattr(self, "handler_failure", 0.0)
+
+    def _make_db_down(self, rng: random.Random) -> Toggle:
+        return lambda: self._world.database.go_down(), lambda: self._world.database.come_up()
+
+    def _make_db_slow(self, rng: random.Random) -> Toggle:
+        return self._at_database("slowness", rng.choice((0.05, 0.3, 1.5)))
+
+    def _make_deadlock(self, rng: random.Random) -> Toggle:
+        return self._at_database("deadlock_chance", 0.4)
+
+    def _make_commit_lost(self, rng: random.Random) -> Toggle:
+        return self._at_database("commit_loss_chance", 0.4)
+
+    def _at_database(self, name: str, value: float) -> Toggle:
+        database = self._world.database
+        return lambda: setattr(database, name, value), lambda: setattr(database, name, 0.0)
+
+    def _make_trim(self, rng: random.Random) -> Toggle:
+        database, keep = self._world.database, rng.choice((0, 1, 3, 10))
+        return lambda: database.trim(keep), lambda: database.trim(keep)
+
+    def _make_restore(self, rng: random.Random) -> Toggle:
+        database = self._world.database
+        backups: list[State] = []
+        return lambda: backups.append(database.store.backup()), lambda: database.restore(backups.pop())
+
+    def _make_clock(self, rng: random.Random) -> Toggle:
+        jump, number = rng.uniform(-5000.0, 5000.0), rng.randrange(100)
+
+        def begin() -> None:
+            clocks = list(self._world.clocks.values())
+            clocks[number % len(clocks)].jumped += jump
+            self._world.count("clock")
+
+        return begin, lambda: None
+
+    def _make_partition(self, rng: random.Random) -> Toggle:
+        ways = self._ways(rng)
+        return lambda: self._cut(ways, "partition"), lambda: self._join(ways)
+
+    def _make_flapping(self, rng: random.Random) -> Toggle:
+        ways, period = self._ways(rng), rng.uniform(0.05, 0.8)
+        running = [False]
+
+        def flap() -> None:
+            if running[0]:
+                if ways[0] in self._world.network.weather.cut:
+                    self._join(ways)
+                else:
+                    self._cut(ways, "flapping")
+                self._world.kernel.at(self._world.kernel.now + period, flap)
+
+        def begin() -> None:
+            running[0] = True
+            flap()
+
+        def end() -> None:
+            running[0] = False
+            self._join(ways)
+
+        return begin, end
+
+    def _ways(self, rng: random.Random) -> list[tuple[str, str]]:
+        """One way between a service and a replica, both, or all ways of one of them."""
+        service, replica = f"service{rng.randrange(3)}", f"replica{rng.randrange(3)}"
+        some = [[(service, replica)], [(replica, service)], [(service, replica), (replica, service)]]
+        some.append([(service, f"replica{number}") for number in range(3)])
+        some.append([(f"service{number}", replica) for number in range(3)])
+        return rng.choice(some)
+
+    def _cut(self, ways: list[tuple[str, str]], kind: str) -> None:
+        self._world.network.weather.cut.update(dict.fromkeys(ways, kind))
+
+    def _join(self, ways: list[tuple[str, str]]) -> None:
+        for way in ways:
+            self._world.network.weather.cut.pop(way, None)
+
+    # -- strokes ---------------------------------------------------------------------------------------------------------
+
+    def before_step(self, process: Process, label: str) -> None:
+        """Kill or pause a process right before a step."""
+        if not self.active:
+            return
+        dice = self._strokes.random()
+        if dice < self._kill:
+            self._world.count("kill")
+            self._mark("kill", process, label)
+            self._world.kill(process, self._strokes.uniform(0.1, 3.0))
+        elif dice < self._kill + self._pause:
+            self._world.count("pause")
+            self._mark("pause", process, label)
+            process.pause(self._strokes.uniform(0.05, 2.5))
+        elif dice > 1.0 - self._lease_pause and label.startswith(("lease", "follow", "links")):
+            self._world.count("lease")
+            self._mark("pause", process, label)
+            process.pause(self._strokes.uniform(1.0, 2.0) * LEASE_SECONDS)
+
+    def _mark(self, what: str, process: Process, label: str) -> None:
+        name = f"{what} {process.kind} before {label}"
+        self.struck[name] = self.struck.get(name, 0) + 1
+
+    def handler_fails(self) -> bool:
+        """True when a handler is to raise now."""
+        if self._victims.random() < self.handler_failure:
+            self._world.count("handler")
+            return True
+        return False

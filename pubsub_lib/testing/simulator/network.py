@@ -1,0 +1,133 @@
+"""The wire: frames from services to replicas and questions back, each link with a bounded queue and its own faults."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pubsub_lib.core.codec import decode, encode
+from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL
+from pubsub_lib.testing.simulator.kernel import Kernel
+
+LATENCY = (0.001, 0.008)
+
+
+class Receiver(Protocol):
+    """A replica, as the wire sees it."""
+
+    name: str
+    subscriptions: dict[str, None]
+
+    def receive(self, envelope: Envelope) -> None:
+        """An envelope arrived."""
+
+
+class Answerer(Protocol):
+    """A service, as the wire sees it."""
+
+    name: str
+
+    def ask(self, ask: HelloAsk) -> None:
+        """A question arrived."""
+
+
+class Weather:
+    """Chances of what may happen to one message, and which ways are cut."""
+
+    def __init__(self) -> None:
+        self.drop = 0.0
+        self.duplicate = 0.0
+        self.reorder = 0.0
+        self.delay = 0.0
+        self.cut: dict[tuple[str, str], str] = {}
+        """(from, to) -> the fault that cut it."""
+
+
+class Network:
+    """All links."""
+
+    def __init__(self, kernel: Kernel, limits: Limits, hwm: int, count: Callable[[str], None]) -> None:
+        self.weather = Weather()
+        self.receivers: dict[str, Receiver] = {}
+        self.answerers: dict[str, Answerer] = {}
+        self.hwm = hwm
+        self.most_in_flight = 0
+        self._kernel = kernel
+        self._limits = limits
+        self._count = count
+        self._rng: random.Random = kernel.rng("network")
+        self._fault_rng: random.Random = kernel.rng("network faults")
+        self._last: dict[tuple[str, str], float] = {}
+        self._flying: dict[tuple[str, str], int] = {}
+        self._askers: dict[str, Receiver] = {}
+
+    def send(self, sender: str, envelope: Envelope) -> None:
+        """Send an envelope, as bytes, to everyone who subscribed to its topic; an own hello to its asker."""
+        received = decode(encode(envelope, self._limits), self._limits)
+        nonce = envelope.hello.nonce if envelope.hello is not None else ""
+        for receiver in self._receivers(nonce, envelope.topic):
+            self._deliver(sender, receiver, received)
+
+    def _receivers(self, nonce: str, topic: str) -> Sequence[Receiver]:
+        if nonce:
+            asker = self._askers.get(nonce)
+            return [asker] if asker is not None and self.receivers.get(asker.name) is asker else []
+        return [at for at in self.receivers.values() if topic in at.subscriptions or ALL in at.subscriptions]
+
+    def ask(self, asker: Receiver, ask: HelloAsk) -> None:
+        """Carry a question to every service."""
+        self._askers[ask.nonce] = asker
+        for answerer in list(self.answerers.values()):
+            self._fly(asker.name, answerer.name, lambda at=answerer: self._asked(at, ask))  # type: ignore[misc]
+
+    def _asked(self, answerer: Answerer, ask: HelloAsk) -> None:
+        if self.answerers.get(answerer.name) is answerer:
+            answerer.ask(ask)
+
+    def _deliver(self, sender: str, receiver: Receiver, envelope: Envelope) -> None:
+        def arrive() -> None:
+            # A connection ends with the process: what was on its way to the one before is lost.
+            if self.receivers.get(receiver.name) is receiver:
+                receiver.receive(envelope)
+
+        self._fly(sender, receiver.name, arrive)
+
+    def _fly(self, source: str, target: str, arrive: Callable[[], None]) -> None:
+        way = (source, target)
+        cut = self.weather.cut.get(way)
+        if cut is not None:
+            self._count(cut)
+            return
+        flying = self._flying.get(way, 0)
+        if flying >= self.hwm:
+            self._count("overflow")
+            return
+        dice = self._fault_rng
+        if dice.random() < self.weather.drop:
+            self._count("drop")
+            return
+        self._launch(way, arrive)
+        if dice.random() < self.weather.duplicate:
+            self._count("duplicate")
+            self._launch(way, arrive)
+
+    def _launch(self, way: tuple[str, str], arrive: Callable[[], None]) -> None:
+        now, dice = self._kernel.now, self._fault_rng
+        when = now + self._rng.uniform(*LATENCY)
+        if dice.random() < self.weather.delay:
+            self._count("delay")
+            when += dice.uniform(0.1, 3.0)
+        if dice.random() < self.weather.reorder:
+            self._count("reorder")
+            when += dice.uniform(0.01, 0.3)
+        else:
+            when = max(when, self._last.get(way, 0.0))
+            self._last[way] = when
+        self._flying[way] = self._flying.get(way, 0) + 1
+        self.most_in_flight = max(self.most_in_flight, self._flying[way])
+        self._kernel.at(when, self._land, way, arrive)
+
+    def _land(self, way: tuple[str, str], arrive: Callable[[], None]) -> None:
+        self._flying[way] -= 1
+        arrive()

@@ -1,0 +1,144 @@
+"""What one seed means: who takes part, which faults may strike, how long it lasts. Drawn before the run begins."""
+
+import random
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
+
+TIMING: Final = Timing(
+    max_idle_time=2.0,
+    message_delay_window=0.4,
+    hello_wait=0.4,
+    reading_age=0.4,
+    round_trip=0.3,
+    poll_interval=0.8,
+    sync_jitter=0.2,
+    sync_interval=0.3,
+    sync_backoff=0.2,
+    sync_backoff_most=1.0,
+    sync_timeout=2.0,
+)
+"""Scaled down, in the proportions of the defaults: a run then needs fewer events for the same state space."""
+
+LONGEST_SYNC: Final = 0.5
+"""Seconds that a sync takes at most while the database is well: a delta that turns out incomplete, then a full."""
+BOUND: Final = max(
+    bound(TIMING, LONGEST_SYNC, TIMING.sync_wait + TIMING.sync_backoff_most)
+    for bound in (lost_message_bound, no_publisher_bound)
+)
+"""Rule 13, in seconds; a backoff from before the faults stopped may still run."""
+LEASE_SECONDS: Final = 2.0
+DRIFT: Final = 1e-4
+"""How much faster or slower than true time a monotonic clock runs."""
+
+FAULTS: Final = (
+    "drop", "duplicate", "reorder", "delay", "burst", "partition", "flapping", "overflow", "slow", "kill", "pause",
+    "lease", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost", "restore",
+    "trim", "handler",
+)  # fmt: skip
+"""Every kind of fault, by the name that ``--without`` takes."""
+
+
+class Cuts(msgspec.Struct, frozen=True):
+    """What to leave out of a run: how a failing seed is shrunk."""
+
+    without: tuple[str, ...] = ()
+    ops: int | None = None
+    writers: int | None = None
+    services: int | None = None
+    replicas: int | None = None
+    calm: float | None = None
+    """True time at which faults stop."""
+
+
+class ReplicaPlan(msgspec.Struct, frozen=True):
+    """One replica: what it follows and how."""
+
+    topics: tuple[str, ...]
+    polling: bool
+    born: float
+    changes_topics: bool
+    queue_limit: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One run."""
+
+    seed: int
+    faults: tuple[str, ...]
+    topics: tuple[str, ...]
+    writers: int
+    services: tuple[float, ...]
+    """When each service is born."""
+    replicas: tuple[ReplicaPlan, ...]
+    ops: int
+    """Most transactions of all writers together."""
+    gap: float
+    """Mean seconds between two transactions of one writer."""
+    calm: float
+    limits: Limits
+    hwm: int
+    orphan_share: float
+    """Share of transactions that nobody hands over."""
+
+    @property
+    def faultless(self) -> bool:
+        """True when nothing is to go wrong."""
+        return not self.faults
+
+
+def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
+    """The plan of a seed. A quarter of the seeds has no faults."""
+    rng = random.Random(f"{seed} plan")
+    chances = [(kind, rng.random()) for kind in FAULTS]
+    share = rng.choice((0.15, 0.3, 0.6))
+    faults = () if seed % 4 == 0 else tuple(kind for kind, chance in chances if chance < share)
+    faults = tuple(kind for kind in faults if kind not in cuts.without)
+    topics = tuple(f"t{number}" for number in range(rng.choice((1, 2, 3, 4))))
+    writers = rng.choice((1, 1, 2, 3))
+    calm = rng.uniform(6.0, 14.0) if cuts.calm is None else cuts.calm
+    births = [0.0 if rng.random() < 0.7 or number == 0 else rng.uniform(0.5, 8.0) for number in range(3)]
+    services = births[: rng.choice((0, 1, 1, 2, 2, 3))]
+    if "late_service" not in faults:
+        services = [0.0 for _ in services]
+    replicas = [_replica(random.Random(f"{seed} replica {number}"), topics, faults) for number in range(3)]
+    small = rng.random() < 0.3 and bool(faults)
+    limits = Limits(
+        max_frame_bytes=1400,
+        max_waiting_links=rng.choice((2, 3, 5, 8)) if small else 500,
+        max_waiting_bytes=100_000,
+    )
+    ops = rng.choice((20, 60, 120))
+    gap = rng.choice((0.05, 0.25, 0.6))
+    replica_count = rng.choice((1, 2, 2, 3))
+    orphan_share = rng.choice((0.0, 0.1, 1.0)) if rng.random() < 0.4 else 0.0
+    return Plan(
+        seed=seed,
+        faults=faults,
+        topics=topics,
+        writers=writers if cuts.writers is None else cuts.writers,
+        services=tuple(services[: cuts.services]),
+        replicas=tuple(replicas[: replica_count if cuts.replicas is None else cuts.replicas]),
+        ops=ops if cuts.ops is None else cuts.ops,
+        gap=gap,
+        calm=calm,
+        limits=limits,
+        hwm=rng.choice((4, 8, 20)) if "overflow" in faults else 10_000,
+        orphan_share=orphan_share,
+    )
+
+
+def _replica(rng: random.Random, topics: tuple[str, ...], faults: tuple[str, ...]) -> ReplicaPlan:
+    everything = rng.random() < 0.35
+    chosen = tuple(topic for topic in topics if rng.random() < 0.7) or topics[:1]
+    born = rng.uniform(0.5, 8.0) if rng.random() < 0.6 else 0.0
+    return ReplicaPlan(
+        topics=("",) if everything else chosen,
+        polling=rng.random() < 0.2,
+        born=born if "late_replica" in faults else 0.0,
+        changes_topics=not everything and rng.random() < 0.4,
+        queue_limit=rng.choice((2, 5, 100)),
+    )

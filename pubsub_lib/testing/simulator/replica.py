@@ -1,0 +1,214 @@
+"""A replica: the production ``Follower`` and ``HandlerQueue`` with the tasks of a threaded shell around them."""
+
+import math
+import random
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from pubsub_lib.core.actions import StartSync
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue
+from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
+from pubsub_lib.testing.simulator.plan import TIMING, ReplicaPlan
+from pubsub_lib.testing.simulator.publisher import PublisherTasks
+
+if TYPE_CHECKING:
+    from pubsub_lib.testing.simulator.monitor import Monitor
+    from pubsub_lib.testing.simulator.world import World
+
+POLL_QUICK, POLL_SLOW = 0.05, 0.4
+MOST_POLLED = 30
+
+
+class WatchedFollower(Follower):
+    """The production follower with repair switched off: a mismatch is a violation, not something to mend."""
+
+    monitor: "Monitor"
+    owner: "Replica"
+
+    def mismatched(self, topic: str, now: float) -> None:
+        """Rule 10 is an invariant here."""
+        self.monitor.mismatched(self.owner, topic)
+
+    def _replace(self, chain: str, answer: Full, events: list[Event], now: float) -> None:
+        self.owner.replaced.append(chain)
+        super()._replace(chain, answer, events, now)
+
+
+class Handler:
+    """One handler's queue, and what it was told."""
+
+    def __init__(self, limit: int) -> None:
+        self.queue = HandlerQueue(HandlerPolicy(queue_limit=limit, tries=5, backoff=0.02, backoff_most=0.2))
+        self.signal = Signal()
+        self.told: dict[tuple[str, str], bytes] = {}
+        self.versions: dict[tuple[str, str], int] = {}
+
+
+class Replica:
+    """One start of a replica: it begins empty."""
+
+    def __init__(self, world: "World", name: str, plan: ReplicaPlan, clock: LocalClock, rng: random.Random) -> None:
+        self.world = world
+        self.name = name
+        self.plan = plan
+        self.clock = clock
+        self.process = Process(world.kernel, "replica", name, clock)
+        self.replaced: list[str] = []
+        self.subscriptions: dict[str, None] = {}
+        self.inbox: Mailbox[Envelope] = Mailbox(world.plan.hwm)
+        self._rng = rng
+        self._nudge = Signal()
+        self.cache = Cache()
+        self.follower = WatchedFollower(TIMING, world.plan.limits, rng, self.cache, clock.now())
+        self.follower.monitor = world.monitor
+        self.follower.owner = self
+        self.handlers = [Handler(plan.queue_limit)]
+        self.polled: PublisherTasks | None = None
+        world.monitor.born(self)
+        if plan.polling:
+            uuid = f"{rng.getrandbits(128):032x}"
+            self.polled = PublisherTasks(world, self.process, uuid, self._hear_myself)
+            self.process.spawn(self._polling(self.polled))
+        self.process.spawn(self._receiving())
+        self.process.spawn(self._following())
+        for handler in self.handlers:
+            self.process.spawn(self._handling(handler))
+        if plan.changes_topics:
+            self.process.spawn(self._changing_topics())
+
+    @property
+    def topics(self) -> Collection[str]:
+        """What it follows."""
+        return self.follower.tracker.topics
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def receive(self, envelope: Envelope) -> None:
+        """An envelope arrived from the wire."""
+        if not self.inbox.put(envelope):
+            self.world.count("overflow")
+
+    def _hear_myself(self, envelope: Envelope) -> None:
+        if envelope.hello is not None or ALL in self.subscriptions or envelope.topic in self.subscriptions:
+            self.receive(envelope)
+
+    def _receiving(self) -> Steps:
+        while True:
+            yield Await("receive", self.inbox)
+            while self.inbox.items:
+                envelope = self.inbox.items.popleft()
+                now = self.clock.now()
+                self.world.monitor.heard(self, envelope, now)
+                self._act(self.follower.feed(envelope, now))
+                slow = self.world.slowness(self.name)
+                yield Sleep("fed", slow * self._rng.random())
+
+    def _following(self) -> Steps:
+        topics = self.plan.topics
+        for topic in topics:
+            self.subscriptions[topic] = None
+        yield Sleep("subscribed", 0.001)
+        self._act(self.follower.follow(topics, self.clock.now()))
+        while True:
+            self._act(self.follower.tick(self.clock.now()))
+            self._nudge.is_set = False  # the time is asked anew right here
+            due = self.clock.true(self.follower.tracker.next_time())
+            yield Await("tick", self._nudge, max(due - self.world.kernel.now, 0.0) + 1e-6)
+
+    def _changing_topics(self) -> Steps:
+        while True:
+            yield Sleep("change topics", self._rng.uniform(1.0, 6.0))
+            if self.world.calm:
+                return
+            topic = self._rng.choice(self.world.plan.topics)
+            if topic in self.topics:
+                if len(self.topics) > 1:
+                    self.subscriptions.pop(topic, None)
+                    self.world.monitor.dropped(self, topic)
+                    self._act(self.follower.unfollow(topic))
+            else:
+                self.subscriptions[topic] = None
+                yield Sleep("subscribed", 0.001)
+                self._act(self.follower.follow((topic,), self.clock.now()))
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def _act(self, outcome: Outcome) -> None:
+        if outcome.events:
+            for handler in self.handlers:
+                for event in outcome.events:
+                    handler.queue.push(event, self.clock.now())
+                handler.signal.set()
+        for question in outcome.questions:
+            ask = HelloAsk(question.nonce, question.topics)
+            self.world.monitor.asked(self, ask, self.clock.now())
+            if self.polled is not None:
+                self.polled.asked(ask)
+            else:
+                self.world.network.ask(self, ask)
+        if outcome.sync is not None:
+            self.world.monitor.sync_begun(self, outcome.sync, self.clock.now())
+            self.process.spawn(self._sync(outcome.sync))
+        self.world.monitor.acted(self, outcome)
+        if self.follower.tracker.restless:
+            self._nudge.set()
+
+    def _sync(self, start: StartSync) -> Steps:
+        database, trace = self.world.database, self.world.kernel.trace
+        trace(self.name, "sync", start.number, dict(start.causes))
+        try:
+            answer: SyncAnswer = yield from database.pages(
+                "sync", lambda: database.store.read_sync(start.wants), self._rng.choice((1, 2, 3))
+            )
+        except StoreUnavailable:
+            trace(self.name, "sync failed", start.number)
+            self.follower.sync_failed(start.number, self.clock.now())
+        else:
+            self.world.monitor.sync_answered(self, start, answer)
+            self._act(self.follower.sync_done(start.number, answer, self.clock.now()))
+        self._nudge.set()
+
+    def _handling(self, handler: Handler) -> Steps:
+        queue, clock = handler.queue, self.clock
+        while True:
+            event = queue.next(clock.now())
+            if event is None:
+                due = queue.next_time()
+                wait = math.inf if due is None else max(clock.true(due) - self.world.kernel.now, 0.0) + 1e-6
+                yield Await("handler idle", handler.signal, wait)
+                continue
+            yield Sleep("handling", self.world.slowness(self.name) * 2 * self._rng.random())
+            if self.world.handler_fails():
+                queue.failed(clock.now(), RuntimeError("a simulated handler raised"))
+                continue
+            self.world.monitor.handled(self, handler, event)
+            queue.done(clock.now())
+
+    def _polling(self, source: PublisherTasks) -> Steps:
+        """What the polling driver does: follow the changelog, less often while nothing comes."""
+        database = self.world.database
+        after: Point | None = None
+        interval = POLL_QUICK
+        while True:
+            yield Sleep("poll", interval)
+            try:
+                if after is None:
+                    heads = yield from database.query("head", lambda: database.store.read_heads(()))
+                    after = heads.store
+                    continue
+                known = after
+                links, head, complete = yield from database.query(
+                    "links", lambda: database.store.read_links(known, MOST_POLLED)  # noqa: B023 - asked at once
+                )
+            except StoreUnavailable:
+                continue
+            after = links[-1].point if complete and links else head
+            interval = POLL_QUICK if links else min(interval * 1.5, POLL_SLOW)
+            if links:
+                source.out(source.publishing.publish(links, self.clock.now()))

@@ -1,0 +1,55 @@
+"""What must hold when faults have stopped: a replica equals the store within the bound, and knows that it does."""
+
+from typing import TYPE_CHECKING
+
+from pubsub_lib.core.model import ALL
+from pubsub_lib.testing.simulator.invariants import Violation, content_of
+from pubsub_lib.testing.simulator.plan import BOUND, TIMING
+
+if TYPE_CHECKING:
+    from pubsub_lib.testing.simulator.replica import Replica
+    from pubsub_lib.testing.simulator.world import World
+
+SLACK = 0.3
+"""Seconds for the latencies of a well network and database."""
+
+
+def covered(world: "World", replica: "Replica", since: float) -> None:
+    """Everything that was committed a bound ago is here, although writers go on. Raises Violation."""
+    tracker = replica.follower.tracker
+    now = world.kernel.now
+    for name in tracker.topics:
+        known = tracker.chain(name).known
+        if known is None or not world.history.covers(name, known, since, now):
+            raise Violation("bound", f"{replica.name}: {name!r} at {known} lacks what is {now - since:.1f} s old")
+    _fresh(world, replica)
+
+
+def _fresh(world: "World", replica: "Replica") -> None:
+    staleness = replica.follower.tracker.staleness(replica.clock.now())
+    most = BOUND
+    if world.services or replica.plan.polling:
+        most = TIMING.max_idle_time + TIMING.reading_age + TIMING.round_trip + TIMING.message_delay_window + SLACK
+    if staleness > most:
+        raise Violation("fresh", f"{replica.name}: staleness is {staleness:.3f} s, at most {most:.3f} s in calm")
+
+
+def at_rest(world: "World", replica: "Replica") -> None:
+    """The replica equals the store, its view and its handlers too. Raises Violation."""
+    store, follower = world.database.store, replica.follower
+    topics = list(store.state.heads) if ALL in follower.tracker.topics else list(follower.tracker.topics)
+    expected: dict[tuple[str, str], bytes] = {}
+    for topic in topics:
+        objects = {(at.table, at.key): (at.version, at.value) for at in store.snapshot(topic).records}
+        if content_of(replica, topic) != objects:
+            raise Violation("equal", f"{replica.name}: {topic!r} holds {content_of(replica, topic)}, not {objects}")
+        expected.update({ident: value for ident, (_, value) in objects.items()})
+    shown = {(at.table, at.key): at.value for at in follower.cache.iterate()}
+    if shown != expected:
+        raise Violation("view", f"{replica.name}: shows {shown}, not {expected}")
+    for handler in replica.handlers:
+        if handler.told != expected:
+            raise Violation("handler last", f"{replica.name}: a handler was told {handler.told}, not {expected}")
+    if not follower.tracker.synced:
+        raise Violation("synced", f"{replica.name}: is not synced")
+    _fresh(world, replica)

@@ -1,0 +1,108 @@
+"""A publisher-service: takes links from workers, follows the changelog for those nobody handed over, renews leases."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pubsub_lib.core.envelope import HelloAsk
+from pubsub_lib.core.lease import Lease
+from pubsub_lib.core.model import Link, Point
+from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.testing.simulator.kernel import LocalClock, Mailbox, Process, Sleep, Await, Steps
+from pubsub_lib.testing.simulator.plan import LEASE_SECONDS
+from pubsub_lib.testing.simulator.publisher import PublisherTasks
+
+if TYPE_CHECKING:
+    from pubsub_lib.testing.simulator.world import World
+
+GRACE = 0.06
+FOLLOW_INTERVAL = 0.08
+ORPHANS = "orphans"
+SERVICE = "service "
+
+
+class Service:
+    """One start of a service: a new UUID, nothing remembered."""
+
+    def __init__(self, world: "World", name: str, uuid: str, clock: LocalClock) -> None:
+        self.world = world
+        self.name = name
+        self.process = Process(world.kernel, "service", name, clock)
+        self.inbox: Mailbox[Sequence[Link] | HelloAsk] = Mailbox(2000)
+        self.sender = PublisherTasks(world, self.process, uuid, lambda envelope: world.network.send(name, envelope))
+        self.takeover = Takeover(name, GRACE, 3 * LEASE_SECONDS)
+        self.own_lease = Lease(LEASE_SECONDS, clock.now())
+        self.orphans = Lease(LEASE_SECONDS, clock.now())
+        self.live: list[str] = []
+        self._after: Point | None = None
+        self.process.spawn(self._receiving())
+        self.process.spawn(self._following())
+        self.process.spawn(self._leasing())
+
+    def ask(self, ask: HelloAsk) -> None:
+        """A question arrived from the wire."""
+        self.inbox.put(ask)
+
+    def _receiving(self) -> Steps:
+        while True:
+            yield Await("receive", self.inbox)
+            while self.inbox.items:
+                item = self.inbox.items.popleft()
+                if isinstance(item, HelloAsk):
+                    self.sender.asked(item)
+                else:
+                    self._publish(self.takeover.handed(item))
+                yield Sleep("numbered", 0.0)
+
+    def _publish(self, links: Sequence[Link]) -> None:
+        if links:
+            self.sender.out(self.sender.publishing.publish(links, self.process.clock.now()))
+
+    def _following(self) -> Steps:
+        """Follow the changelog from its head on."""
+        store, database, clock = self.world.database.store, self.world.database, self.process.clock
+        while True:
+            yield Sleep("follow", FOLLOW_INTERVAL)
+            try:
+                if self._after is None:
+                    heads = yield from database.query("head", lambda: store.read_heads(()))
+                    self._after = heads.store
+                    continue
+                after = self._after
+                links, head, complete = yield from database.query("links", lambda: store.read_links(after, 50))
+            except StoreUnavailable:
+                continue
+            self._after = links[-1].point if complete and links else head
+            self.takeover.followed(links, clock.now())
+            held = self.orphans.held(clock.now())
+            if held:
+                self.world.monitor.acts_under_lease(self)
+            self._publish(self.takeover.due(clock.now(), self.live, held))
+
+    def _leasing(self) -> Steps:
+        database, clock = self.world.database, self.process.clock
+        store, server = database.store, database.clock
+        while True:
+            for lease, name, holder in (
+                (self.own_lease, SERVICE + self.name, self.sender.publishing.uuid),
+                (self.orphans, ORPHANS, self.name + self.sender.publishing.uuid),
+            ):
+                if not lease.due(clock.now()):
+                    continue
+                asked = clock.now()
+                lease.asked(asked)
+                try:
+                    granted = yield from database.query(
+                        "lease", lambda name=name, holder=holder: store.acquire(name, holder, LEASE_SECONDS, server.now())  # type: ignore[misc]
+                    )
+                    self.live = yield from database.query("live", lambda: store.live(SERVICE, server.now()))
+                    yield from database.query("garbage", lambda: store.collect_garbage(server.now()))
+                except StoreUnavailable:
+                    continue
+                if granted:
+                    lease.granted(asked)
+                else:
+                    lease.refused()
+            now = clock.now()
+            wait = clock.true(min(self.own_lease.next_time(), self.orphans.next_time())) - clock.true(now)
+            yield Sleep("leases", max(wait, 0.01))

@@ -1,0 +1,164 @@
+"""One run: builds the participants of a plan, lets time pass, and asks at the end whether all is well."""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from pubsub_lib.core.model import Link
+from pubsub_lib.testing.simulator.database import Database
+from pubsub_lib.testing.simulator.history import History
+from pubsub_lib.testing.simulator.kernel import Kernel, LocalClock, Process
+from pubsub_lib.testing.simulator.monitor import Monitor
+from pubsub_lib.testing.simulator.nemesis import Nemesis
+from pubsub_lib.testing.simulator.network import Network
+from pubsub_lib.testing.simulator.plan import BOUND, DRIFT, Plan
+from pubsub_lib.testing.simulator.replica import Replica
+from pubsub_lib.testing.simulator.rest import at_rest, covered
+from pubsub_lib.testing.simulator.service import Service
+from pubsub_lib.testing.simulator.store import ModelStore
+from pubsub_lib.testing.simulator.writer import KEYS, TABLES, Writer
+
+SWEEP: Final = 0.25
+FINISH: Final = 0.5
+"""Seconds for handlers to end after the last change arrived."""
+
+
+class World:
+    """Everything of one run."""
+
+    objects: Final = KEYS * len(TABLES)
+
+    def __init__(self, plan: Plan, kernel: Kernel) -> None:
+        self.plan = plan
+        self.kernel = kernel
+        self.counts: dict[str, int] = {}
+        self.calm = False
+        self.bursting = False
+        self.writes_left = plan.ops
+        self.history = History()
+        self.monitor = Monitor(self, self.history)
+        store = ModelStore(kernel.rng("nonces"))
+        self.database = Database(kernel, store, self.history, self.count)
+        self.network = Network(kernel, plan.limits, plan.hwm, self.count)
+        self.clocks: dict[str, LocalClock] = {}
+        self.writers: dict[str, Writer] = {}
+        self.services: dict[str, Service] = {}
+        self.replicas: dict[str, Replica] = {}
+        self._births: dict[str, int] = {}
+        self._serial = 0
+        self._dead: dict[str, None] = {}
+        self.nemesis = Nemesis(self)
+        kernel.before_step = self.nemesis.before_step
+        for number in range(plan.writers):
+            self._birth_at(0.0, f"writer{number}", "")
+        for number, born in enumerate(plan.services):
+            self._birth_at(born, f"service{number}", "late_service")
+        for number, replica in enumerate(plan.replicas):
+            self._birth_at(replica.born, f"replica{number}", "late_replica")
+
+    # -- what participants ask -----------------------------------------------------------------------------------------
+
+    def count(self, kind: str) -> None:
+        """A fault struck."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def next_serial(self) -> int:
+        """A number that no other transaction has."""
+        self._serial += 1
+        return self._serial
+
+    def slowness(self, replica: str) -> float:
+        """Seconds that this replica takes for a message at most."""
+        slowness = self.nemesis.slow.get(replica, 0.0)
+        if slowness:
+            self.count("slow")
+        return slowness
+
+    def handler_fails(self) -> bool:
+        """True when a handler is to raise now."""
+        return self.nemesis.handler_fails()
+
+    def origin_of(self, writer: str, rng: random.Random) -> str:
+        """The service that a transaction names: that of the writer's host, or none."""
+        if rng.random() < self.plan.orphan_share or not self.plan.services:
+            return ""
+        return f"service{int(writer[6:]) % len(self.plan.services)}"
+
+    def hand_over(self, writer: str, origin: str, links: Sequence[Link]) -> None:
+        """Step 2 and 3 of the data path; a service that is not there hears nothing."""
+        service = self.services.get(origin)
+        if service is not None:
+            service.inbox.put(links)
+
+    # -- births and deaths ---------------------------------------------------------------------------------------------
+
+    def _birth_at(self, when: float, name: str, fault: str) -> None:
+        if when > 0.0 and fault:
+            self.count(fault)
+        self.kernel.at(when, self._give_birth, name)
+
+    def _give_birth(self, name: str) -> None:
+        self._dead.pop(name, None)
+        births = self._births[name] = self._births.get(name, 0) + 1
+        rng = self.kernel.rng(f"{name} {births}")
+        clock = self.clocks.get(name)
+        if clock is None:
+            clock = self.clocks[name] = LocalClock(self.kernel, rng.uniform(0, 1e4), 1.0 + rng.uniform(-DRIFT, DRIFT))
+        self.kernel.trace(name, "starts", births)
+        if name.startswith("writer"):
+            self.writers[name] = Writer(self, name, rng, clock)
+        elif name.startswith("service"):
+            self.services[name] = Service(self, name, f"{rng.getrandbits(128):032x}", clock)
+            self.network.answerers[name] = self.services[name]
+        else:
+            self.replicas[name] = Replica(self, name, self.plan.replicas[int(name[7:])], clock, rng)
+            self.network.receivers[name] = self.replicas[name]
+
+    def kill(self, process: Process, seconds: float) -> None:
+        """End a process at once and start it again later."""
+        name = process.name
+        process.kill()
+        for living in (self.writers, self.services, self.replicas, self.network.answerers, self.network.receivers):
+            living.pop(name, None)  # type: ignore[attr-defined]
+        self._dead[name] = None
+        self.kernel.at(self.kernel.now + seconds, self._revive, name)
+
+    def _revive(self, name: str) -> None:
+        if name in self._dead:
+            self._give_birth(name)
+
+    # -- the run ---------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Faults, then calm with writers going on, then silence. Raises Violation."""
+        calm = self.plan.calm
+        self._pass(calm)
+        self._calm_down()
+        heads = self.database.store.backup().heads
+        self._pass(calm + BOUND)
+        for replica in self.replicas.values():
+            covered(self, replica, calm)
+        del heads
+        self.writes_left = 0
+        self._pass(self.kernel.now + 1.0)
+        self._pass(self.kernel.now + BOUND + FINISH)
+        for replica in self.replicas.values():
+            at_rest(self, replica)
+
+    def _pass(self, until: float) -> None:
+        while self.kernel.now < until:
+            self.kernel.run(min(self.kernel.now + SWEEP, until))
+            self.monitor.sweep(self.replicas.values())
+
+    def _calm_down(self) -> None:
+        self.kernel.trace("nemesis", "stops")
+        self.nemesis.stop()
+        self.calm = True
+        for name in list(self._dead):
+            self._give_birth(name)
+        for who in (*self.writers.values(), *self.services.values(), *self.replicas.values()):
+            who.process.unpause()
+        self.writes_left = self.plan.ops
+        for name, writer in list(self.writers.items()):
+            if not writer.process.running:
+                self._give_birth(name)

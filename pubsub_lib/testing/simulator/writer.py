@@ -1,0 +1,92 @@
+"""A writer: transactions in many steps, retried as the store does, their links handed over after commit."""
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pubsub_lib.errors import ConditionFailed, OutcomeUnknown, StoreBusy, StoreUnavailable
+from pubsub_lib.testing.simulator.kernel import LocalClock, Process, Sleep, Steps
+from pubsub_lib.testing.simulator.store import Commit, Verb
+
+if TYPE_CHECKING:
+    from pubsub_lib.testing.simulator.world import World
+
+KEYS = 6
+TABLES = ("lport", "lswitch")
+
+
+class Writer:
+    """One program that writes. Started again after a kill, it goes on with further transactions."""
+
+    def __init__(self, world: "World", name: str, rng: random.Random, clock: LocalClock) -> None:
+        self.world = world
+        self.name = name
+        self.process = Process(world.kernel, "writer", name, clock)
+        self._rng = rng
+        self.process.spawn(self._work())
+
+    def _work(self) -> Steps:
+        world = self.world
+        while world.writes_left > 0:
+            gap = 0.02 if world.bursting else world.plan.gap
+            yield Sleep("idle", self._rng.expovariate(1.0 / gap))
+            if world.writes_left <= 0:
+                return
+            world.writes_left -= 1
+            verbs = tuple(self._verbs(world.next_serial()))
+            origin = world.origin_of(self.name, self._rng)
+            yield from self._attempt(verbs, origin)
+
+    def _attempt(self, verbs: tuple[Verb, ...], origin: str) -> Steps:
+        database = self.world.database
+        for _ in range(6):
+            nonce = database.store.new_nonce()
+            try:
+                commit = yield from database.transact(verbs, origin, self.process.clock.wall, nonce)
+            except ConditionFailed:
+                return
+            except (StoreUnavailable, StoreBusy):
+                yield Sleep("retry", self._rng.uniform(0.02, 0.2))
+            except OutcomeUnknown as error:
+                committed = yield from self._settle(error.nonce)
+                if committed is not False:
+                    return
+            else:
+                if commit is not None:
+                    self.world.monitor.wrote(verbs, commit)
+                    yield from self._hand_over(commit, origin)
+                return
+
+    def _settle(self, nonce: int) -> "Steps":
+        """Ask whether the transaction is in; None: nobody can tell."""
+        database = self.world.database
+        for _ in range(5):
+            try:
+                return (yield from database.query("outcome", lambda: database.store.committed(nonce)))
+            except StoreUnavailable:
+                yield Sleep("ask again", 0.2)
+        return None
+
+    def _hand_over(self, commit: Commit, origin: str) -> Steps:
+        yield Sleep("handing over", self._rng.uniform(0.0005, 0.002))
+        self.world.hand_over(self.name, origin, commit.links)
+
+    def _verbs(self, serial: int) -> Iterator[Verb]:
+        rng = self._rng
+        plan = self.world.plan
+        large = rng.random() < 0.1
+        many = rng.choice((4, 8, 12)) if large else rng.choice((1, 1, 2, 3))
+        for part in range(many):
+            table, key = rng.choice(TABLES), f"k{rng.randrange(KEYS)}"
+            value = {"serial": serial, "part": part, "fill": "x" * rng.randrange(10, 400 if large else 60)}
+            kind = rng.choices(("set", "create", "update", "delete"), (6, 1, 1, 2))[0]
+            if kind == "delete":
+                yield Verb("delete", table, key, missing_ok=rng.random() < 0.9)
+                continue
+            moves = rng.random() < 0.25
+            topic = rng.choice(plan.topics) if moves or kind != "update" else None
+            if topic is not None and not moves:
+                topic = plan.topics[(len(table) + int(key[1:])) % len(plan.topics)]
+            yield Verb(kind, table, key, msgspec.json.encode(value, order="sorted"), topic)
