@@ -95,7 +95,7 @@ def show(report: Report, console: Console) -> None:
     table = Table(
         title=f"Replicas and database ({report.database}), compared object by object",
         box=SIMPLE_HEAD,
-        collapse_padding=True,  # so that it fits into 80 columns
+        padding=0,  # so that it fits into 80 columns
         pad_edge=False,
     )
     for name in ("replica", "topics"):

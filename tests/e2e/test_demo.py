@@ -1,0 +1,240 @@
+"""The demo and the full real set as commands: their result, their exit codes, and that nothing of them is left."""
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DATA = ROOT / "tools" / "data"
+DEADLINE = 120.0
+"""Seconds; far more than anything here takes."""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Ours, with a temporary folder that is empty before, and by which the processes can be found."""
+    path = [str(ROOT), str(ROOT / "drivers"), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    return {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(path), "COLUMNS": "80"}
+
+
+def call(
+    program: str, *arguments: str, folder: Path, limit: Callable[[], None] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(ROOT / "tools" / program), *arguments]
+    return subprocess.run(
+        command,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+        preexec_fn=limit,
+    )
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Processes that were started with this temporary folder."""
+    mark = f"TMPDIR={folder}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                pass  # it has just ended
+    return found
+
+
+def assert_all_end(pids: Sequence[int]) -> None:
+    """Every one of these processes ends by itself."""
+    with ExitStack() as stack:
+        for pid in pids:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            stack.callback(os.close, descriptor)
+            ready, _, _ = select.select([descriptor], [], [], DEADLINE)
+            assert ready, f"process {pid} still runs"
+
+
+def assert_one_sentence(said: str, beginning: str) -> None:
+    assert said.startswith(beginning), said
+    assert said.count("\n") == 1, said
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a short demo prints with ``-f json``."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = call("demo_app.py", "-f", "json", "--changes", "900", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(folder.iterdir()) == []
+    assert processes_of(folder) == []
+    found: dict[str, Any] = msgspec.json.decode(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_every_replica_equals_the_database_and_that_the_files(report: dict[str, Any]) -> None:
+    assert [row["verdict"] for row in report["replicas"]] == ["equal"] * 3
+    assert report["equal"] is True
+    assert report["as_input"] is True
+    assert (report["routes"], report["changes"], len(report["writers"])) == (56_839, 900, 4)
+    assert [row["faults"] for row in report["replicas"]] == [0, 0, 0]
+
+
+@pytest.mark.slow
+def test_replicas_hold_what_they_follow(report: dict[str, Any]) -> None:
+    one, two, everything = report["replicas"]
+    assert (one["topics"], two["topics"], everything["topics"]) == (["as3333"], ["as5409", "as8259"], [])
+    assert everything["objects"] == report["objects"]
+    assert 0 < one["objects"] < two["objects"] < everything["objects"]
+    assert one["changes"] > 0
+    assert one["latency_p50"] <= one["latency_p99"]
+
+
+@pytest.mark.slow
+def test_a_killed_replica_comes_back_by_a_full_sync(report: dict[str, Any]) -> None:
+    assert [row["kills"] for row in report["replicas"]] == [0, 1, 0]
+    assert report["replicas"][1]["fulls"] == 2, "one for each of its topics"
+
+
+@pytest.mark.slow
+def test_a_killed_writer_goes_on_where_the_database_says(report: dict[str, Any]) -> None:
+    killed = [row for row in report["writers"] if row["killed_at"] is not None]
+    assert [row["name"] for row in killed] == ["writer-2"]
+    assert 0 < killed[0]["killed_at"] < killed[0]["changes"]
+    assert killed[0]["resumed_at"] == killed[0]["killed_at"]
+
+
+@contextmanager
+def demo_in_the_middle(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A demo that has just killed a process of its own: all others are at work."""
+    command = [sys.executable, str(ROOT / "tools" / "demo_app.py")]
+    with subprocess.Popen(
+        command, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        try:
+            for line in running.stderr:
+                if "was killed" in line:
+                    break
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
+    with demo_in_the_middle(tmp_path) as running:
+        assert len(processes_of(tmp_path)) > 5
+        running.send_signal(how)
+        said, complained = running.communicate(timeout=DEADLINE)
+    assert running.returncode == 130
+    assert said == ""
+    assert "Traceback" not in complained
+    assert complained.endswith("tools/demo: interrupted; every process was stopped and every file removed\n")
+    assert list(tmp_path.iterdir()) == []
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_killed_it_takes_its_processes_along(tmp_path: Path) -> None:
+    with demo_in_the_middle(tmp_path) as running:
+        children = [pid for pid in processes_of(tmp_path) if pid != running.pid]
+        assert len(children) > 4
+        running.kill()
+        assert_all_end(children)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--changes", "10"], "argument --changes: '10' is not a whole number from 300 on"),
+        (["--changes", "many"], "argument --changes: 'many' is not a whole number from 300 on"),
+        (["-f", "xml"], "argument -f/--format: invalid choice: 'xml'"),
+        (["--fast"], "unrecognized arguments: --fast"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(arguments: Sequence[str], reason: str, tmp_path: Path) -> None:
+    done = call("demo_app.py", *arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert_one_sentence(done.stderr, f"tools/demo: {reason}")
+
+
+def test_without_room_for_files_it_is_one_sentence(tmp_path: Path) -> None:
+    def little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+
+    done = call("demo_app.py", folder=tmp_path, limit=little_room)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert_one_sentence(done.stderr.splitlines(keepends=True)[-1], "tools/demo: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_large_files_it_is_one_sentence(tmp_path: Path) -> None:
+    done = call("realset_app.py", "--data", str(tmp_path), folder=tmp_path)
+    assert done.returncode == 2
+    assert_one_sentence(
+        done.stderr, f"tools/realset: {tmp_path} does not hold rib-rrc00-20000111.jsonl.gz; name"
+    )
+
+
+@pytest.fixture
+def large_files(tmp_path: Path) -> Path:
+    """A folder with the small files under the names of the large ones."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "rib-rrc00-20000111.jsonl.gz").symlink_to(DATA / "rib-small.jsonl.gz")
+    (folder / "updates-rrc00-19991214.jsonl.gz").symlink_to(DATA / "updates-small.jsonl.gz")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_full_set_on_each_database(database_url: str, large_files: Path, tmp_path: Path) -> None:
+    arguments = [
+        "--data",
+        str(large_files),
+        "--routes",
+        "8000",
+        "--changes",
+        "2000",
+        "--database",
+        database_url,
+    ]
+    done = call("realset_app.py", "-f", "json", *arguments, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = msgspec.json.decode(done.stdout)
+    assert report["equal"] is True
+    assert (report["routes"], report["changes"]) == (8000, 2000)
+    assert [row["kills"] for row in report["replicas"]] == [1, 0]
+
+
+def test_an_unknown_database_is_one_sentence(large_files: Path, tmp_path: Path) -> None:
+    done = call("realset_app.py", "--data", str(large_files), "--database", "oracle", folder=tmp_path)
+    assert done.returncode == 2
+    assert_one_sentence(
+        done.stderr, "tools/realset: 'oracle' is neither sqlite, postgresql, mariadb nor a URL"
+    )
+
+
+def test_a_database_that_cannot_be_opened_is_one_sentence(large_files: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/nowhere/net.sqlite"
+    done = call("realset_app.py", "--data", str(large_files), "--database", url, folder=tmp_path)
+    assert done.returncode == 3
+    assert_one_sentence(done.stderr, "tools/realset: ")
+    assert "nowhere" in done.stderr
