@@ -31,6 +31,7 @@ class Takeover:
         self._service = service
         self._grace = grace
         self._keep = keep
+        self._looked = float("-inf")
         self._published: OrderedDict[tuple[str, Point], None] = OrderedDict()
         self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()
 
@@ -51,6 +52,7 @@ class Takeover:
         """Links whose grace is over and that are this service's to publish, in commit order: its own, and while it
         holds the lease for orphans those of origins that are not ``live`` and of none.
         """
+        self._looked = now
         ours = [
             seen.link
             for seen in self._pending.values()
@@ -63,9 +65,11 @@ class Takeover:
         return ours
 
     def next_time(self) -> float:
-        """When ``due`` may next have something; infinite when nothing is pending."""
-        first = next(iter(self._pending.values()), None)
-        return float("inf") if first is None else first.since + self._grace
+        """When a further link's grace ends; infinite when none will. Call ``due`` also when ``live`` or the lease
+        changes: links of others wait here for that, and would have a caller spin that looked at the oldest alone.
+        """
+        ends = (seen.since + self._grace for seen in self._pending.values())
+        return next((end for end in ends if end > self._looked), float("inf"))
 
     def _publish(self, link: Link) -> bool:
         name = (link.topic, link.point)

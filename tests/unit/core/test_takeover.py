@@ -1,0 +1,99 @@
+"""Which links a service publishes that nobody handed over (design: "Between commit and publish nothing is lost")."""
+
+import msgspec
+import pytest
+
+from pubsub_lib.core import takeover as module
+from pubsub_lib.core.model import Link
+from pubsub_lib.core.takeover import Takeover
+from tests.unit.core.builders import History
+
+GRACE, KEEP = 1.0, 10.0
+
+
+def of(origin: str, link: Link) -> Link:
+    return msgspec.structs.replace(link, origin=origin)
+
+
+def links(*origins: str) -> list[Link]:
+    history = History()
+    return [of(origin, history.one()) for origin in origins]
+
+
+def takeover() -> Takeover:
+    return Takeover("me", GRACE, KEEP)
+
+
+def test_what_was_handed_over_is_published_once() -> None:
+    one = takeover()
+    given = links("me", "me")
+    assert one.handed(given) == given
+    assert one.handed(given) == []
+    one.followed(given, 0.0)
+    assert one.due(99.0, {"me"}, holds_orphans=True) == []
+
+
+def test_own_links_that_nobody_handed_over_are_published_after_the_grace_in_commit_order() -> None:
+    one = takeover()
+    given = links("me", "me")
+    one.followed(given, 5.0)
+    assert one.next_time() == 5.0 + GRACE
+    assert one.due(5.0 + GRACE - 0.01, {"me"}, holds_orphans=False) == []
+    assert one.due(5.0 + GRACE, {"me"}, holds_orphans=False) == given
+    assert one.handed(given) == [], "a worker that comes late hands over what is out already"
+    assert one.due(99.0, {"me"}, holds_orphans=False) == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "live", "holds", "expected"),
+    [
+        ("other", {"me", "other"}, True, False),
+        ("other", {"me"}, True, True),
+        ("other", {"me"}, False, False),
+        ("", {"me"}, True, True),
+        ("", {"me"}, False, False),
+        ("me", set(), False, True),
+    ],
+)
+def test_orphans_are_for_the_holder_of_the_lease(origin: str, live: set[str], holds: bool, expected: bool) -> None:
+    one = takeover()
+    given = links(origin)
+    one.followed(given, 0.0)
+    assert one.due(GRACE, live, holds_orphans=holds) == (given if expected else [])
+
+
+def test_a_link_of_a_live_service_is_taken_over_when_that_service_dies() -> None:
+    one = takeover()
+    given = links("other")
+    one.followed(given, 0.0)
+    assert one.due(GRACE, {"other"}, holds_orphans=True) == []
+    assert one.due(KEEP - 1.0, set(), holds_orphans=True) == given
+
+
+def test_a_link_of_a_live_service_is_forgotten_in_the_end() -> None:
+    one = takeover()
+    one.followed(links("other"), 0.0)
+    assert one.due(KEEP, {"other"}, holds_orphans=True) == []
+    assert one.due(KEEP + 1.0, set(), holds_orphans=True) == []
+
+
+def test_next_time_never_has_the_caller_spin_over_links_of_others() -> None:
+    one = takeover()
+    given = links("other", "me")
+    one.followed(given[:1], 0.0)
+    one.due(GRACE, {"other"}, holds_orphans=False)
+    assert one.next_time() == float("inf")
+    one.followed(given[1:], 3.0)
+    assert one.next_time() == 3.0 + GRACE
+    assert one.due(3.0 + GRACE, {"other"}, holds_orphans=False) == given[1:]
+    assert one.next_time() == float("inf")
+
+
+def test_memory_is_bounded_and_forgetting_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_REMEMBERED", 3)
+    one = takeover()
+    given = links(*["me"] * 5)
+    one.followed(given, 0.0)
+    assert one.due(GRACE, set(), holds_orphans=False) == given[2:]
+    assert one.handed(given[:2]) == given[:2], "forgotten, so published: again at the worst"
+    assert len(one._published) == 3

@@ -1,0 +1,97 @@
+"""Rule 13: the bound is one formula, and it holds."""
+
+import random
+
+import pytest
+
+from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
+from pubsub_lib.errors import ConfigError
+from tests.unit.core.builders import Bench, History
+
+TIMING = Timing(sync_timeout=3.0)
+STEP = 0.05
+SYNC_TIME = 1.0
+
+
+def follow_until(bench: Bench, position: int, most: float, *, publisher: bool) -> None:
+    """Go on until the replica has a position; a publisher answers as slowly as it may, and so does the store."""
+    began, reading_of = bench.now, (0.0, bench.history.reading())
+    answers: list[tuple[float, str]] = []
+    asked = len(bench.questions)
+    while bench.tracker.chain("t").known_position < position:
+        bench.wait(STEP)
+        assert bench.now - began <= most + 1e-6
+        answers += [(bench.now + TIMING.round_trip, question.nonce) for question in bench.questions[asked:]]
+        asked = len(bench.questions)
+        if bench.now - reading_of[0] >= TIMING.reading_age:
+            reading_of = (bench.now, bench.history.reading())
+        for answer in [each for each in answers if each[0] <= bench.now]:
+            answers.remove(answer)
+            if publisher:
+                bench.hear(reading_of[1], nonce=answer[1], age=bench.now - reading_of[0])
+        if bench.is_syncing() and bench.now - bench.began >= SYNC_TIME - STEP:
+            bench.answer()
+
+
+@pytest.mark.parametrize("moment", range(20))
+def test_rule_13_a_lost_message_is_there_within_the_bound(moment: int, rng: random.Random) -> None:
+    history = History()
+    history.one()
+    bench = Bench(history, timing=TIMING).synced()
+    for _ in range(rng.randrange(100)):
+        bench.wait(STEP)
+        if len(bench.questions) > 1:
+            bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    history.one()
+    bound = lost_message_bound(TIMING, SYNC_TIME)
+    follow_until(bench, history.point.position, bound + 3 * STEP, publisher=True)
+
+
+@pytest.mark.parametrize("moment", range(5))
+def test_rule_13_without_any_publisher_a_change_is_there_within_the_bound(moment: int, rng: random.Random) -> None:
+    history = History()
+    history.one()
+    bench = Bench(history, timing=TIMING).synced()
+    for _ in range(rng.randrange(100)):
+        bench.wait(STEP)
+    history.one()
+    bound = no_publisher_bound(TIMING, SYNC_TIME)
+    follow_until(bench, history.point.position, bound + 3 * STEP, publisher=False)
+    history.one()
+    follow_until(bench, history.point.position, bound + 3 * STEP, publisher=False)
+
+
+def test_rule_13_the_formula_sums_the_configured_times() -> None:
+    timing = Timing(
+        max_idle_time=100.0,
+        reading_age=20.0,
+        round_trip=3.0,
+        message_delay_window=0.4,
+        poll_interval=0.05,
+        sync_timeout=1000.0,
+        sync_interval=2000.0,
+        sync_jitter=3000.0,
+    )
+    assert timing.sync_wait == 6000.0
+    assert lost_message_bound(timing, 0.006) == pytest.approx(6123.406)
+    assert lost_message_bound(timing, 0.006, sync_wait=1.0) == pytest.approx(124.406)
+    assert no_publisher_bound(timing, 0.006) == pytest.approx(6300.056)
+    assert no_publisher_bound(timing, 0.006, sync_wait=0.0) == pytest.approx(300.056)
+
+
+@pytest.mark.parametrize(
+    ("timing", "says"),
+    [
+        (Timing(sync_backoff=5.0, sync_backoff_most=4.0), r"sync_backoff_most \(4.0 s\) is below sync_backoff"),
+        (Timing(max_idle_time=1.0, reading_age=2.0), r"reading_age \(2.0 s\) plus round_trip"),
+    ],
+)
+def test_times_that_contradict_each_other_are_refused_by_name(timing: Timing, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        timing.check()
+
+
+def test_the_defaults_are_consistent() -> None:
+    timing = Timing()
+    assert timing.check() is timing
+    assert timing.stale_after == 3 * timing.max_idle_time
