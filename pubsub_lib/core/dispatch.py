@@ -151,6 +151,7 @@ class HandlerQueue:
 
     def __init__(self, policy: HandlerPolicy) -> None:
         self.policy = policy
+        self._limit = policy.queue_limit
         self.handled = 0
         self.failures = 0
         self.retried = 0
@@ -177,33 +178,33 @@ class HandlerQueue:
     def push(self, event: Event, now: float = 0.0, *, initial: bool = False) -> None:
         """Put an event in, in chain order. ``initial``: it is part of what the handler is told at its start."""
         self._serial += 1
-        self._position = max(self._position, event.position)
+        position = event.position
+        if position > self._position:
+            self._position = position
         ident = event.table, event.key
-        waiting = self._retrying.get(ident)
-        if waiting is None and len(self._order) - self._dead >= self.policy.queue_limit:
+        waiting = self._retrying.get(ident) if self._retrying else None
+        if waiting is None and len(self._order) - self._dead >= self._limit:
             waiting = self._tails.get(ident)
         if waiting is not None:
             self._merge(waiting, event)
             return
-        item = _Item(event, event, event.position, self._serial, now, initial)
-        parked = self._parked.pop(ident, None)
+        item = _Item(event, event, position, self._serial, now, initial)
+        parked = self._parked.pop(ident, None) if self._parked else None
         if parked is not None:
             item.first, item.tried = parked.first, parked.tried
         self.initial_left += initial
-        self._append(item)
-
-    def _append(self, item: _Item) -> None:
-        tail = self._tails.get(item.ident)
+        tail = self._tails.get(ident)
         if tail is not None:
             item.earlier, tail.later = tail, item
-        self._tails[item.ident] = item
+        self._tails[ident] = item
         self._order.append(item)
 
     def _merge(self, item: _Item, event: Event) -> None:
         item.latest = event
-        item.position = min(item.position, event.position)
+        if event.position < item.position:
+            item.position = event.position
         self.conflated += 1
-        if item.is_nothing:
+        if event.new_value is None and item.is_nothing:
             self._kill(item)
             self._settle(item)
 
