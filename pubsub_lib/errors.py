@@ -72,6 +72,10 @@ class FrameError(PeerError):
         super().__init__(message)
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type["FrameError"], tuple[str, str]]:
+        # Exceptions are unpickled from ``args`` alone, so a worker process could not hand this one over.
+        return FrameError, (str(self), self.reason)
+
 
 class TransportError(PubSubError):
     """A driver could not send or receive."""
@@ -110,6 +114,9 @@ class OutcomeUnknown(StoreError):
     def __init__(self, message: str, nonce: int) -> None:
         super().__init__(message)
         self.nonce = nonce
+
+    def __reduce__(self) -> tuple[type["OutcomeUnknown"], tuple[str, int]]:
+        return OutcomeUnknown, (str(self), self.nonce)  # see FrameError
 
 
 class SchemaError(StoreError):

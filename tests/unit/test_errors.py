@@ -1,0 +1,58 @@
+"""The tree of errors: one root, and the drawing in the module's docstring is the tree."""
+
+import inspect
+import pickle
+
+import pytest
+
+from pubsub_lib import errors
+from pubsub_lib.errors import FrameError, OutcomeUnknown, PubSubError, WaitTimeout
+
+ALL_ERRORS = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PubSubError)]
+
+
+def tree(root: type[PubSubError]) -> dict[str, object]:
+    return {each.__name__: tree(each) for each in root.__subclasses__() if each.__module__ == errors.__name__}
+
+
+def drawn() -> dict[str, object]:
+    """The tree as the docstring draws it: a name's column tells whose child it is."""
+    root: dict[str, object] = {}
+    path: list[tuple[int, dict[str, object]]] = [(-1, root)]
+    for line in (errors.__doc__ or "").splitlines():
+        name = line.strip("│├└─ ").split(" ")[0]
+        if not line.startswith("    ") or not name:
+            continue
+        column = line.index(name)
+        while path[-1][0] >= column:
+            path.pop()
+        child: dict[str, object] = {}
+        path[-1][1][name] = child
+        path.append((column, child))
+    return root
+
+
+def test_the_drawing_is_the_tree() -> None:
+    assert drawn() == {"PubSubError": tree(PubSubError)}
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_every_error_has_a_sentence_that_explains_it(error: type[PubSubError]) -> None:
+    assert error.__doc__
+    assert issubclass(error, Exception)
+
+
+def test_errors_carry_what_a_caller_needs() -> None:
+    assert FrameError("cut off", "truncated").reason == "truncated"
+    assert OutcomeUnknown("gone during COMMIT", 77).nonce == 77
+    assert issubclass(WaitTimeout, TimeoutError)
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_every_error_survives_a_trip_to_another_process(error: type[PubSubError]) -> None:
+    extra = {FrameError: ("truncated",), OutcomeUnknown: (77,)}.get(error, ())
+    original = error("a sentence", *extra)
+    copy = pickle.loads(pickle.dumps(original))
+    assert type(copy) is error
+    assert str(copy) == "a sentence"
+    assert vars(copy) == vars(original)
