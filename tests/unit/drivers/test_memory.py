@@ -1,0 +1,148 @@
+"""The memory driver beyond the conformance suite: buses, options, overflow, and the lossy link."""
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.core.lossy import PERFECT, Loss
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.testing.rig import Rig, scene
+from pubsub_memory import MemoryBus, MemoryDriver, bus
+from pubsub_memory.bus import Registry
+
+
+def rig(**options: Any) -> Rig:
+    return Rig(MemoryDriver, DriverSettings(options={"bus": MemoryBus(), **options}))
+
+
+def test_a_bus_is_found_by_name_and_ends_with_its_last_user() -> None:
+    registry = Registry()
+    first = registry.bus("a")
+    assert registry.bus("a") is first
+    assert registry.bus("b") is not first
+    first.name = "changed"
+    del first
+    gc.collect()
+    assert registry.bus("a").name == "a"
+
+
+def test_endpoints_meet_on_an_address_a_name_or_a_bus() -> None:
+    held = bus("left")
+    for settings in (
+        DriverSettings(options={"bus": "left"}),
+        DriverSettings(addresses=("memory://left",), options={"bus": "default"}),
+        DriverSettings(bind_address="memory://left"),
+        DriverSettings(options={"bus": held}),
+    ):
+        with scene(Rig(MemoryDriver, settings)) as on:
+            listener = Rig(MemoryDriver, DriverSettings(options={"bus": "left"}))
+            with scene(listener) as other:
+                heard = other.subscriber("t")
+                link = on.send("t")
+                other.heard(heard, link)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"bus": ""}, {"bus": 3}, {"queue_limit": 0}, {"drop": 1.1}, {"delay_most": float("inf")}, {"colour": "red"}],
+)
+def test_wrong_options_are_config_errors(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"pubsub_memory"):
+        MemoryDriver.subscriber(DriverSettings(options=options))
+
+
+def test_what_overflows_is_dropped_and_counted() -> None:
+    with scene(rig(queue_limit=10)) as on:
+        listener = on.listening("t")
+        inside, go = threading.Event(), threading.Event()
+
+        def hold(_: object) -> None:
+            inside.set()
+            go.wait(10)
+
+        listener.heard.hook = hold
+        first = on.send("t")
+        assert inside.wait(10)
+        later = [on.send("t") for _ in range(15)]
+        assert listener.subscriber.counters()["overflow"] == 5
+        listener.heard.hook = lambda _: None
+        go.set()
+        for link in [first, *later[:10]]:
+            on.heard(listener, link)
+        on.fence(listener, "t")
+        assert later[10].point not in listener.heard.points("t")
+
+
+def test_lost_messages_are_counted_and_the_link_heals_while_running() -> None:
+    with scene(rig()) as on:
+        network = on.rig.settings.options["bus"]
+        assert isinstance(network, MemoryBus)
+        listener = on.listening("t")
+        network.set_loss(Loss(drop=1.0), seed=1)
+        lost = [on.send("t") for _ in range(7)]
+        network.set_loss(PERFECT)
+        on.fence(listener, "t")
+        assert listener.subscriber.counters()["lost"] == 7
+        assert not {link.point for link in lost} & set(listener.heard.points("t"))
+
+
+def test_a_seed_decides_what_is_lost_and_subscribers_differ() -> None:
+    def run() -> list[list[int]]:
+        with scene(rig(drop=0.5, seed=42)) as on:
+            listeners = [on.subscriber("t") for _ in range(2)]
+            sent = [on.send("t").point for _ in range(60)]
+            network = on.rig.settings.options["bus"]
+            assert isinstance(network, MemoryBus)
+            network.set_loss(PERFECT)
+            for listener in listeners:
+                on.fence(listener, "t")
+            return [[sent.index(point) for point in each.heard.points("t") if point in sent] for each in listeners]
+
+    first, second = run()
+    assert first != second
+    assert run() == [first, second]
+
+
+def test_delayed_messages_come_without_others_behind_them() -> None:
+    with scene(rig(delay=1.0, delay_most=0.05, seed=1)) as on:
+        listener = on.subscriber("t")
+        for link in [on.send("t") for _ in range(20)]:
+            on.heard(listener, link)
+
+
+def test_corrupted_messages_are_counted_as_truncated() -> None:
+    with scene(rig()) as on:
+        network = on.rig.settings.options["bus"]
+        assert isinstance(network, MemoryBus)
+        listener = on.listening("t")
+        network.set_loss(Loss(corrupt=1.0))
+        for _ in range(5):
+            on.send("t")
+        network.set_loss(PERFECT)
+        on.fence(listener, "t")
+        assert listener.subscriber.counters()["truncated"] == 5
+
+
+def test_a_closed_publisher_is_asked_no_more() -> None:
+    with scene(rig()) as on:
+        listener = on.listening("t")
+        publisher = on.publisher()
+        publisher.publisher.close()
+        listener.subscriber.request_hello("nonce", ["t"])
+        on.fence(listener, "t")
+        assert publisher.asks == []
+
+
+def test_old_questions_are_forgotten() -> None:
+    with scene(rig()) as on:
+        listener = on.listening("t")
+        for number in range(100):
+            listener.subscriber.request_hello(f"n{number}", ["t"])
+        for number in range(100):
+            on.sender.publisher.send_event(on.sender.hello(f"n{number}"))
+        on.fence(listener, "t")
+        assert not listener.heard.hellos("n0")
+        assert listener.heard.hellos("n99")
