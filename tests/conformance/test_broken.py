@@ -1,6 +1,7 @@
 """The suite has teeth: each broken driver fails the check that is meant for it."""
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
@@ -126,7 +127,7 @@ class BlocksOnASlowSubscriber(MemorySubscriber):
 
 class SendsInAChild(MemoryPublisher):
     def send_event(self, envelope: Envelope) -> None:
-        self._pid = __import__("os").getpid()
+        self._pid = os.getpid()
         super().send_event(envelope)
 
 
@@ -186,7 +187,7 @@ class Ignorant(MemorySubscriber):
     """Starts its thread in a child without a word."""
 
     def daemonize(self) -> None:
-        self._pid = __import__("os").getpid()
+        self._pid = os.getpid()
         super().daemonize()
 
 

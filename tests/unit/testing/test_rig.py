@@ -1,0 +1,75 @@
+"""The conformance suite's own tools: what a collector counts, what a scene sends, what it gives up on."""
+
+import pytest
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL
+from pubsub_lib.testing.rig import Collector, Rig, scene
+from pubsub_memory import MemoryBus, MemoryDriver
+
+
+def rig(patience: float = 10.0, limits: Limits = Limits()) -> Rig:  # noqa: B008 - frozen
+    return Rig(MemoryDriver, DriverSettings(limits=limits, options={"bus": MemoryBus()}), patience=patience)
+
+
+def test_a_link_counts_when_its_run_is_whole_and_again_when_it_came_again() -> None:
+    limits = Limits(max_frame_bytes=2000, max_value_bytes=500)
+    with scene(rig(limits=limits)) as on:
+        link = on.link("t", {f"k{number}": '"' + "x" * 400 + '"' for number in range(9)})
+        envelopes = on.sender.envelopes(link, on.rig.settings)
+        assert len(envelopes) > 1
+        collector = Collector(1.0)
+        for count, envelope in enumerate(envelopes * 2, 1):
+            collector(envelope)
+            assert len(collector.points("t")) == count // len(envelopes)
+
+
+def test_a_collector_gives_up_by_name() -> None:
+    with pytest.raises(AssertionError, match=r"after 0\.01 s still not: the moon fell; 0 envelopes came"):
+        Collector(0.01).until(lambda: False, "the moon fell")
+
+
+def test_a_hook_that_raises_does_not_count_as_an_overlap() -> None:
+    collector = Collector(1.0)
+    envelope = Envelope("s", "0" * 32, "t", 1, [])
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    collector.hook = fail
+    for _ in range(2):
+        with pytest.raises(ValueError):
+            collector(envelope)
+    assert not collector.overlapped
+
+
+def test_a_scene_speaks_of_one_history() -> None:
+    with scene(rig()) as on:
+        first, other, second = on.link("a"), on.link("b", {"k": "1", "l": "2"}), on.link("a")
+        assert second.prev == first.point
+        assert [other.tx_prev, second.tx_prev] == [first.point, other.point]
+        assert [change.version for change in other.changes] == [2, 3]
+
+
+def test_settle_gives_up_on_who_never_hears() -> None:
+    with scene(rig(patience=0.3)) as on:
+        deaf = on.subscriber("other")
+        with pytest.raises(AssertionError, match=r"heard nothing on it in 0\.3 s"):
+            on.settle(deaf, "t")
+
+
+def test_everything_is_settled_by_any_topic() -> None:
+    with scene(rig()) as on:
+        listener = on.listening(ALL)
+        on.heard(listener, on.send("whatever"))
+
+
+def test_a_scene_closes_what_it_opened() -> None:
+    with scene(rig()) as on:
+        listener = on.listening("t")
+        sender = on.sender
+    assert listener.subscriber.counters()["received"] >= 1
+    with pytest.raises(Exception, match="closed"):
+        sender.publisher.send_event(sender.hello())
