@@ -1,5 +1,6 @@
 """The checks' tools fail when they must: a check that cannot fail proves nothing."""
 
+import os
 import threading
 from pathlib import Path
 
