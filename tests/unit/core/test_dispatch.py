@@ -142,6 +142,55 @@ def test_news_during_the_last_try_are_tried_before_parking() -> None:
     assert drain(queue, 1.0) == [("x", 2, "create", None, b"2")]
 
 
+def test_news_during_the_last_try_have_all_tries() -> None:
+    queue = HandlerQueue(HandlerPolicy(tries=2, backoff=1.0))
+    queue.push(event("x", 1, None, b"1"))
+    queue.next(0.0)
+    queue.failed(0.0, ERROR)
+    queue.next(1.0)
+    queue.push(event("x", 2, b"1", b"2"))
+    assert queue.failed(1.0, ERROR) is None
+    queue.next(2.0)
+    assert queue.failed(2.0, ERROR) is None
+    queue.next(3.0)
+    assert queue.failed(3.0, ERROR) is not None
+
+
+def test_after_a_create_vanished_the_delete_before_it_takes_up_what_comes() -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=3))
+    queue.push(event("x", 1, b"0", None))
+    queue.push(event("x", 2, None, b"2"))
+    queue.push(event("y", 3, None, b"3"))
+    queue.push(event("x", 4, b"2", None))  # vanishes with 2
+    queue.push(event("z", 5, None, b"5"))
+    queue.push(event("x", 6, None, b"6"))
+    assert drain(queue) == [
+        ("x", 6, "set", b"0", b"6"), ("y", 3, "create", None, b"3"), ("z", 5, "create", None, b"5"),
+    ]  # fmt: skip
+
+
+def test_what_vanished_does_not_count_towards_the_limit() -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=2))
+    queue.push(event("x", 1, b"0", b"1"))
+    queue.push(event("y", 2, None, b"2"))
+    queue.push(event("y", 3, b"2", None))
+    queue.push(event("x", 4, b"1", b"4"))
+    assert (len(queue), queue.conflated) == (2, 1)
+
+
+def test_a_mark_does_not_wait_for_a_failing_event_beyond_its_position() -> None:
+    queue = HandlerQueue(HandlerPolicy(backoff=1.0))
+    queue.push(event("late", 20, None, b"1", "b"))
+    queue.push(event("x", 5, None, b"1"))
+    mark = queue.mark(5)
+    queue.next(0.0)
+    queue.failed(0.0, ERROR)
+    queue.next(0.0)
+    queue.done()
+    assert queue.passed(mark)
+    assert not queue.passed(Mark(mark.serial, 20))
+
+
 def test_parked_events_are_bounded() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=3, tries=1))
     for number in range(10):
