@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Row, Select, select
+from sqlalchemy import ARRAY, Row, Select, Text, func, literal, select, true
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import Change, Head, Link, Point
@@ -106,3 +106,23 @@ def select_objects(table: str, keys: Iterable[str]) -> Select[Any]:
         .where(objects.table_name == table, objects.object_key.in_(list(keys)))
         .order_by(objects.object_key)
     )
+
+
+def lock_objects(dialect: str, table: str, keys: Sequence[str]) -> Select[Any]:
+    """The same, locked. ``keys`` sorted as bytes.
+
+    PostgreSQL gets one index lookup a key, forced by LATERAL. Left to itself it reads the whole table for an IN list
+    with an order while its statistics lag behind, which they do exactly during a bulk load: 0.5 s instead of 10 ms a
+    statement at 40,000 objects, measured, and growing with the table.
+    """
+    if dialect != "postgresql":
+        return select_objects(table, keys).with_for_update()
+    objects = schema.objects.c
+    wanted = func.unnest(literal(list(keys), ARRAY(Text))).table_valued("key", name="wanted").render_derived()
+    found = (
+        select(schema.objects)
+        .where(objects.table_name == table, objects.object_key == wanted.c.key)
+        .with_for_update()
+        .lateral("found")
+    )
+    return select(found).select_from(wanted.join(found, true()))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, SmallInteger, Table
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, SmallInteger, Table
 
 from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_NAME_BYTES
 from pubsub_lib.store.types import Name, blob
@@ -77,7 +77,7 @@ links = _table(
     _big("tx_prev_nonce"),
     Column("tx_links", Integer, nullable=False),
     _name("origin"),
-    Column("written_at", Float(53), nullable=False),
+    Column("written_at", Double, nullable=False),
     _big("stored_at"),
     Column("changes", blob(), nullable=False),
     Index("pubsub_links_topic", "topic", "position"),

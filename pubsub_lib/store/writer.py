@@ -79,7 +79,7 @@ def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
     for table in sorted(by_table):
         # Sorted as bytes, as the databases do: all writers lock in one order, so they cannot deadlock here.
         for keys in rows.chunks(sorted(by_table[table], key=str.encode)):
-            for row in connection.execute(rows.select_objects(table, keys).with_for_update()):
+            for row in connection.execute(rows.lock_objects(connection.dialect.name, table, keys)):
                 item = rows.stored(row)
                 found[item.table, item.key] = item
     return found

@@ -5,7 +5,7 @@ simply run again.
 """
 
 from alembic import op
-from sqlalchemy import BigInteger, Column, Float, Integer, SmallInteger, inspect, text
+from sqlalchemy import BigInteger, Column, Double, Integer, SmallInteger, inspect, text
 
 from pubsub_lib.store.types import Name, blob
 
@@ -62,7 +62,7 @@ def upgrade() -> None:
         Column("tx_prev_nonce", BigInteger, nullable=False),
         Column("tx_links", Integer, nullable=False),
         Column("origin", Name(255), nullable=False),
-        Column("written_at", Float(53), nullable=False),
+        Column("written_at", Double, nullable=False),
         Column("stored_at", BigInteger, nullable=False),
         Column("changes", blob(), nullable=False),
         mysql_engine="InnoDB",

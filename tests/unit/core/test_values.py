@@ -1,0 +1,97 @@
+"""Canonical JSON: one byte form for equal values, and refusal of what JSON cannot say."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_lib.core import values
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import ValueRefused
+
+LIMITS = Limits(max_value_bytes=10_000, max_value_depth=8)
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text
+)
+plain = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4), max_leaves=12
+)
+
+
+@given(plain)
+def test_what_goes_in_comes_out(value: Any) -> None:
+    data = values.encode(value, Limits())
+    assert values.decode(data) == value
+    assert json.loads(data) == value
+    assert values.encode(values.decode(data), Limits()) == data
+
+
+@given(st.dictionaries(text, leaves, min_size=2, max_size=6))
+def test_the_order_of_members_does_not_matter(value: dict[str, Any]) -> None:
+    backwards = dict(reversed(list(value.items())))
+    assert values.encode(value, Limits()) == values.encode(backwards, Limits())
+
+
+def test_the_form() -> None:
+    value = {"b": [1, 2.0, True, None], "a": 'ü"\\\n\x00', "B": (1,)}
+    assert values.encode(value, LIMITS) == '{"B":[1],"a":"ü\\"\\\\\\n\\u0000","b":[1,2.0,true,null]}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (math.nan, "nan"),
+        ([math.inf], "inf"),
+        ({"x": -math.inf}, "inf"),
+        (2**64, "64 bits"),
+        (-(2**63) - 1, "64 bits"),
+        (b"x", "bytes"),
+        ({1, 2}, "set"),
+        (object(), "object"),
+        ({1: 2}, "member name 1"),
+        ({None: 2}, "member name None"),
+        ("\ud800", "Unicode"),
+        ({"\ud800": 1}, "Unicode"),
+        (1j, "complex"),
+        ("x" * 10_000, "bytes"),
+        ([0] * 10_001, "bytes"),
+    ],
+)
+def test_no_json_is_refused(value: object, word: str) -> None:
+    with pytest.raises(ValueRefused, match=word):
+        values.encode(value, LIMITS)
+
+
+def test_depth_is_bounded() -> None:
+    value: Any = 1
+    for _ in range(8):
+        value = [value]
+    assert values.encode(value, LIMITS) == b"[[[[[[[[1]]]]]]]]"
+    with pytest.raises(ValueRefused, match="8 levels"):
+        values.encode({"x": value}, LIMITS)
+    value.append(value)
+    with pytest.raises(ValueRefused, match="8 levels"):
+        values.encode(value, LIMITS)
+
+
+def test_a_shared_graph_cannot_unfold_for_ever() -> None:
+    value: Any = "x"
+    for _ in range(60):
+        value = [value, value]
+    with pytest.raises(ValueRefused, match="bytes"):
+        values.encode(value, Limits())
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"nope", b"\xff", b"1 2", b"[" * 100_000])
+def test_bytes_that_are_no_json(data: bytes) -> None:
+    with pytest.raises(ValueRefused, match="no JSON"):
+        values.decode(data)

@@ -1,0 +1,234 @@
+"""Deltas, history, following and trimming, on each of the three databases."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, delete, insert, select, update
+
+from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Want
+from pubsub_lib.errors import StoreError, ValueRefused
+from pubsub_lib.store import Store, schema
+from tests.e2e.store_checks import assert_consistent
+from tests.unit.store.conftest import SETTINGS, Opener
+
+
+def fill(store: Store, count: int, first: int = 0) -> list[Link]:
+    """``count`` transactions on two topics in turn; their links."""
+    links: list[Link] = []
+    for i in range(first, first + count):
+        with store.transaction() as tx:
+            tx.set("t", f"k{i % 5}", i, topic=f"topic-{i % 5 % 2}")
+        assert tx.commit is not None
+        links += tx.commit.links
+    return links
+
+
+def delta(store: Store, chain: str, after: Point) -> Delta | Incomplete | Full:
+    return store.read_sync({chain: Want(after=after)}).chains[chain]
+
+
+def backup(url: str) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        tables = schema.metadata.sorted_tables
+        rows = {each.name: [dict(row) for row in connection.execute(select(each)).mappings()] for each in tables}
+    engine.dispose()
+    return rows
+
+
+def restore(url: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for table in schema.metadata.sorted_tables:
+            connection.execute(delete(table))
+            if rows[table.name]:
+                connection.execute(insert(table), list(rows[table.name]))
+    engine.dispose()
+
+
+def test_a_delta_is_the_links_after_a_point(store: Store) -> None:
+    links = fill(store, 10)
+    mine = [link for link in links if link.topic == "topic-0"]
+    for i, link in enumerate(mine):
+        assert delta(store, "topic-0", link.point) == Delta(mine[i + 1 :], mine[-1].point)
+    assert delta(store, "topic-0", ZERO) == Delta(mine, mine[-1].point)
+    assert delta(store, "never", ZERO) == Delta([], ZERO)
+    assert delta(store, "never", mine[0].point) == Incomplete()
+
+
+def test_a_delta_of_chosen_topics_is_one_reading(store: Store) -> None:
+    links = fill(store, 10)
+    answer = store.read_sync({"topic-0": Want(after=ZERO), "topic-1": Want(), "never": Want()})
+    assert answer.store == links[-1].point
+    first, second, third = (answer.chains[name] for name in ("topic-0", "topic-1", "never"))
+    assert isinstance(first, Delta)
+    assert {link.topic for link in first.links} == {"topic-0"}
+    assert isinstance(second, Full)
+    assert list(second.topics) == ["topic-1"]
+    assert isinstance(third, Full)
+    assert third.head == ZERO
+    assert list(third.topics["never"].records) == []
+
+
+def test_the_all_chain_follows_the_transactions_points(store: Store) -> None:
+    for i in range(7):
+        with store.transaction() as tx:
+            for topic in range(1 + i % 4):
+                tx.set("t", f"k{topic}", i, topic=f"topic-{topic}")
+    first = delta(store, ALL, ZERO)
+    assert isinstance(first, Delta)
+    points = list(dict.fromkeys(link.point for link in first.links))
+    assert len(points) == 7
+    assert first.head == points[-1]
+    for i, point in enumerate(points):
+        rest = [each for each in first.links if each.point in points[i + 1 :]]
+        assert delta(store, ALL, point) == Delta(rest, points[-1])
+    # A topic's point that is not a transaction's with another nonce is not in the chain.
+    assert delta(store, ALL, Point(points[2].position, 1)) == Incomplete()
+
+
+def test_history_a_restored_backup_makes_deltas_incomplete(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    common = fill(store, 4)
+    saved = backup(database_url)
+    lost = fill(store, 4, first=4)
+    restore(database_url, saved)
+    for link in lost:  # the store is behind
+        assert delta(store, link.topic, link.point) == Incomplete()
+        assert delta(store, ALL, link.point) == Incomplete()
+    new = fill(store, 6, first=40)  # and has overtaken them
+    assert new[-1].point.position > lost[-1].point.position
+    for link in lost:
+        assert delta(store, link.topic, link.point) == Incomplete()
+        assert delta(store, ALL, link.point) == Incomplete()
+    assert delta(store, ALL, common[-1].point) == Delta(new, new[-1].point)
+    assert_consistent(store)
+
+
+def test_history_a_lost_tail_of_the_changelog_makes_deltas_incomplete(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    links = fill(store, 6)
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(delete(schema.links).where(schema.links.c.position == links[-1].point.position))
+    engine.dispose()
+    assert delta(store, links[-1].topic, ZERO) == Incomplete()
+    assert delta(store, ALL, links[0].point) == Incomplete()
+    assert delta(store, ALL, links[-1].point) == Delta([], links[-1].point)
+
+
+def test_a_long_delta_is_incomplete(open_store: Opener) -> None:
+    store = open_store(settings=SETTINGS.__class__(page_size=2, max_delta_links=5))
+    links = fill(store, 8)
+    assert delta(store, ALL, ZERO) == Incomplete()
+    assert delta(store, ALL, links[2].point) == Delta(links[3:], links[-1].point)
+
+
+# -- following --
+
+
+def test_read_links_gives_whole_transactions_in_commit_order(store: Store) -> None:
+    for i in range(6):
+        with store.transaction() as tx:
+            for topic in range(3):
+                tx.set("t", f"k{topic}", i, topic=f"topic-{topic}")
+    known, seen = ZERO, []
+    while True:
+        links, head, complete = store.read_links(known, 4)
+        assert complete
+        if not links:
+            break
+        assert len(links) == 3  # never a part of a second transaction
+        known = links[-1].point
+        seen += links
+    assert known == head
+    assert [link.point.position for link in seen] == sorted(3 * (i + 1) for i in range(6) for _ in range(3))
+    assert len(store.read_links(ZERO, 1)[0]) == 3  # at least one transaction
+
+
+def test_read_links_from_none_is_from_the_begin(store: Store) -> None:
+    assert store.read_links(None, 5) == ([], ZERO, True)
+    links = fill(store, 3)
+    assert store.read_links(None, 5) == (links, links[-1].point, True)
+    store.trim(keep_links=1)
+    assert store.read_links(None, 5) == (links[2:], links[-1].point, False)
+
+
+def test_read_links_says_when_it_does_not_connect(store: Store) -> None:
+    links = fill(store, 3)
+    assert store.read_links(Point(1, 7), 5)[2] is False
+    assert store.read_links(Point(99, 7), 5) == ([], links[-1].point, False)
+    assert store.read_links(links[-1].point, 5) == ([], links[-1].point, True)
+
+
+def test_a_damaged_link_is_named(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    fill(store, 1)
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(update(schema.links).values(changes=b"\xc1"))
+    engine.dispose()
+    with pytest.raises(StoreError, match=r"topic-0.*position 1.*damaged"):
+        store.read_links(None, 1)
+
+
+# -- trimming --
+
+
+@pytest.mark.parametrize("keep", [0, 1, 4, 7, 100])
+def test_trimming_by_count(keep: int, store: Store) -> None:
+    links = fill(store, 7)
+    assert store.trim(keep_links=keep) == max(0, 7 - keep)
+    assert store.read_links(None, 100)[0] == links[7 - min(keep, 7) :]
+    assert store.trim(keep_links=keep) == 0
+
+
+def test_trimming_removes_whole_transactions(store: Store) -> None:
+    for i in range(4):
+        with store.transaction() as tx:
+            for topic in range(3):
+                tx.set("t", f"k{topic}", i, topic=f"topic-{topic}")
+    assert store.trim(keep_links=4) == 6  # two transactions of three links stay
+    assert len(store.read_links(None, 100)[0]) == 6
+
+
+def test_trimming_by_age_is_by_the_databases_clock(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    links = fill(store, 4)
+    assert store.trim(keep_seconds=3600) == 0
+    engine = create_engine(database_url)
+    hour_ago = schema.links.c.stored_at - 3_600_000_000
+    with engine.begin() as connection:
+        connection.execute(
+            update(schema.links).where(schema.links.c.position <= links[1].point.position).values(stored_at=hour_ago)
+        )
+    engine.dispose()
+    assert store.trim(keep_seconds=1800) == 2
+    assert store.read_links(None, 100)[0] == links[2:]
+
+
+def test_trimming_makes_older_points_incomplete_and_no_other(store: Store) -> None:
+    links = fill(store, 8)
+    store.trim(keep_links=3)
+    assert delta(store, ALL, links[3].point) == Incomplete()
+    assert delta(store, ALL, links[4].point) == Delta(links[5:], links[-1].point)
+    for topic in ("topic-0", "topic-1"):
+        mine = [link for link in links if link.topic == topic]
+        left = [link for link in mine if link in links[5:]]
+        assert delta(store, topic, left[0].prev) == Delta(left, mine[-1].point)
+        assert delta(store, topic, mine[0].point) == Incomplete()
+    store.trim(keep_links=0)
+    assert delta(store, ALL, links[-1].point) == Delta([], links[-1].point)
+    assert delta(store, "topic-0", ZERO) == Incomplete()
+    fill(store, 2, first=8)
+    for topic, head in store.topics().items():
+        assert store.recount(topic) == head
+
+
+def test_trimming_refuses_nonsense(store: Store) -> None:
+    with pytest.raises(ValueRefused):
+        store.trim(keep_links=-1)
+    with pytest.raises(ValueRefused):
+        store.trim(keep_seconds=float("nan"))
+    assert store.trim() == 0

@@ -1,0 +1,24 @@
+"""Named counters: unique under concurrency, each its own."""
+
+import threading
+
+from pubsub_lib.store import Store
+
+
+def test_numbers_are_unique_and_grow(store: Store) -> None:
+    assert [store.unique_id("a") for _ in range(3)] == [1, 2, 3]
+    assert store.unique_id("A") == 1
+
+
+def test_no_number_twice_under_concurrency(store: Store) -> None:
+    got: list[int] = []
+
+    def take() -> None:
+        got.extend(store.unique_id("tunnel") for _ in range(8))
+
+    threads = [threading.Thread(target=take) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == len(set(got)) == 40

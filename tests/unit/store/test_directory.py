@@ -1,0 +1,84 @@
+"""Services and exclusive leases by the database's clock."""
+
+import threading
+
+import pytest
+from sqlalchemy import create_engine, update
+
+from pubsub_lib.errors import ValueRefused
+from pubsub_lib.store import Store, schema
+from tests.unit.store.conftest import Opener
+
+
+def let_leases_end(url: str) -> None:
+    """Time passes: every lease ended a second ago, by the database's clock."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for table in (schema.services, schema.leases):
+            connection.execute(update(table).values(lease_until=table.c.lease_until - 3_600_000_000))
+    engine.dispose()
+
+
+def test_a_service_is_live_while_its_lease_lasts(open_store: Opener, database_url: str) -> None:
+    directory = open_store().directory
+    directory.register("api", "u1", "tcp://host:1", 60)
+    directory.register("api", "u2", "tcp://host:2", 60)
+    directory.register("api", "u2", "tcp://host:3", 60)
+    live = directory.live()
+    assert [(each.service, each.uuid, each.address) for each in live] == [
+        ("api", "u1", "tcp://host:1"),
+        ("api", "u2", "tcp://host:3"),
+    ]
+    assert all(0 < each.seconds_left <= 60 for each in live)
+    let_leases_end(database_url)
+    assert directory.live() == []
+    assert directory.renew("u1", 60) is True  # late, but nobody has removed it
+    assert [each.uuid for each in directory.live()] == ["u1"]
+    assert directory.collect_garbage() == 1
+    assert directory.renew("u2", 60) is False
+    assert directory.unregister("u1") is True
+    assert directory.unregister("u1") is False
+
+
+def test_a_lease_has_one_holder(open_store: Opener, database_url: str) -> None:
+    directory = open_store().directory
+    assert directory.holder("l") is None
+    assert directory.acquire("l", "a", 60) is True
+    assert directory.acquire("l", "a", 60) is True  # renewed
+    assert directory.acquire("l", "b", 60) is False
+    assert directory.acquire("L", "b", 60) is True  # names are bytes
+    assert directory.release("l", "b") is False
+    assert directory.holder("l") == "a"
+    let_leases_end(database_url)
+    assert directory.holder("l") is None
+    assert directory.acquire("l", "b", 60) is True
+    assert directory.acquire("l", "a", 60) is False
+    assert directory.release("l", "b") is True
+    assert directory.acquire("l", "a", 60) is True
+
+
+def test_one_of_many_gets_the_lease(store: Store) -> None:
+    start, got = threading.Barrier(6), list[str]()
+
+    def take(holder: str) -> None:
+        start.wait()
+        if store.directory.acquire("l", holder, 60):
+            got.append(holder)
+
+    threads = [threading.Thread(target=take, args=(f"h{i}",)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 1
+    assert store.directory.holder("l") == got[0]
+
+
+def test_refusals(store: Store) -> None:
+    for seconds in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueRefused, match="lease"):
+            store.directory.acquire("l", "a", seconds)
+    with pytest.raises(ValueRefused, match="service"):
+        store.directory.register("", "u", "a", 1)
+    with pytest.raises(ValueRefused, match="address"):
+        store.directory.register("s", "u", "a\0", 1)

@@ -1,0 +1,77 @@
+"""What is set on every connection: isolation, timeouts, read-only readers."""
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from pubsub_lib.store import Store, StoreSettings, schema
+from tests.unit.store.conftest import Opener
+
+SETTINGS = StoreSettings(statement_timeout=7.0, lock_timeout=3.0, idle_in_transaction_timeout=4.0, pool_size=2)
+
+
+def ask(engine: Engine, *queries: str) -> list[str]:
+    with engine.connect() as connection:
+        return [str(connection.execute(text(query)).scalar_one()) for query in queries]
+
+
+@pytest.mark.parametrize("which", ["_writers", "_readers"])
+def test_timeouts_are_set(which: str, open_store: Opener) -> None:
+    engine: Engine = getattr(open_store(settings=SETTINGS), which)
+    match engine.dialect.name:
+        case "postgresql":
+            names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+            assert ask(engine, *(f"SHOW {name}" for name in names)) == ["7s", "3s", "4s"]
+        case "mysql":
+            names = ("max_statement_time", "innodb_lock_wait_timeout", "idle_transaction_timeout")
+            assert [float(each) for each in ask(engine, *(f"SELECT @@{name}" for name in names))] == [7, 3, 4]
+            assert "STRICT_ALL_TABLES" in ask(engine, "SELECT @@sql_mode")[0]
+        case _:
+            assert ask(engine, "PRAGMA busy_timeout", "PRAGMA synchronous") == ["3000", "2"]
+
+
+def test_isolation(store: Store) -> None:
+    queries = {
+        "postgresql": "SHOW transaction_isolation",
+        "mysql": "SELECT @@tx_isolation",
+    }
+    query = queries.get(store._writers.dialect.name)
+    if query is None:
+        assert not in_transaction_before_begin(store)
+        return
+    levels = [ask(engine, query)[0].lower().replace("-", " ") for engine in (store._writers, store._readers)]
+    assert levels == ["read committed", "repeatable read"]
+
+
+def in_transaction_before_begin(store: Store) -> bool:
+    """SQLite: whether the driver begins by itself."""
+    raw = store._writers.raw_connection()
+    try:
+        return bool(raw.driver_connection.in_transaction)  # type: ignore[union-attr]
+    finally:
+        raw.close()
+
+
+def test_readers_cannot_write(store: Store) -> None:
+    with store._readers.connect() as connection, pytest.raises(DBAPIError, match=r"(?i)read.?only"):
+        connection.execute(schema.counters.insert().values(name="x", value=1))
+
+
+def test_a_sqlite_writer_locks_at_begin_and_a_reader_does_not(sqlite_url: str) -> None:
+    settings = StoreSettings(lock_timeout=0.05)
+    with Store(sqlite_url, settings=settings) as one, Store(sqlite_url, settings=settings) as two:
+        with one._writers.connect() as writer:
+            writer.execute(text("SELECT 1"))
+            with two._writers.connect() as other, pytest.raises(DBAPIError, match="locked"):
+                other.execute(text("SELECT 1"))
+            assert two.topics() == {}
+        with one._readers.connect() as reader:
+            reader.execute(text("SELECT count(*) FROM pubsub_topics"))
+            with two.transaction() as tx:
+                tx.set("t", "k", 1)
+            assert tx.commit is not None
+
+
+def test_the_pool_is_bounded(store: Store) -> None:
+    pool = store._readers.pool
+    assert pool.size() == store.settings.pool_size  # type: ignore[attr-defined]

@@ -1,0 +1,118 @@
+"""Whose tables are these, and of which revision?"""
+
+import importlib.resources
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, inspect, text
+
+from pubsub_lib.errors import SchemaError
+from pubsub_lib.store import Store, migrate, schema
+from pubsub_lib.store.migration import KNOWN
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    made = create_engine(database_url)
+    yield made
+    made.dispose()
+
+
+def script() -> Config:
+    config = Config()
+    config.set_main_option("path_separator", "os")
+    folder = Path(str(importlib.resources.files("pubsub_lib.store") / "migrations"))
+    config.set_main_option("script_location", str(folder))
+    return config
+
+
+def run(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def test_the_code_knows_alembics_revisions() -> None:
+    revisions = [each.revision for each in ScriptDirectory.from_config(script()).walk_revisions()]
+    assert tuple(reversed(revisions)) == KNOWN
+    assert KNOWN[-1] == schema.REVISION
+
+
+def test_the_migrations_build_the_tables_of_the_code(database_url: str, engine: Engine) -> None:
+    Store(database_url).close()
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
+        differences = compare_metadata(context, schema.metadata)
+    assert differences == []
+
+
+def test_an_older_schema_asks_for_migrate(database_url: str, engine: Engine) -> None:
+    with engine.connect() as connection:
+        config = script()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.commit()
+    with pytest.raises(SchemaError, match=r"0001.*needs 0002.*migrate\(\)"):
+        Store(database_url)
+    migrate(database_url)
+    migrate(database_url)
+    with Store(database_url) as store:
+        assert store.unique_id("x") == 1
+
+
+def test_a_newer_schema_is_refused_by_name(database_url: str, engine: Engine) -> None:
+    Store(database_url).close()
+    run(engine, f"UPDATE {schema.VERSION_TABLE} SET version_num = '0099'")
+    for refused in (lambda: Store(database_url), lambda: migrate(database_url)):
+        with pytest.raises(SchemaError, match="0099"):
+            refused()
+
+
+def test_a_foreign_table_of_our_name_is_refused_by_name(database_url: str, engine: Engine) -> None:
+    run(engine, "CREATE TABLE pubsub_topics (something INTEGER)")
+    for refused in (lambda: Store(database_url), lambda: migrate(database_url)):
+        with pytest.raises(SchemaError, match="pubsub_topics"):
+            refused()
+    assert inspect(engine).get_table_names() == ["pubsub_topics"]
+
+
+def test_foreign_tables_of_other_names_do_not_matter(database_url: str, engine: Engine) -> None:
+    run(engine, "CREATE TABLE topics (something INTEGER)")
+    Store(database_url).close()
+
+
+def test_a_missing_table_is_named(database_url: str, engine: Engine) -> None:
+    Store(database_url).close()
+    run(engine, "DROP TABLE pubsub_links")
+    with pytest.raises(SchemaError, match="pubsub_links"):
+        Store(database_url)
+
+
+def test_an_interrupted_creation_is_finished(database_url: str, engine: Engine) -> None:
+    """MariaDB commits every DDL statement by itself: a killed creator leaves tables and an empty version."""
+    Store(database_url).close()
+    run(engine, f"DELETE FROM {schema.VERSION_TABLE}", "DROP TABLE pubsub_counters", "DROP TABLE pubsub_links")
+    with Store(database_url) as store:
+        assert store.unique_id("x") == 1
+        assert store.read_links(None, 1)[0] == []
+
+
+def test_sqlite_is_in_wal_mode(sqlite_url: str) -> None:
+    Store(sqlite_url).close()
+    engine = create_engine(sqlite_url)
+    with engine.connect() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+    engine.dispose()
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "net.db"
+    path.write_bytes(b"no database at all, but long enough to be looked at" * 50)
+    with pytest.raises(SchemaError, match="not those of this library"):
+        Store(f"sqlite:///{path}")

@@ -1,0 +1,202 @@
+"""Changes in a program's own SQLAlchemy session: its tables and ours commit together, or not at all."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from sqlalchemy import Engine, Integer, String, create_engine, event, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from pubsub_lib.core.model import Link
+from pubsub_lib.errors import AlreadyExists, ClosedError, ConfigError, UsageError, VersionMismatch
+from pubsub_lib.store import Store
+from tests.e2e.store_checks import assert_consistent
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Port(Base):
+    __tablename__ = "users_ports"
+    name: Mapped[str] = mapped_column(String(50), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    made = create_engine(database_url)
+    Base.metadata.create_all(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def session(engine: Engine) -> Iterator[Session]:
+    with Session(engine) as made:
+        yield made
+
+
+def ports(engine: Engine) -> list[str]:
+    with Session(engine) as session:
+        return sorted(session.scalars(select(Port.name)))
+
+
+def test_the_users_tables_and_ours_commit_together(store: Store, session: Session, engine: Engine) -> None:
+    seen: list[Sequence[Link]] = []
+    store.on_commit(seen.append)
+    recorder = store.session(session)
+    session.add(Port(name="p1", number=1))
+    recorder.set("lport", "p1", {"n": 1}, topic="x")
+    assert (store.get("lport", "p1"), seen) == (None, [])
+    assert recorder.get("lport", "p1") == {"n": 1}
+    session.commit()
+    assert (store.get("lport", "p1"), ports(engine)) == ({"n": 1}, ["p1"])
+    assert recorder.commit is not None
+    assert seen == [recorder.commit.links]
+    recorder.set("lport", "p1", {"n": 2})
+    session.commit()
+    assert assert_consistent(store) == 2
+    assert len(seen) == 2
+
+
+def test_the_counter_is_taken_after_the_users_flush(store: Store, session: Session) -> None:
+    statements: list[str] = []
+    recorder = store.session(session)
+    recorder.set("t", "k", 1)
+    session.add(Port(name="p1", number=1))
+    assert session.bind is not None
+
+    def note(_c: object, _cursor: object, statement: str, *_rest: object) -> None:
+        statements.append(statement)
+
+    event.listen(session.get_bind(), "before_cursor_execute", note)
+    session.commit()
+    first = next(i for i, each in enumerate(statements) if "pubsub_" in each)
+    assert "users_ports" in " ".join(statements[:first])
+    assert "users_ports" not in " ".join(statements[first:])
+
+
+def test_a_rollback_forgets_the_verbs(store: Store, session: Session, engine: Engine) -> None:
+    recorder = store.session(session)
+    recorder.set("t", "a", 1)
+    session.add(Port(name="p1", number=1))
+    session.rollback()
+    session.commit()
+    recorder.set("t", "b", 1)
+    session.close()
+    recorder.set("t", "c", 1)
+    session.commit()
+    assert [each.key for each in store.objects()] == ["c"]
+    assert ports(engine) == []
+
+
+def test_a_savepoint_that_is_rolled_back_forgets_only_its_own(store: Store, session: Session) -> None:
+    recorder = store.session(session)
+    recorder.set("t", "before", 1)
+    with pytest.raises(ZeroDivisionError), session.begin_nested():
+        recorder.set("t", "inside", 1)
+        with session.begin_nested():
+            recorder.set("t", "deeper", 1)
+        raise ZeroDivisionError
+    with session.begin_nested():
+        recorder.set("t", "kept", 1)
+        assert store.read_heads([]).store.position == 0
+    assert store.read_heads([]).store.position == 0  # a savepoint's end is no commit
+    recorder.set("t", "after", 1)
+    session.commit()
+    assert sorted(each.key for each in store.objects()) == ["after", "before", "kept"]
+    assert assert_consistent(store) == 1
+
+
+def test_an_outer_commit_over_an_open_savepoint_is_refused(store: Store, session: Session, engine: Engine) -> None:
+    """SQLAlchemy would commit it without asking us again."""
+    recorder = store.session(session)
+    with pytest.raises(UsageError, match="savepoint"), session.begin():
+        session.add(Port(name="p1", number=1))
+        session.begin_nested()
+        recorder.set("t", "k", 1)
+    assert ports(engine) == []
+    assert store.get("t", "k") is None
+
+
+def test_a_violated_condition_fails_the_users_commit(store: Store, session: Session, engine: Engine) -> None:
+    with store.transaction() as tx:
+        tx.set("t", "k", 1)
+    recorder = store.session(session)
+    with pytest.raises(AlreadyExists), session.begin():
+        session.add(Port(name="p1", number=1))
+        recorder.create("t", "k", 2)
+    with pytest.raises(VersionMismatch), session.begin():
+        recorder.set("t", "k", 2, version=9)
+    assert ports(engine) == []
+    recorder.set("t", "k", 3, version=1)
+    session.commit()
+    assert store.get("t", "k") == 3
+
+
+def test_a_failing_users_flush_writes_nothing_of_ours(store: Store, session: Session) -> None:
+    recorder = store.session(session)
+    session.add(Port(name="p1", number=1))
+    session.commit()
+    session.expunge_all()
+    recorder.set("t", "k", 1)
+    session.add(Port(name="p1", number=2))
+    with pytest.raises(IntegrityError):
+        session.commit()
+    session.rollback()
+    session.commit()
+    assert store.get("t", "k") is None
+    assert recorder.commit is None
+
+
+def test_a_failure_after_the_counter_leaves_no_gap(store: Store, session: Session) -> None:
+    recorder = store.session(session)
+
+    def refuse(_session: Session) -> None:
+        raise ZeroDivisionError
+
+    event.listen(session, "before_commit", refuse)  # after ours
+    seen: list[object] = []
+    store.on_commit(seen.append)
+    with pytest.raises(ZeroDivisionError), session.begin():
+        recorder.set("t", "k", 1)
+    event.remove(session, "before_commit", refuse)
+    recorder.set("t", "k", 2)
+    session.commit()
+    assert len(seen) == 1
+    assert assert_consistent(store) == 1
+
+
+def test_several_of_the_users_sessions_and_stores_interleave(store: Store, engine: Engine) -> None:
+    for i in range(4):
+        with Session(engine) as session:
+            recorder = store.session(session)
+            recorder.set("t", "k", i)
+            session.commit()
+        with store.transaction() as tx:
+            tx.set("t", "k", -i - 1)
+    assert assert_consistent(store) == 8
+
+
+def test_a_closed_recorder_leaves_the_session_alone(store: Store, session: Session, engine: Engine) -> None:
+    recorder = store.session(session)
+    recorder.set("t", "k", 1)
+    recorder.close()
+    recorder.close()
+    session.add(Port(name="p1", number=1))
+    session.commit()
+    assert store.get("t", "k") is None
+    assert ports(engine) == ["p1"]
+    with pytest.raises(ClosedError):
+        recorder.set("t", "k", 1)
+
+
+def test_a_session_on_another_database(postgres_url: str) -> None:
+    other = create_engine("sqlite://")
+    with Store(postgres_url) as store, Session(other) as session:
+        recorder = store.session(session)
+        recorder.set("t", "k", 1)
+        with pytest.raises(ConfigError, match="bind_arguments"):
+            session.commit()
+    other.dispose()

@@ -1,0 +1,175 @@
+"""Full syncs: one consistent reading in pages, buckets, recounts, isolation."""
+
+import threading
+
+import pytest
+from sqlalchemy import create_engine, update
+
+from pubsub_lib.core import digest
+from pubsub_lib.core.model import ALL, Full, Head, Want
+from pubsub_lib.store import Store, schema, snapshot
+from tests.unit.store.conftest import Opener
+
+
+def full(store: Store, chain: str, **want: object) -> Full:
+    answer = store.read_sync({chain: Want(**want)}).chains[chain]  # type: ignore[arg-type]
+    assert isinstance(answer, Full)
+    return answer
+
+
+def head_of(answer: Full, topic: str) -> Head:
+    """The head as the records of an answer make it."""
+    records = answer.topics[topic].records
+    total = 0
+    for each in records:
+        total = digest.add(total, digest.fingerprint(each.table, each.key, each.version, each.value))
+    return Head(answer.topics[topic].head.point, len(records), total)
+
+
+def test_a_full_sync_holds_all_objects_whatever_the_page(store: Store) -> None:
+    for count in (0, 1, 2, 3, 4, 9):  # the page is 3
+        topic = f"topic-{count}"
+        with store.transaction() as tx:
+            for i in range(count):
+                tx.set("A" if i % 2 else "a", f"{count} {i}", i, topic=topic)
+        answer = full(store, topic)
+        assert sorted(each.key for each in answer.topics[topic].records) == sorted(f"{count} {i}" for i in range(count))
+        assert head_of(answer, topic) == answer.topics[topic].head == store.read_heads([topic]).topics[topic]
+        assert store.recount(topic) == answer.topics[topic].head
+
+
+def test_all_holds_every_topic(store: Store) -> None:
+    with store.transaction() as tx:
+        for i in range(10):
+            tx.set("t", f"k{i}", i, topic=f"topic-{i % 4}")
+    with store.transaction() as tx:
+        for i in range(3, 10, 4):
+            tx.delete("t", f"k{i}")
+    answer = full(store, ALL)
+    assert answer.head == store.read_heads([]).store
+    assert sorted(answer.topics) == [f"topic-{i}" for i in range(4)]
+    assert list(answer.topics["topic-3"].records) == []
+    for topic, head in store.topics().items():
+        assert head_of(answer, topic) == head
+
+
+def test_pages_under_concurrent_writes_are_one_snapshot(open_store: Opener) -> None:
+    """Objects move between topics all the time: a reading that is not one state would miss or double one."""
+    store, writer = open_store(), open_store()
+    with writer.transaction() as tx:
+        for i in range(12):
+            tx.set("t", f"k{i}", 0, topic=f"topic-{i % 3}")
+    stop = threading.Event()
+
+    def write() -> None:
+        n = 0
+        while not stop.is_set():
+            n += 1
+            with writer.transaction() as tx:
+                for i in range(0, 12, 1 + n % 3):
+                    tx.set("t", f"k{i}", n, topic=f"topic-{(i + n) % 3}")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(15):
+            answer = full(store, ALL)
+            records = [each.key for topic in answer.topics.values() for each in topic.records]
+            assert sorted(records) == sorted(f"k{i}" for i in range(12))
+            for topic in answer.topics:
+                assert head_of(answer, topic) == answer.topics[topic].head
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_reader_does_not_see_what_is_committed_while_it_reads(open_store: Opener) -> None:
+    store, writer = open_store(), open_store()
+    with writer.transaction() as tx:
+        for i in range(9):
+            tx.set("t", f"k{i}", 0)
+    reading = store.objects()
+    first = next(reading)
+    with writer.transaction() as tx:
+        for i in range(9):
+            tx.delete("t", f"k{i}")
+    assert len([first, *reading]) == 9
+    assert list(store.objects()) == []
+
+
+def test_a_reader_does_not_stop_writers(open_store: Opener) -> None:
+    store, writer = open_store(), open_store()
+    with writer.transaction() as tx:
+        for i in range(9):
+            tx.set("t", f"k{i}", 0)
+    reading = store.objects()
+    next(reading)
+    with writer.transaction() as tx:
+        tx.set("t", "k0", 1)
+    assert tx.commit is not None
+    reading.close()  # type: ignore[attr-defined]
+
+
+def test_objects_by_topic_and_table(store: Store) -> None:
+    with store.transaction() as tx:
+        for i in range(8):
+            tx.set(f"table-{i % 2}", f"k{i}", i, topic=f"topic-{i // 4}")
+    assert {each.key for each in store.objects(topic="topic-0")} == {"k0", "k1", "k2", "k3"}
+    assert {each.key for each in store.objects(table="table-1")} == {"k1", "k3", "k5", "k7"}
+    assert {each.key for each in store.objects(topic="topic-1", table="table-0")} == {"k4", "k6"}
+
+
+def test_buckets_that_differ_are_fetched_whole_and_no_other(store: Store) -> None:
+    with store.transaction() as tx:
+        for i in range(40):
+            tx.set("t", f"k{i}", i, topic=f"topic-{i % 2}")
+    mine = store.bucket_digests("topic-0")
+    assert digest.add(0, sum(mine.values())) == store.topics()["topic-0"].digest
+    same = full(store, "topic-0", buckets=mine)
+    assert (same.topics["topic-0"].buckets, list(same.topics["topic-0"].records)) == (frozenset(), [])
+    wrong = digest.bucket_of("t", "k4")
+    empty = next(bucket for bucket in range(digest.BUCKETS) if bucket not in mine)
+    answer = full(store, "topic-0", buckets={**mine, wrong: 1, empty: 1}).topics["topic-0"]
+    assert answer.buckets == frozenset({wrong, empty})
+    expected = {f"k{i}" for i in range(0, 40, 2) if digest.bucket_of("t", f"k{i}") == wrong}
+    assert {each.key for each in answer.records} == expected
+    everything = full(store, "topic-0", buckets={}).topics["topic-0"]
+    assert len(everything.records) == 20
+    assert full(store, ALL, buckets={}).topics["topic-1"].buckets == frozenset(
+        digest.bucket_of("t", f"k{i}") for i in range(40)
+    )
+
+
+def test_sums_of_digests_do_not_overflow(store: Store) -> None:
+    """SQLite's sum ends at 64 bits; 200 fingerprints of 64 bits are over that, their halves are not."""
+    with store.transaction() as tx:
+        for i in range(200):
+            tx.set("t", f"k{i}", i)
+    total = digest.add(0, sum(store.bucket_digests("default").values()))
+    assert total == store.topics()["default"].digest == store.recount("default").digest
+
+
+def test_a_recount_sees_what_the_digest_row_does_not(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    with store.transaction() as tx:
+        tx.set("t", "k", 1)
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(update(schema.objects).values(value=b"2"))
+    engine.dispose()
+    assert store.recount("default") != store.topics()["default"]
+
+
+@pytest.mark.parametrize("topics", [[], ["a"], ["a", "none"], [ALL], [ALL, "none"]])
+def test_read_heads(topics: list[str], store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("t", "1", 1, topic="a")
+        tx.set("t", "2", 1, topic="b")
+    heads = store.read_heads(topics)
+    assert tx.commit is not None
+    assert heads.store == tx.commit.point
+    assert set(heads.topics) == ({"a", "b"} if ALL in topics else set()) | (set(topics) - {ALL})
+
+
+def test_differing_covers_both_sides() -> None:
+    assert snapshot._differing({1: 5, 2: 6}, {2: 6, 3: 7, 4: 0}) == {1, 3}

@@ -1,0 +1,85 @@
+"""Typed tables: checked before anything is written, decoded on reading."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.store.tables import Tables
+from tests.unit.store.conftest import Opener
+
+
+class Port(msgspec.Struct, kw_only=True):
+    switch: str
+    number: Annotated[int, msgspec.Meta(ge=1)] = 1
+    since: datetime | None = None
+
+
+TYPES: dict[str, type[Any]] = {"lport": Port, "free": dict}
+
+
+def test_a_struct_comes_back(open_store: Opener) -> None:
+    store = open_store(tables=TYPES)
+    port = Port(switch="s1", since=datetime(2020, 1, 2, tzinfo=UTC))
+    with store.transaction() as tx:
+        tx.set("lport", "p1", port)
+        tx.set("lport", "p2", {"switch": "s2"})
+        tx.set("free", "x", {"any": 1})
+        assert tx.get("lport", "p1") == port
+    assert store.get("lport", "p1") == port
+    assert store.get("lport", "p2") == Port(switch="s2")
+    assert store.get("free", "x") == {"any": 1}
+    record = store.get_record("lport", "p2")
+    assert record is not None
+    assert record.value == b'{"number":1,"since":null,"switch":"s2"}'
+    with store.transaction() as tx:
+        tx.update("lport", "p2", {"number": 7})
+    assert store.get("lport", "p2") == Port(switch="s2", number=7)
+
+
+@pytest.mark.parametrize("value", [{}, {"switch": 1}, {"switch": "s", "number": 0}, 3, [], Limits(), {1: 2}])
+def test_a_value_against_its_type_is_refused_at_once(value: object, open_store: Opener) -> None:
+    store = open_store(tables=TYPES)
+    with pytest.raises(ValueRefused, match="lport"), store.transaction() as tx:
+        tx.set("free", "x", {})
+        tx.set("lport", "p1", value)
+    assert store.get("free", "x") is None
+
+
+def test_an_update_is_checked_once_merged(open_store: Opener) -> None:
+    store = open_store(tables=TYPES)
+    with store.transaction() as tx:
+        tx.set("lport", "p1", Port(switch="s1"))
+    for patch in ({"number": 0}, {"switch": None}):
+        with pytest.raises(ValueRefused, match="does not fit Port"), store.transaction() as tx:
+            tx.update("lport", "p1", patch)
+    with pytest.raises(ValueRefused, match="mapping"), store.transaction() as tx:
+        tx.update("lport", "p1", 5)
+    assert store.get("lport", "p1") == Port(switch="s1")
+
+
+def test_an_unknown_table_is_refused_where_some_are_declared(open_store: Opener) -> None:
+    store = open_store(tables=TYPES)
+    with pytest.raises(ValueRefused, match="'lprot' is not declared; there are free, lport"), store.transaction() as tx:
+        tx.set("lprot", "p1", {})
+    with pytest.raises(ValueRefused, match="lprot"):
+        store.get("lprot", "p1")
+
+
+def test_a_stored_value_that_does_not_fit_is_told_on_reading(open_store: Opener) -> None:
+    with open_store().transaction() as tx:
+        tx.set("lport", "p1", {"switch": 5})
+    with pytest.raises(ValueRefused, match="stored value"):
+        open_store(tables=TYPES).get("lport", "p1")
+
+
+def test_a_type_that_cannot_be_decoded() -> None:
+    with pytest.raises(ConfigError, match="lport"):
+        Tables({"lport": list[int] | set[int]}, Limits())  # type: ignore[dict-item]
+
+
+def test_an_untyped_table_takes_a_struct_as_plain_data() -> None:
+    assert Tables({}, Limits()).encode("t", Port(switch="s")) == b'{"number":1,"since":null,"switch":"s"}'

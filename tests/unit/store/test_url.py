@@ -1,0 +1,54 @@
+"""URLs as people write them."""
+
+import pytest
+
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.store import url
+
+
+@pytest.mark.parametrize(
+    ("text", "driver"),
+    [
+        ("sqlite:///net.db", "sqlite+pysqlite"),
+        ("postgresql://u@h/d", "postgresql+psycopg"),
+        ("postgres://u@h/d", "postgresql+psycopg"),
+        ("postgresql+psycopg://u@h/d", "postgresql+psycopg"),
+        ("mysql://u@h/d", "mysql+pymysql"),
+        ("mariadb://u@h/d", "mysql+pymysql"),
+        ("mariadb+pymysql://u@h/d?charset=utf8mb4", "mysql+pymysql"),
+    ],
+)
+def test_the_driver_is_completed(text: str, driver: str) -> None:
+    parsed = url.parse(text)
+    assert parsed.drivername == driver
+    assert driver != "mysql+pymysql" or parsed.query["charset"] == "utf8mb4"
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "cannot be read"),
+        ("net.db", "cannot be read"),
+        ("mssql://h/d", "'mssql'"),
+        ("postgresql+asyncpg://h/d", "'asyncpg'"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("sqlite:///file:x?mode=memory&uri=true", "in memory"),
+        ("mysql://h", "no database"),
+    ],
+)
+def test_wrong_ones_are_refused(text: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        url.parse(text)
+
+
+def test_a_driver_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(ConfigError, match=r"pubsub-lib\[postgresql\]"):
+        url.parse("postgresql://h/d")
+
+
+def test_a_password_is_never_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        url.parse("mysql://u:secret@h")
+    assert "secret" not in str(caught.value)

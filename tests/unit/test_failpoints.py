@@ -1,0 +1,53 @@
+"""Named failpoints: parsed strictly, act once, cost nothing when unset."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import failpoints
+from pubsub_lib.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    "text", ["nowhere=kill", "writer.after_lock", "writer.after_lock=sleep", "writer.after_lock=kill@x"]
+)
+def test_what_it_does_not_know_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=failpoints.VARIABLE):
+        failpoints.parse(text)
+
+
+def test_counts_down_and_acts_once() -> None:
+    armed = failpoints.parse("writer.after_lock=raise@3, sync.during_delta=kill")
+    assert set(armed) == {"writer.after_lock", "sync.during_delta"}
+    point = armed["writer.after_lock"]
+    point.reached("writer.after_lock")
+    point.reached("writer.after_lock")
+    with pytest.raises(failpoints.FailpointReached, match=r"writer\.after_lock"):
+        point.reached("writer.after_lock")
+    point.reached("writer.after_lock")
+
+
+def test_unset_it_does_nothing() -> None:
+    for name in failpoints.NAMES:
+        failpoints.hit(name)
+
+
+def test_kill_ends_the_process() -> None:
+    code = "from pubsub_lib.failpoints import hit; hit('writer.after_lock'); print('alive')"
+    environment = {**os.environ, failpoints.VARIABLE: "writer.after_lock=kill", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
+
+
+def test_every_name_is_reached_somewhere_and_no_other_is() -> None:
+    used = set()
+    for path in (ROOT / "pubsub_lib").rglob("*.py"):
+        used |= set(re.findall(r'\bhit\("([\w.]+)"\)', path.read_text()))
+    assert used == failpoints.NAMES
