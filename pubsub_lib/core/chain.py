@@ -13,10 +13,11 @@ from pubsub_lib.core.waiting import Waiting
 
 RECENT_POINTS = 1024
 """Points of its own chain that a replica remembers at least, to recognise a hello that was overtaken by links."""
-RECENT_SECONDS = 30.0
-"""It remembers more than ``RECENT_POINTS`` for so long, ..."""
-MOST_RECENT_POINTS = 65_536
-"""... and never more than so many."""
+RECENT_ROUNDS = 3
+"""It remembers more for so many rounds of questions, of ``max_idle_time`` each: ``Timing.check`` sees to it that no
+answer which counts is older, ..."""
+MOST_RECENT_POINTS = 16_384
+"""... and never more than so many of each round."""
 MOST_HEADS = 64
 """Hello heads that are remembered; the oldest starts the clock, the newest must never be forgotten."""
 
@@ -37,12 +38,12 @@ class Chain:
 
     __slots__ = (
         "cause",
+        "earlier",
         "heads",
         "known",
         "known_at",
         "name",
         "recent",
-        "recent_at",
         "repair",
         "repaired",
         "state",
@@ -57,8 +58,9 @@ class Chain:
         self.known_at = now
         self.waiting = Waiting(limits)
         self.heads: deque[HelloHead] = deque()
-        self.recent: deque[Point] = deque()
-        self.recent_at: deque[float] = deque()
+        self.recent: deque[Point] = deque(maxlen=MOST_RECENT_POINTS)
+        self.earlier: deque[deque[Point]] = deque(maxlen=RECENT_ROUNDS)
+        """The points of earlier rounds, of a busy chain only."""
         self.synced = False
         """A sync of this chain was completed."""
         self.repair = False
@@ -68,7 +70,7 @@ class Chain:
         self.cause = ""
         """Why the sync that is due or runs is needed."""
         if known is not None:
-            self._remember(known, now)
+            self.recent.append(known)
 
     def happen(self, event: Event) -> None:
         """Go to the table's next state."""
@@ -105,7 +107,7 @@ class Chain:
         """Known moves one step along the chain."""
         self.known = point
         self.known_at = now
-        self._remember(point, now)
+        self.recent.append(point)
         while self.heads and self.heads[0].point.position <= point.position:
             self.heads.popleft()
 
@@ -114,23 +116,24 @@ class Chain:
         self.known = point
         self.known_at = now
         self.recent.clear()
-        self.recent_at.clear()
-        self._remember(point, now)
-
-    def _remember(self, point: Point, now: float) -> None:
+        self.earlier.clear()
         self.recent.append(point)
-        self.recent_at.append(now)
-        # By age, because a publisher may answer from a reading that is old by its configured age: of a busy chain
-        # no number that is small enough to be kept by every quiet one would reach back so far.
-        while len(self.recent) > RECENT_POINTS and (
-            len(self.recent) > MOST_RECENT_POINTS or now - self.recent_at[0] > RECENT_SECONDS
-        ):
-            self.recent.popleft()
-            self.recent_at.popleft()
+
+    def new_round(self) -> None:
+        """A round of questions begins: points older than ``RECENT_ROUNDS`` rounds are forgotten.
+
+        By rounds and not by number, because a publisher may answer from a reading as old as its configured age: of a
+        busy chain no number that every quiet one could afford would reach back so far.
+        """
+        if self.earlier or len(self.recent) > RECENT_POINTS:
+            self.earlier.append(self.recent)
+            self.recent = deque(list(self.recent)[-RECENT_POINTS:], MOST_RECENT_POINTS)
+            if all(len(points) <= RECENT_POINTS for points in self.earlier):
+                self.earlier.clear()
 
     def passed(self, point: Point) -> bool:
         """True when the point is known, or was: it lies on this replica's own chain."""
-        return point == self.known or point in self.recent
+        return point == self.known or point in self.recent or any(point in points for points in self.earlier)
 
     def clock_started(self) -> float | None:
         """When the oldest thing that waits was received; None when nothing waits (rule 3)."""

@@ -147,6 +147,8 @@ class Tracker:
         actions: list[Action] = []
         if self._chains and self.liveness.periodic(now):
             actions.append(self._question(self._chains, now))
+            for chain in self._chains.values():
+                chain.new_round()
         for topic in [topic for topic, until in self._joining.items() if now >= until]:
             self._greeted(self._chains[topic], now)
         for chain in list(self._holding.values()):

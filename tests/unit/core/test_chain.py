@@ -2,7 +2,7 @@
 
 import pytest
 
-from pubsub_lib.core.chain import MOST_HEADS, MOST_RECENT_POINTS, RECENT_POINTS, RECENT_SECONDS, Chain
+from pubsub_lib.core.chain import MOST_HEADS, MOST_RECENT_POINTS, RECENT_POINTS, RECENT_ROUNDS, Chain
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Point
@@ -40,16 +40,30 @@ def test_passed_means_on_this_replicas_own_chain() -> None:
     assert not one.passed(Point(5, 55)), "what lies before a full sync may be another history"
 
 
-def test_points_are_remembered_by_number_and_by_age_and_never_without_bound() -> None:
+def test_a_busy_chain_remembers_its_points_for_some_rounds() -> None:
     one = chain()
-    for position in range(1, RECENT_POINTS + 100):
+    for position in range(1, 4 * RECENT_POINTS):
         one.advance(Point(position, 1), 0.0)
-    assert one.passed(Point(1, 1)), "a busy chain remembers what a hello's reading may be as old as"
-    one.advance(Point(RECENT_POINTS + 100, 1), RECENT_SECONDS + 1.0)
-    assert len(one.recent) == len(one.recent_at) == RECENT_POINTS
-    for position in range(RECENT_POINTS + 101, RECENT_POINTS + 101 + MOST_RECENT_POINTS):
-        one.advance(Point(position, 1), RECENT_SECONDS + 1.0)
-    assert len(one.recent) == len(one.recent_at) == MOST_RECENT_POINTS
+    for _ in range(RECENT_ROUNDS):
+        assert one.passed(Point(1, 1))
+        one.new_round()
+        assert len(one.recent) == RECENT_POINTS
+    assert one.passed(Point(1, 1)), "a publisher may answer from a reading as old as its configured age"
+    one.new_round()
+    assert not one.passed(Point(1, 1))
+    assert one.passed(Point(4 * RECENT_POINTS - 1, 1))
+    assert len(one.earlier) == 0, "what is quiet now holds no more than others"
+
+
+def test_remembered_points_are_bounded() -> None:
+    one = chain()
+    for position in range(1, 3 * MOST_RECENT_POINTS):
+        one.advance(Point(position, 1), 0.0)
+        if position % (MOST_RECENT_POINTS // 8) == 0:
+            one.new_round()
+        assert sum(map(len, one.earlier)) + len(one.recent) <= (RECENT_ROUNDS + 1) * MOST_RECENT_POINTS
+    one.jump(ZERO, 1.0)
+    assert (len(one.recent), len(one.earlier)) == (1, 0)
 
 
 def test_rule_03_the_clock_is_the_older_of_links_and_heads() -> None:

@@ -469,6 +469,18 @@ def test_rule_05_what_was_received_before_the_reading_began_is_dropped() -> None
     assert len(bench.tracker.chain("t").waiting) == 0
 
 
+def test_rule_05_a_head_of_a_lost_history_is_dropped_by_the_delta_that_it_caused() -> None:
+    history, bench = following()
+    lost = history.restored(2)
+    lost.some(7)
+    bench.hear(lost.reading())
+    bench.wait(WINDOW)
+    bench.answer()
+    bench.wait(2 * WINDOW)
+    assert bench.state() is State.FOLLOWING
+    assert len(bench.syncs) == 2, "one delta, not one after the other without end"
+
+
 def test_rule_05_what_was_received_after_the_reading_began_is_kept() -> None:
     history, bench = in_full_sync()
     bench.wait()
