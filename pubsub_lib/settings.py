@@ -1,6 +1,7 @@
 """The settings of one program, frozen: written in Python, or read from an INI file by way of oslo.config."""
 
 import difflib
+import ipaddress
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -83,6 +84,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             options=dict(self.driver_options),
         )
 
+    def needs(self) -> dict[str, str]:
+        """What the driver must be capable of, and why: for ``loader.load(settings.driver, settings.needs())``."""
+        found: dict[str, str] = {}
+        for address in (*self.addresses, self.bind_address):
+            scheme, _, rest = address.partition("://")
+            if scheme == "ipc":
+                found.setdefault("cross_process", f"the address {address}")
+            elif scheme != "memory" and rest and not _is_here(rest):
+                found.setdefault("cross_host", f"the address {address}")
+        return found
+
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> "Settings":
         """The settings in this ``conf``, which was already called with its files; it is read once and not
@@ -137,6 +149,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         settings = cls.from_conf(conf)
         _refuse_unknown(sections, settings.driver, str(path))
         return settings
+
+
+def _is_here(rest: str) -> bool:
+    """Whether "host:port" names this host for sure, by its loopback."""
+    host = rest.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_field(name: str, value: object, kind: Any) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from oslo_config import cfg
 
-from pubsub_lib import options
+from pubsub_lib import loader, options
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
@@ -181,3 +181,29 @@ def test_conf_is_passed_in_and_the_global_one_is_left_alone() -> None:
     conf.set_override("store_url", URL, options.GROUP)
     assert Settings.from_conf(conf).store_url == URL
     assert options.GROUP not in cfg.CONF
+
+
+@pytest.mark.parametrize(
+    ("address", "needed"),
+    [
+        ("tcp://10.0.0.1:8866", {"cross_host"}),
+        ("tcp://[fe80::1]:8866", {"cross_host"}),
+        ("tcp://net.example:8866", {"cross_host"}),
+        ("tcp://*:8866", {"cross_host"}),
+        ("ipc:///run/net.sock", {"cross_process"}),
+        ("tcp://127.0.0.1:8866", set()),
+        ("tcp://[::1]:8866", set()),
+        ("tcp://localhost:8866", set()),
+        ("memory://left", set()),
+    ],
+)
+def test_addresses_say_what_the_driver_must_be_capable_of(address: str, needed: set[str]) -> None:
+    for settings in (Settings(store_url=URL, addresses=(address,)), Settings(store_url=URL, bind_address=address)):
+        assert set(settings.needs()) == needed
+        assert all(address in asker for asker in settings.needs().values())
+
+
+def test_a_driver_within_one_process_is_refused_for_another_host() -> None:
+    settings = Settings(store_url=URL, driver="memory", addresses=("tcp://10.0.0.1:8866",))
+    with pytest.raises(DriverError, match="'memory' lacks the capability 'cross_host', needed by the address tcp://10"):
+        loader.load(settings.driver, settings.needs())
