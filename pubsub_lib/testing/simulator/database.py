@@ -86,7 +86,7 @@ class Database:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     def transact(
-        self, verbs: Sequence[Verb], origin: str, wall: Callable[[], float], nonce: int
+        self, verbs: Sequence[Verb], origin: str, wall: Callable[[], float], nonce: int, serial: int
     ) -> Generator[Sleep | Await, None, Commit | None]:
         """The commit sequence: begin, lock the objects, check, counter, write, commit. Raises StoreUnavailable,
         StoreBusy (a deadlock), ConditionFailed, OutcomeUnknown."""
@@ -107,19 +107,21 @@ class Database:
                 self._count("commit_lost")
                 self._end(session)
                 if lost < self.commit_loss_chance / 2:
-                    self._write(verbs, origin, wall(), nonce)
+                    self._write(verbs, origin, wall(), nonce, serial)
                 yield Sleep("commit lost", LOST_AFTER)
                 raise OutcomeUnknown("the connection was lost during COMMIT", nonce)
-            commit = self._write(verbs, origin, wall(), nonce)
+            commit = self._write(verbs, origin, wall(), nonce, serial)
         finally:
             self._end(session)
         yield Sleep("committed", self.latency())
         return commit
 
-    def _write(self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int) -> Commit | None:
+    def _write(
+        self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int, serial: int
+    ) -> Commit | None:
         commit = self.store.commit(verbs, origin, written_at, nonce)
         if commit is not None:
-            self.history.committed(commit, self.kernel.now)
+            self.history.committed(commit, self.kernel.now, serial)
             self.kernel.trace("store", "committed", commit.point, [link.topic for link in commit.links])
         return commit
 
@@ -169,4 +171,7 @@ class Database:
         """Shorten the changelog, also under readers."""
         if self.store.trim(keep):
             self._count("trim")
+            self.history.trims += 1
+            if self.readers:
+                self._count("trim under a reader")
             self.kernel.trace("store", "trimmed", keep)

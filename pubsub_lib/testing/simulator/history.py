@@ -18,13 +18,17 @@ class History:
         self.heads_at: dict[Point, dict[str, Point]] = {ZERO: {}}
         """Of a transaction's point: every topic's head then."""
         self.transactions = 0
-        self.restores = 0
+        self.restored_at = float("-inf")
+        self.trims = 0
+        self.repeated = 0
+        """A transaction that is in one history twice, by its serial; 0: none."""
+        self._serials: dict[int, list[Point]] = {}
         self._parents: dict[tuple[str, Point], Point] = {}
         self._times: dict[str, list[float]] = {}
         self._points: dict[str, list[Point]] = {}
 
-    def committed(self, commit: Commit, now: float) -> None:
-        """The store's history grew."""
+    def committed(self, commit: Commit, now: float, serial: int) -> None:
+        """The store's history grew by the writer's transaction ``serial``."""
         self.transactions += 1
         heads = dict(self.heads_at[commit.links[0].tx_prev])
         for link in commit.links:
@@ -33,6 +37,10 @@ class History:
         self._parents[ALL, commit.point] = commit.links[0].tx_prev
         self.heads_at[commit.point] = heads
         self._show(ALL, commit.point, now)
+        before = self._serials.setdefault(serial, [])
+        if any(self.is_ancestor(ALL, point, commit.point) for point in before):
+            self.repeated = serial
+        before.append(commit.point)
 
     def _grow(self, link: Link, now: float) -> None:
         content = dict(self.content(link.topic, link.prev))
@@ -47,7 +55,7 @@ class History:
 
     def restored(self, store: ModelStore, now: float) -> None:
         """The store went back to what it was."""
-        self.restores += 1
+        self.restored_at = now
         for chain in list(self._times):
             self._show(chain, store.state.point if chain == ALL else store.head(chain).point, now)
 

@@ -45,7 +45,7 @@ def known_never_goes_back(history: "History", chain: Chain, before: Point | None
         return None
     if history.is_ancestor(chain.name, known, before):
         # A restored store is at an older point of the same history.
-        return None if replaced and history.restores else f"{before} back to {known}"
+        return None if replaced and history.restored_at >= 0 else f"{before} back to {known}"
     return None if replaced else f"{before} to {known} of another history without a full sync"
 
 

@@ -9,11 +9,12 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.transitions import DUE, State
 from pubsub_lib.testing.simulator import invariants
 from pubsub_lib.testing.simulator.history import History
 from pubsub_lib.testing.simulator.invariants import Violation
 from pubsub_lib.testing.simulator.kernel import Process
-from pubsub_lib.testing.simulator.plan import TIMING
+from pubsub_lib.testing.simulator.plan import LEASE_SECONDS, TIMING
 from pubsub_lib.testing.simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Evidence:
         self.heard: dict[Point, float] = {}
         self.proved = now
         self.known: Point | None = None
+        self.cause = ""
+        """What is wrong with the cause of the sync that is due; "" for nothing."""
+        self.due = False
 
 
 class Watch:
@@ -41,6 +45,9 @@ class Watch:
         self.chains: dict[str, Evidence] = {}
         self.asked: dict[str, float] = {}
         self.dropped_topics = 0
+        self.running = 0
+        """The number of the sync that was begun and not answered; 0: none."""
+        self.begun = 0.0
 
 
 class Monitor:
@@ -111,6 +118,10 @@ class Monitor:
         for name in tracker.topics:
             chain = tracker.chain(name)
             evidence = watch.chains.setdefault(name, Evidence(replica.clock.now()))
+            due = chain.state in DUE
+            if due and not evidence.due and chain.state is State.DELTA_DUE:
+                evidence.cause = self._no_cause(replica, name, chain.cause, evidence, replica.clock.now()) or ""
+            evidence.due = due
             moved = chain.known != evidence.known
             if moved:
                 trace(replica.name, "known", repr(name), chain.known, chain.state.value)
@@ -143,8 +154,11 @@ class Monitor:
     # -- syncs -----------------------------------------------------------------------------------------------------------
 
     def sync_begun(self, replica: "Replica", start: StartSync, now: float) -> None:
-        """Each sync has a cause."""
+        """Each sync has a cause, and there is one at a time."""
         watch = self._watches[replica]
+        if watch.running and now < watch.begun + TIMING.sync_timeout - EPS:
+            raise Violation("one sync", f"{replica.name}: sync {start.number} begins while {watch.running} runs")
+        watch.running, watch.begun = start.number, now
         for name, want in start.wants.items():
             evidence = watch.chains[name]
             cause = start.causes[name]
@@ -156,11 +170,14 @@ class Monitor:
                 if not evidence.may_full:
                     raise Violation("full without cause", f"{replica.name}: {name!r} ({cause})")
             else:
-                self._demand("delta without cause", replica, self._no_cause(replica, name, cause, evidence, now))
+                if not evidence.due:  # it became due and began in one step
+                    evidence.cause = self._no_cause(replica, name, cause, evidence, now) or ""
+                self._demand("delta without cause", replica, evidence.cause or None)
+                evidence.cause = ""
 
     def _no_cause(self, replica: "Replica", name: str, cause: str, evidence: Evidence, now: float) -> str | None:
         world = self._world
-        restored = world.counts.get("restore", 0) > 0
+        restored = self._history.restored_at >= 0
         overflowed = replica.follower.tracker.counters.overflowed > 0
         if world.plan.faultless and (world.plan.services or replica.plan.polling):
             return f"{name!r} ({cause}) in a run without faults"
@@ -177,20 +194,33 @@ class Monitor:
             return None if overflowed else f"{name!r} ({cause}) although nothing overflowed"
         elif cause in ("caught up", "behind", "replaced"):
             return None if restored or overflowed else f"{name!r} ({cause}) although no need arose meanwhile"
-        elif cause != "failed":
+        elif cause == "failed":
+            failed = replica.follower.tracker.counters.syncs_failed
+            return None if failed else f"{name!r} ({cause}) although no sync failed"
+        else:
             return f"{name!r} ({cause})"
         return None
 
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> None:
         """The answer is about to be used."""
         watch = self._watches[replica]
-        slot = replica.follower.tracker.slot
-        if not slot.running or slot.number != start.number:
+        if watch.running != start.number:
             return
+        watch.running = 0
+        untouched = not self._history.trims and self._history.restored_at < 0
         for name, part in answer.chains.items():
             evidence = watch.chains.get(name)
+            if isinstance(part, Incomplete) and untouched:
+                raise Violation("incomplete", f"{replica.name}: {name!r} lost links that nobody trimmed")
             if evidence is not None:
+                evidence.heard = {at: when for at, when in evidence.heard.items() if when >= watch.begun}
                 evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
+
+    def sync_failed(self, replica: "Replica", number: int) -> None:
+        """The store did not answer."""
+        watch = self._watches[replica]
+        if watch.running == number:
+            watch.running = 0
 
     # -- handlers --------------------------------------------------------------------------------------------------------
 
@@ -214,7 +244,7 @@ class Monitor:
 
     def _may_repeat(self, replica: "Replica") -> bool:
         # Another history uses the same versions again, and a topic that is dropped takes its memory along.
-        return self._world.counts.get("restore", 0) > 0 or self._watches[replica].dropped_topics > 0
+        return self._history.restored_at >= 0 or self._watches[replica].dropped_topics > 0
 
     # -- writers and services ----------------------------------------------------------------------------------------------
 
@@ -222,6 +252,8 @@ class Monitor:
         """A writer was told that its transaction is in."""
         if not self._history.was_committed(ALL, commit.point):
             raise Violation("committed", f"{commit.point} was never committed")
+        if self._history.repeated:
+            raise Violation("twice", f"transaction {self._history.repeated} is in one history twice")
 
     def said(self, process: Process, publishing: Publishing, envelope: Envelope) -> None:
         """A hello never claims more than is true."""
@@ -241,6 +273,8 @@ class Monitor:
 
     def acts_under_lease(self, service: "Service") -> None:
         """Nobody else believes to hold it."""
+        if self._world.kernel.now < self._history.restored_at + LEASE_SECONDS:
+            return  # a backup brought leases back that others hold since: they act twice, which is only load
         for other in self._world.services.values():
             if other is not service and other.process.alive and other.orphans.held(other.process.clock.now()):
                 raise Violation("lease", f"{service.name} and {other.name} hold the same lease")

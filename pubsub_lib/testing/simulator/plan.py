@@ -30,7 +30,7 @@ BOUND: Final = max(
     for bound in (lost_message_bound, no_publisher_bound)
 )
 """Rule 13, in seconds; a backoff from before the faults stopped may still run."""
-LEASE_SECONDS: Final = 2.0
+LEASE_SECONDS: Final = 3.0
 DRIFT: Final = 1e-4
 """How much faster or slower than true time a monotonic clock runs."""
 

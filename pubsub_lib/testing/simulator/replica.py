@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pubsub_lib.testing.simulator.monitor import Monitor
     from pubsub_lib.testing.simulator.world import World
 
-POLL_QUICK, POLL_SLOW = 0.05, 0.4
+POLL_QUICK, POLL_SLOW = 0.05, 0.25
 MOST_POLLED = 30
 
 
@@ -168,6 +168,7 @@ class Replica:
             )
         except StoreUnavailable:
             trace(self.name, "sync failed", start.number)
+            self.world.monitor.sync_failed(self, start.number)
             self.follower.sync_failed(start.number, self.clock.now())
         else:
             self.world.monitor.sync_answered(self, start, answer)

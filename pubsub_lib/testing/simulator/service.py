@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pubsub_lib.testing.simulator.world import World
 
 GRACE = 0.06
-FOLLOW_INTERVAL = 0.08
+FOLLOW_INTERVAL = 0.12
 ORPHANS = "orphans"
 SERVICE = "service "
 
@@ -81,7 +81,6 @@ class Service:
 
     def _leasing(self) -> Steps:
         database, clock = self.world.database, self.process.clock
-        store, server = database.store, database.clock
         while True:
             for lease, name, holder in (
                 (self.own_lease, SERVICE + self.name, self.sender.publishing.uuid),
@@ -93,10 +92,8 @@ class Service:
                 lease.asked(asked)
                 try:
                     granted = yield from database.query(
-                        "lease", lambda name=name, holder=holder: store.acquire(name, holder, LEASE_SECONDS, server.now())  # type: ignore[misc]
+                        "lease", lambda name=name, holder=holder: self._renew(name, holder)  # type: ignore[misc]
                     )
-                    self.live = yield from database.query("live", lambda: store.live(SERVICE, server.now()))
-                    yield from database.query("garbage", lambda: store.collect_garbage(server.now()))
                 except StoreUnavailable:
                     continue
                 if granted:
@@ -106,3 +103,11 @@ class Service:
             now = clock.now()
             wait = clock.true(min(self.own_lease.next_time(), self.orphans.next_time())) - clock.true(now)
             yield Sleep("leases", max(wait, 0.01))
+
+    def _renew(self, name: str, holder: str) -> bool:
+        """What the server does for one question: renew, tell who lives, collect garbage, by its own clock."""
+        store, now = self.world.database.store, self.world.database.clock.now()
+        granted = store.acquire(name, holder, LEASE_SECONDS, now)
+        self.live = store.live(SERVICE, now)
+        store.collect_garbage(now)
+        return granted

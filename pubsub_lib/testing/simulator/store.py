@@ -6,6 +6,7 @@ the same links, heads and answers up to nonces and times.
 
 import copy
 import random
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -152,7 +153,7 @@ class ModelStore:
             topic, value = now
             if old is not None and (old.topic, old.value) == now:
                 continue
-            if old is not None and old.topic != topic:
+            if old is not None and self._moves(old, topic):
                 change(old.topic, ident, "delete", None, old=old)
                 old = None
             version = change(topic, ident, "create" if old is None else "set", value, old=old)
@@ -180,15 +181,25 @@ class ModelStore:
         state.point = point
         return Commit(point, links)
 
+    def _moves(self, old: Stored, topic: str) -> bool:
+        """True when an object leaves its topic: a delete there and a create in the new one."""
+        return old.topic != topic
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def head(self, topic: str) -> Head:
         """A topic's head."""
         return self.state.heads.get(topic, EMPTY)
 
-    def committed(self, nonce: int) -> bool:
-        """True when the transaction with this nonce is in the changelog."""
-        return any(link.point.nonce == nonce for link in self.state.links)
+    def committed(self, nonce: int, since: Point) -> bool | None:
+        """Whether the transaction with this nonce, tried after ``since``, is in; None: the changelog was trimmed
+        behind that moment, and nobody can tell."""
+        if nonce == self.state.point.nonce or any(head.point.nonce == nonce for head in self.state.heads.values()):
+            return True
+        if any(link.point.nonce == nonce for link in self.state.links):
+            return True
+        oldest = self.state.links[0].tx_prev if self.state.links else self.state.point
+        return None if oldest.position > since.position else False
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         """The store's point and the heads of these topics; ``ALL`` among them: of all."""
@@ -208,15 +219,14 @@ class ModelStore:
         names = [*self.state.heads] if chain == ALL else [chain]
         return Full({topic: self.snapshot(topic, want.buckets) for topic in names}, self._chain_head(chain))
 
+    def _links_after(self, position: int) -> list[Link]:
+        return self.state.links[bisect_right(self.state.links, position, key=_position) :]
+
     def _chain_head(self, chain: str) -> Point:
         return self.state.point if chain == ALL else self.head(chain).point
 
     def _delta(self, chain: str, after: Point) -> Delta | Incomplete:
-        links = [
-            link
-            for link in self.state.links
-            if chain in (ALL, link.topic) and link.point.position > after.position
-        ]
+        links = [link for link in self._links_after(after.position) if chain in (ALL, link.topic)]
         head = self._chain_head(chain)
         first = (links[0].tx_prev if chain == ALL else links[0].prev) if links else head
         return Delta(links, head) if first == after else Incomplete()
@@ -244,7 +254,7 @@ class ModelStore:
     def read_links(self, after: Point | None, most: int) -> tuple[list[Link], Point, bool]:
         """Links after a point in commit order, at most ``most`` or one whole transaction; the head; whether the
         links join the point (None: from the oldest kept)."""
-        links = [link for link in self.state.links if after is None or link.point.position > after.position]
+        links = self._links_after(-1 if after is None else after.position)
         head = self.state.point
         complete = after is None or (links[0].tx_prev if links else head) == after
         if not complete:
@@ -303,3 +313,7 @@ class ModelStore:
                 dict(backup.leases),
             )
         )
+
+
+def _position(link: Link) -> int:
+    return link.point.position

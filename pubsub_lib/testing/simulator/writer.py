@@ -1,13 +1,14 @@
 """A writer: transactions in many steps, retried as the store does, their links handed over after commit."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConditionFailed, OutcomeUnknown, StoreBusy, StoreUnavailable
-from pubsub_lib.testing.simulator.kernel import LocalClock, Process, Sleep, Steps
+from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Process, Sleep, Steps
 from pubsub_lib.testing.simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
@@ -35,36 +36,38 @@ class Writer:
             if world.writes_left <= 0:
                 return
             world.writes_left -= 1
-            verbs = tuple(self._verbs(world.next_serial()))
             origin = world.origin_of(self.name, self._rng)
-            yield from self._attempt(verbs, origin)
+            yield from self._transaction(world.next_serial(), origin)
 
-    def _attempt(self, verbs: tuple[Verb, ...], origin: str) -> Steps:
+    def _transaction(self, serial: int, origin: str) -> Steps:
         database = self.world.database
-        for _ in range(6):
-            nonce = database.store.new_nonce()
+        dice = self._rng.getrandbits(64)
+        for attempt in range(6):
+            # The user's function runs anew at each attempt, so that a transaction that is in twice shows.
+            verbs = tuple(self._verbs(random.Random(dice), serial, attempt))
+            nonce, since = database.store.new_nonce(), database.store.state.point
             try:
-                commit = yield from database.transact(verbs, origin, self.process.clock.wall, nonce)
+                commit = yield from database.transact(verbs, origin, self.process.clock.wall, nonce, serial)
             except ConditionFailed:
                 return
             except (StoreUnavailable, StoreBusy):
                 yield Sleep("retry", self._rng.uniform(0.02, 0.2))
             except OutcomeUnknown as error:
-                committed = yield from self._settle(error.nonce)
+                committed = yield from self._settle(error.nonce, since)
                 if committed is not False:
-                    return
+                    return  # in, or nobody can tell: never applied twice
             else:
                 if commit is not None:
                     self.world.monitor.wrote(verbs, commit)
                     yield from self._hand_over(commit, origin)
                 return
 
-    def _settle(self, nonce: int) -> "Steps":
+    def _settle(self, nonce: int, since: Point) -> Generator[Sleep | Await, None, bool | None]:
         """Ask whether the transaction is in; None: nobody can tell."""
         database = self.world.database
         for _ in range(5):
             try:
-                return (yield from database.query("outcome", lambda: database.store.committed(nonce)))
+                return (yield from database.query("outcome", lambda: database.store.committed(nonce, since)))
             except StoreUnavailable:
                 yield Sleep("ask again", 0.2)
         return None
@@ -73,14 +76,13 @@ class Writer:
         yield Sleep("handing over", self._rng.uniform(0.0005, 0.002))
         self.world.hand_over(self.name, origin, commit.links)
 
-    def _verbs(self, serial: int) -> Iterator[Verb]:
-        rng = self._rng
+    def _verbs(self, rng: random.Random, serial: int, attempt: int) -> Iterator[Verb]:
         plan = self.world.plan
         large = rng.random() < 0.1
         many = rng.choice((4, 8, 12)) if large else rng.choice((1, 1, 2, 3))
         for part in range(many):
             table, key = rng.choice(TABLES), f"k{rng.randrange(KEYS)}"
-            value = {"serial": serial, "part": part, "fill": "x" * rng.randrange(10, 400 if large else 60)}
+            value = {"serial": serial, "part": part, "try": attempt, "fill": "x" * rng.randrange(10, 400 if large else 60)}
             kind = rng.choices(("set", "create", "update", "delete"), (6, 1, 1, 2))[0]
             if kind == "delete":
                 yield Verb("delete", table, key, missing_ok=rng.random() < 0.9)

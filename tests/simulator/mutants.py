@@ -1,0 +1,487 @@
+"""Bugs on purpose, to show that the simulator would see them: each patches one small method while a seed runs.
+
+Nothing here touches the product: a mutant replaces a method for the time of a ``with`` block.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+
+from pubsub_lib.core import chain as chain_module
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.dispatch import HandlerQueue
+from pubsub_lib.core.lease import Lease
+from pubsub_lib.core.liveness import Freshness, Liveness
+from pubsub_lib.core.model import ALL, Delta, Head, Incomplete, TopicSnapshot, Want
+from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.syncing import SyncSlot
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.core.transitions import FROZEN, SYNCING, Event, State, after
+from pubsub_lib.core.waiting import Held, Waiting
+from pubsub_lib.testing.simulator.replica import WatchedFollower
+from pubsub_lib.testing.simulator.store import ModelStore
+from pubsub_lib.testing.simulator.writer import Writer
+
+Patch = tuple[object, str, object]
+
+
+class Mutant(NamedTuple):
+    """One bug: its name, what it does wrong, and how it gets in."""
+
+    name: str
+    wrong: str
+    patches: Callable[[], list[Patch]]
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(wrong: str) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+    """Register a function that makes a mutant's patches under its own name."""
+
+    def register(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
+        name = make.__name__
+        MUTANTS[name] = Mutant(name, wrong, make)
+        return make
+
+    return register
+
+
+@contextmanager
+def infected(name: str) -> Iterator[None]:
+    """While this lasts the named bug is in. KeyError: there is no such mutant."""
+    with ExitStack() as stack:
+        for owner, attribute, replacement in MUTANTS[name].patches():
+            stack.enter_context(patch.object(owner, attribute, replacement))
+        yield
+
+
+# -- applying ----------------------------------------------------------------------------------------------------------
+
+
+@mutant("links are applied ahead of a hole")
+def ahead_of_hole() -> list[Patch]:
+    hear = Tracker._hear
+
+    def _hear(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
+        link, known = message.link, chain.known
+        if not chain.frozen and known is not None and link.point.position > known.position and chain.is_whole(message):
+            self._apply(chain, link.point, [link], now, applied)
+        else:
+            hear(self, chain, message, now, applied)
+
+    return [(Tracker, "_hear", _hear)]
+
+
+@mutant("links are applied while a full sync runs")
+def applied_during_full() -> list[Patch]:
+    return [(Chain, "frozen", property(lambda self: self.known is None))]
+
+
+@mutant("a large link is applied before its run is complete")
+def half_a_run() -> list[Patch]:
+    return [(Chain, "is_whole", lambda self, message: self.name != ALL or message.link.tx_links == 1)]
+
+
+@mutant("a replica of everything applies the first link of a transaction alone")
+def half_a_transaction() -> list[Patch]:
+    return [(Chain, "is_whole", lambda self, message: message.parts == 1)]
+
+
+@mutant("a waiting step counts as complete when one of its links is there")
+def half_a_step() -> list[Patch]:
+    return [(Held, "complete", property(lambda self: len(self._parts) == sum(self._totals.values())))]
+
+
+@mutant("points are compared by position only (tracker)")
+def tracker_by_position() -> list[Patch]:
+    def take(self: Any, known: Any) -> Any:
+        for prev, step in self._steps.items():
+            if prev.position == known.position and step.complete:
+                self._remove(step)
+                return step
+        return None
+
+    def previous(self: Any, link: Any) -> Any:
+        point = link.tx_prev if self.name == ALL else link.prev
+        return self.known if self.known is not None and point.position == self.known.position else point
+
+    return [(Waiting, "take", take), (Chain, "previous", previous)]
+
+
+@mutant("points are compared by position only (store)")
+def store_by_position() -> list[Patch]:
+    return [(ModelStore, "_delta", _delta(lambda first, point, links: first.position == point.position))]
+
+
+@mutant("≥ for > on points: a delta begins with the link that the asker has")
+def delta_from_known_itself() -> list[Patch]:
+    links_after = ModelStore._links_after
+    return [(ModelStore, "_links_after", lambda self, position: links_after(self, position - 1))]
+
+
+@mutant("> for ≥ on points: a link at known is taken for new")
+def known_taken_for_new() -> list[Patch]:
+    def _hear(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
+        link, known = message.link, chain.known
+        if not chain.frozen and link.point == known and chain.is_whole(message):
+            self._apply(chain, link.point, [link], now, applied)
+        else:
+            hear(self, chain, message, now, applied)
+
+    hear = Tracker._hear
+    return [(Tracker, "_hear", _hear)]
+
+
+# -- histories ---------------------------------------------------------------------------------------------------------
+
+
+def _delta(joins: Callable[[Any, Any, Any], bool]) -> Callable[[Any, str, Any], Delta | Incomplete]:
+    def delta(self: Any, chain: str, point: Any) -> Delta | Incomplete:
+        links = [link for link in self._links_after(point.position) if chain in (ALL, link.topic)]
+        head = self._chain_head(chain)
+        first = (links[0].tx_prev if chain == ALL else links[0].prev) if links else head
+        return Delta(links, head) if joins(first, point, links) else Incomplete()
+
+    return delta
+
+
+@mutant("a restore that known does not overtake: no links after a point pass for a complete delta")
+def restore_behind() -> list[Patch]:
+    return [(ModelStore, "_delta", _delta(lambda first, point, links: not links or first == point))]
+
+
+@mutant("a restore that is overtaken: links after a point always pass for a complete delta")
+def restore_overtaken() -> list[Patch]:
+    return [(ModelStore, "_delta", _delta(lambda first, point, links: bool(links) or first == point))]
+
+
+@mutant("a hello that is behind is always taken for late")
+def behind_is_late() -> list[Patch]:
+    return [(Tracker, "_overtook", lambda self, chain, began: False)]
+
+
+@mutant("a delta that is behind known is used")
+def behind_is_used() -> list[Patch]:
+    caught_up = Tracker._caught_up
+
+    def _caught_up(self: Any, chain: Any, delta: Any, store: Any, now: float) -> Any:
+        if delta.head.position < chain.known.position:
+            chain.known = delta.head
+        return caught_up(self, chain, delta, store, now)
+
+    return [(Tracker, "_caught_up", _caught_up)]
+
+
+@mutant("a delta is asked from what publishers said, not from known")
+def delta_from_hello() -> list[Patch]:
+    def _want(self: Any, chain: Any) -> Want:
+        if chain.state is State.DELTA_DUE:
+            return Want(after=chain.heads[-1].point if chain.heads else chain.known)
+        return Want()
+
+    return [(Tracker, "_want", _want)]
+
+
+@mutant("count and digest of the head stand in for the link's own")
+def head_instead_of_link() -> list[Patch]:
+    delta = ModelStore._delta
+
+    def _of_head(self: Any, chain: str, point: Any) -> Any:
+        answer = delta(self, chain, point)
+        if isinstance(answer, Incomplete):
+            return answer
+        links = []
+        for link in answer.links:
+            head: Head = self.head(link.topic)
+            links.append(msgspec.structs.replace(link, count=head.count, digest=head.digest))
+        return Delta(links, answer.head)
+
+    return [(ModelStore, "_delta", _of_head)]
+
+
+@mutant("known is set to the snapshot's position, not to the topic's head")
+def known_from_snapshot() -> list[Patch]:
+    replaced = Tracker._replaced
+
+    def _replaced(self: Any, chain: Any, full: Any, store: Any, now: float) -> Any:
+        return replaced(self, chain, msgspec.structs.replace(full, head=store), store, now)
+
+    return [(Tracker, "_replaced", _replaced)]
+
+
+@mutant("an object that changed its topic is left behind in the old one")
+def moved_left_behind() -> list[Patch]:
+    return [(ModelStore, "_moves", lambda self, old, topic: False)]
+
+
+@mutant("objects that a snapshot lacks stay")
+def deletes_missed() -> list[Patch]:
+    replace = Cache.replace
+
+    def _replace(self: Any, topic: str, snapshot: TopicSnapshot) -> Any:
+        there = {(at.table, at.key) for at in snapshot.records}
+        stay = [at for at in self.topic_records(topic) if (at.table, at.key) not in there]
+        return replace(self, topic, TopicSnapshot(snapshot.head, [*snapshot.records, *stay]))
+
+    return [(Cache, "replace", _replace)]
+
+
+@mutant("a transaction whose COMMIT had succeeded is tried again")
+def commit_retried() -> list[Patch]:
+    def _settle(self: Any, nonce: int, since: Any) -> Any:
+        return False
+        yield
+
+    return [(Writer, "_settle", _settle)]
+
+
+# -- waiting and the clock ---------------------------------------------------------------------------------------------
+
+
+@mutant("links that wait are kept over a sync")
+def waiting_kept() -> list[Patch]:
+    return [(Waiting, "drop_before", lambda self, turn: 0), (Chain, "drop_heads_before", lambda self, turn: None)]
+
+
+@mutant("each link that waits starts the clock anew")
+def clock_restarted() -> list[Patch]:
+    def clock_started(self: Any) -> float | None:
+        times = [head.received for head in self.heads]
+        times += [step.received for step in self.waiting._steps.values()]
+        return max(times, default=None)
+
+    return [(Chain, "clock_started", clock_started)]
+
+
+@mutant("the clock is cleared when the first of two that wait connects")
+def clock_cleared() -> list[Patch]:
+    advance = Chain.advance
+
+    def _advance(self: Any, point: Any, now: float) -> None:
+        advance(self, point, now)
+        self.heads.clear()
+        for step in self.waiting._steps.values():
+            step.received = now
+
+    return [(Chain, "advance", _advance)]
+
+
+@mutant("the clock never ends")
+def clock_forgotten() -> list[Patch]:
+    return [(Tracker, "_check_clock", lambda self, chain, now: None)]
+
+
+@mutant("what waits is not bounded")
+def waiting_unbounded() -> list[Patch]:
+    hold = Waiting.hold
+
+    def _hold(self: Any, *arguments: Any) -> bool:
+        limits, self._limits = self._limits, msgspec.structs.replace(self._limits, max_waiting_links=10_000)
+        try:
+            return hold(self, *arguments)
+        finally:
+            self._limits = limits
+
+    return [(Waiting, "hold", _hold)]
+
+
+# -- syncs -------------------------------------------------------------------------------------------------------------
+
+
+@mutant("an overflow restarts the sync that runs")
+def overflow_restarts() -> list[Patch]:
+    hold = Tracker._hold
+
+    def _hold(self: Any, chain: Any, message: Any, now: float) -> None:
+        before = self.counters.overflowed
+        hold(self, chain, message, now)
+        if self.counters.overflowed > before and self.slot.running:
+            self.slot.running = False
+            for other in self._chains.values():
+                if other.state in SYNCING:
+                    self._happen(other, Event.FAILED, now)
+            self.slot.need_now(now)
+
+    return [(Tracker, "_hold", _hold)]
+
+
+@mutant("a need that arises while a sync runs is forgotten (slot)")
+def need_forgotten() -> list[Patch]:
+    need = SyncSlot.need
+
+    def _need(self: Any, now: float) -> None:
+        if not self.running:
+            need(self, now)
+
+    return [(SyncSlot, "need", _need), (Tracker, "_remember_needs", lambda self, now: None)]
+
+
+@mutant("a need that arises while a sync runs is forgotten (table)")
+def overflow_forgotten() -> list[Patch]:
+    def forgetful(state: State, event: Event) -> State:
+        if state in (State.FULL, State.DELTA) and event in (Event.OVERFLOWED, Event.DOUBTED):
+            return state
+        return after(state, event)
+
+    return [(chain_module, "after", forgetful)]
+
+
+@mutant("an answer that came too late is used")
+def late_answer_used() -> list[Patch]:
+    done = Tracker.sync_done
+
+    def _done(self: Any, number: int, answer: Any, now: float) -> Any:
+        known = all(name in answer.chains for name, at in self._chains.items() if at.state in SYNCING)
+        return done(self, self.slot.number if self.slot.running and known else number, answer, now)
+
+    return [(Tracker, "sync_done", _done)]
+
+
+@mutant("a failed sync is never tried again")
+def failed_forever() -> list[Patch]:
+    failed = SyncSlot.failed
+
+    def _failed(self: Any, now: float) -> None:
+        failed(self, now)
+        self._free_from = float("inf")
+
+    return [(SyncSlot, "failed", _failed)]
+
+
+@mutant("a sync that takes too long is waited for")
+def no_sync_timeout() -> list[Patch]:
+    return [(SyncSlot, "timed_out", lambda self, now: False)]
+
+
+@mutant("a full sync where a delta would do")
+def full_for_delta() -> list[Patch]:
+    return [(Tracker, "_want", lambda self, chain: Want())]
+
+
+# -- hellos and freshness ------------------------------------------------------------------------------------------------
+
+
+@mutant("a hello's proof counts before known reached its head")
+def proof_too_early() -> list[Patch]:
+    return [(Freshness, "claim", lambda self, chain, head, claim: self.count(claim))]
+
+
+@mutant("staleness is measured from the answer's arrival")
+def staleness_from_arrival() -> list[Patch]:
+    head = Tracker._hear_head
+
+    def _hear_head(self: Any, chain: Any, point: Any, began: float | None, hello: Any, now: float) -> None:
+        head(self, chain, point, None if began is None else now, hello, now)
+
+    return [(Tracker, "_hear_head", _hear_head)]
+
+
+@mutant("the age of the reading is forgotten")
+def age_forgotten() -> list[Patch]:
+    hello = Publishing._hello
+
+    def _hello(self: Any, topics: Any, now: float, **more: Any) -> Any:
+        envelope = hello(self, topics, now, **more)
+        return msgspec.structs.replace(envelope, hello=msgspec.structs.replace(envelope.hello, age=0.0))
+
+    return [(Publishing, "_hello", _hello)]
+
+
+@mutant("the age of the reading counts from its end")
+def age_from_answer() -> list[Patch]:
+    read = Publishing.heads_read
+    return [(Publishing, "heads_read", lambda self, heads, began, now: read(self, heads, now, now))]
+
+
+@mutant("own hellos are asked for only when idle")
+def asked_when_idle() -> list[Patch]:
+    apply = Tracker._apply
+
+    def _apply(self: Any, chain: Any, point: Any, links: Any, now: float, applied: Any) -> None:
+        apply(self, chain, point, links, now, applied)
+        self.liveness.ask_at = now + self._timing.max_idle_time
+
+    return [(Tracker, "_apply", _apply)]
+
+
+@mutant("the store is polled only when no answer at all comes")
+def polled_when_silent() -> list[Patch]:
+    hear = Tracker._hear_hello
+
+    def _hear_hello(self: Any, envelope: Any, hello: Any, now: float) -> None:
+        hear(self, envelope, hello, now)
+        if hello.nonce:
+            for name in self._chains:
+                self.liveness.of(name).publisher_proof = now
+
+    return [(Tracker, "_hear_hello", _hear_hello)]
+
+
+@mutant("the store is never polled")
+def never_polled() -> list[Patch]:
+    return [(Liveness, "to_poll", lambda self, now: [])]
+
+
+@mutant("a replica of everything looks at the topics it knows: it misses a new topic's only message")
+def new_topic_missed() -> list[Patch]:
+    told = Tracker._told_heads
+
+    def _told_heads(self: Any, hello: Any) -> Any:
+        chain = self._chains.get(ALL)
+        for topic, point in told(self, hello):
+            if topic == ALL and chain is not None and chain.known is not None:
+                yield topic, chain.known  # "nothing new on the topics that I know"
+            else:
+                yield topic, point
+
+    return [(Tracker, "_told_heads", _told_heads)]
+
+
+@mutant("the holder of a lease counts it from the answer, and rounds up")
+def lease_too_long() -> list[Patch]:
+    granted = Lease.granted
+
+    def _granted(self: Any, asked: float) -> None:
+        granted(self, asked + 0.5 * self._seconds)
+
+    return [(Lease, "granted", _granted)]
+
+
+# -- handlers ------------------------------------------------------------------------------------------------------------
+
+
+@mutant("handlers run again after a sync")
+def handlers_twice() -> list[Patch]:
+    replace = WatchedFollower._replace
+
+    def _replace(self: Any, chain: str, answer: Any, events: Any, now: float) -> None:
+        replace(self, chain, answer, events, now)
+        events.extend(self.cache.present(topic=None if chain == ALL else chain))
+
+    return [(WatchedFollower, "_replace", _replace)]
+
+
+@mutant("a conflated event keeps the first value")
+def conflated_to_first() -> list[Patch]:
+    merge = HandlerQueue._merge
+
+    def _merge(self: Any, item: Any, event: Any) -> None:
+        latest = item.latest
+        merge(self, item, event)
+        if event.new_value is not None:
+            item.latest = latest
+
+    return [(HandlerQueue, "_merge", _merge)]
+
+
+@mutant("a handler that raised is not tried again")
+def not_retried() -> list[Patch]:
+    return [(HandlerQueue, "failed", lambda self, now, error: self.done(now))]
+
+
+assert FROZEN  # the states that `applied_during_full` ignores
