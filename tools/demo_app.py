@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
                 url=f"sqlite:///{folder / 'demo.sqlite'}",
                 routes=DATA / "rib-small.jsonl.gz",
                 changes=DATA / "updates-small.jsonl.gz",
+                most_routes=options.routes,
                 most_changes=options.changes,
                 replicas=REPLICAS,
                 killed_writer=1,

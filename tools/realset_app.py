@@ -48,9 +48,6 @@ def main(arguments: Sequence[str]) -> int:
         metavar="DIR",
         help=f"folder with {ROUTES} and {CHANGES} (default: ../shared/data beside the project)",
     )
-    parser.add_argument(
-        "--routes", type=command.at_least(1000), metavar="N", help="load only the first N routes"
-    )
     options = parser.parse_args(arguments)
     for name in (ROUTES, CHANGES):
         if not (options.data / name).is_file():

@@ -2,10 +2,12 @@
 
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -19,6 +21,26 @@ from pubsub_lib.errors import PubSubError
 TOOLS = Path(__file__).resolve().parent.parent
 STOP = 5.0
 """Seconds that a child has to end before it is killed."""
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM that come in the block take effect at its end. For the main thread.
+
+    Blocking them would not do: another thread would receive them, and Python would still act in the main one.
+    """
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 class ChildError(PubSubError):
@@ -121,8 +143,10 @@ class Children:
 
     def start(self, task: Task, environment: Mapping[str, str] | None = None) -> Child:
         """A new process with this task and these variables besides our own. Raises OSError."""
-        child = Child(task, environment or {}, self._said, self._folder / f"{task.name}.log")
-        self._all.append(child)
+        # Ctrl-C between the start and the note of it would leave a process behind.
+        with uninterrupted():
+            child = Child(task, environment or {}, self._said, self._folder / f"{task.name}.log")
+            self._all.append(child)
         return child
 
     def hear(self, patience: float) -> Said:

@@ -44,6 +44,7 @@ def parser(prog: str, description: str, fewest_changes: int) -> Parser:
         metavar="N",
         help=f"replay only the first N updates (at least {fewest_changes})",
     )
+    made.add_argument("--routes", type=at_least(1000), metavar="N", help="load only the first N routes (at least 1000)")
     return made
 
 
