@@ -6,7 +6,7 @@ out, or, when nobody can tell within the bounds of the retries, OutcomeUnknown i
 
 from collections.abc import Callable
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.core.limits import Limits
@@ -17,6 +17,19 @@ from pubsub_lib.store.links import Commit
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Encode
 from pubsub_lib.store.writer import Work
+
+
+def commit_or_drop(connection: Connection) -> None:
+    """Commit; a connection whose COMMIT failed is not used again.
+
+    SQLAlchemy would take it back into its pool as it is. Its transaction may still be open there: a question whether
+    the transaction is in would be asked inside of it, and answered with yes.
+    """
+    try:
+        connection.commit()
+    except BaseException:
+        connection.invalidate()
+        raise
 
 
 class Committer:
@@ -58,7 +71,7 @@ class Committer:
                 return None
             doubt.append(commit)
             try:
-                connection.commit()
+                commit_or_drop(connection)
             except SQLAlchemyError as error:
                 if faults.kind_of(error) in faults.DEFINITE:
                     doubt.clear()

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from pubsub_lib.errors import StoreReadOnly
+from pubsub_lib.errors import ConfigError, StoreReadOnly
 from pubsub_lib.store.settings import StoreSettings
 
 
@@ -85,10 +85,12 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
         dbapi.autocommit = True
         cursor = dbapi.cursor()
         cursor.execute("; ".join(f"SET {name} = '{value}'" for name, value in options.items()))
-        cursor.execute("SELECT pg_is_in_recovery()")
+        cursor.execute("SELECT pg_is_in_recovery(), current_setting('server_encoding')")
         row = cursor.fetchone()
         cursor.close()
         dbapi.autocommit = before
+        if row is not None and row[1] != "UTF8":
+            raise ConfigError(f"the database {url.database} has the encoding {row[1]}; create it with ENCODING 'UTF8'")
         if primary and row is not None and row[0]:
             raise StoreReadOnly(f"{url.host} is a standby; use the primary, or open the store with read_only=True")
 

@@ -15,7 +15,7 @@ from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.errors import ClosedError, StoreReadOnly, ValueRefused
 from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, url
-from pubsub_lib.store.committing import Committer
+from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.session import SessionRecorder
 from pubsub_lib.store.settings import StoreSettings
@@ -351,8 +351,10 @@ class Store:
         """For what may be done twice: directory, counters, trimming, questions."""
 
         def once() -> T:
-            with faults.translated(doing), self._writer_engine().begin() as connection:
-                return fn(connection)
+            with faults.translated(doing), self._writer_engine().connect() as connection:
+                result = fn(connection)
+                commit_or_drop(connection)
+                return result
 
         return retry.attempt(self._settings, once)
 

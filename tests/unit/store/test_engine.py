@@ -1,9 +1,10 @@
 """What is set on every connection: isolation, timeouts, read-only readers."""
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from pubsub_lib.errors import ConfigError
 from pubsub_lib.store import Store, StoreSettings, schema
 from tests.unit.store.conftest import Opener
 
@@ -75,3 +76,17 @@ def test_a_sqlite_writer_locks_at_begin_and_a_reader_does_not(sqlite_url: str) -
 def test_the_pool_is_bounded(store: Store) -> None:
     pool = store._readers.pool
     assert pool.size() == store.settings.pool_size  # type: ignore[attr-defined]
+
+
+def test_a_postgresql_database_that_cannot_hold_all_text_is_refused(postgres_url: str) -> None:
+    engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("DROP DATABASE IF EXISTS latin WITH (FORCE)"))
+        connection.execute(text("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))
+    try:
+        with pytest.raises(ConfigError, match="LATIN1"):
+            Store(make_url(postgres_url).set(database="latin").render_as_string(hide_password=False))
+    finally:
+        with engine.connect() as connection:
+            connection.execute(text("DROP DATABASE latin WITH (FORCE)"))
+        engine.dispose()

@@ -1,0 +1,166 @@
+"""COMMIT without an answer, in one process: the driver's commit is made to fail before or after it took effect.
+
+``tests/e2e/test_store_commit_lost.py`` does the same on the wire.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import exc
+from sqlalchemy.engine.default import DefaultDialect
+
+from pubsub_lib.errors import NotFound, OutcomeUnknown, StoreFull
+from pubsub_lib.store import Store, StoreSettings
+from tests.e2e.store_checks import assert_consistent
+from tests.unit.store.conftest import Opener
+
+
+@contextmanager
+def commits(store: Store, *behaviours: Callable[[Callable[[], None]], None]) -> Iterator[list[int]]:
+    """Let the writers' next COMMITs behave so; afterwards as ever."""
+    dialect = store._writers.dialect
+    assert isinstance(dialect, DefaultDialect)
+    left, calls = list(behaviours), [0]
+    original: Callable[[Any], None] = dialect.do_commit
+
+    def do_commit(connection: Any) -> None:
+        calls[0] += 1
+        if left:
+            left.pop(0)(lambda: original(connection))
+        else:
+            original(connection)
+
+    dialect.do_commit = do_commit  # type: ignore[method-assign]
+    try:
+        yield calls
+    finally:
+        dialect.do_commit = original  # type: ignore[method-assign]
+
+
+def lost() -> exc.OperationalError:
+    return exc.OperationalError("COMMIT", None, OSError("connection reset"), connection_invalidated=True)
+
+
+def lost_before(_commit: Callable[[], None]) -> None:
+    raise lost()
+
+
+def lost_after(commit: Callable[[], None]) -> None:
+    commit()
+    raise lost()
+
+
+def test_lost_before_it_took_effect_it_is_run_again(store: Store) -> None:
+    with commits(store, lost_before), store.transaction() as tx:
+        tx.create("t", "k", 1)
+    assert tx.commit is not None
+    assert assert_consistent(store) == 1
+
+
+def test_lost_after_it_took_effect_it_is_not_run_again(store: Store) -> None:
+    with commits(store, lost_after) as calls, store.transaction() as tx:
+        tx.create("t", "k", 1)
+    assert tx.commit is not None
+    assert tx.commit.point == store.read_heads([]).store
+    assert calls == [1]
+    assert assert_consistent(store) == 1
+
+
+def test_lost_twice(store: Store) -> None:
+    seen: list[object] = []
+    store.on_commit(seen.append)
+    with commits(store, lost_before, lost_after), store.transaction() as tx:
+        tx.create("t", "k", 1)
+    assert assert_consistent(store) == 1
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("other_topic", [False, True])
+def test_it_is_found_behind_the_transactions_of_others(other_topic: bool, open_store: Opener) -> None:
+    store, other = open_store(), open_store()
+
+    def lost_and_overtaken(commit: Callable[[], None]) -> None:
+        lost_after_others(commit)
+        raise lost()
+
+    def lost_after_others(commit: Callable[[], None]) -> None:
+        commit()
+        with other.transaction() as tx:
+            tx.set("t", "other", 1, topic="other" if other_topic else None)
+
+    with commits(store, lost_and_overtaken), store.transaction() as tx:
+        tx.create("t", "k", 1)
+    assert tx.commit is not None
+    assert assert_consistent(store) == 2
+
+
+def test_a_position_taken_by_another_transaction_is_not_ours(open_store: Opener) -> None:
+    store, other = open_store(), open_store()
+
+    def lost_and_taken(commit: Callable[[], None]) -> None:
+        raise lost()
+
+    def retry_after_another(commit: Callable[[], None]) -> None:
+        commit()
+
+    with commits(store, lost_and_taken, retry_after_another):
+        original = store._committer._ask
+
+        def ask(commit: Any) -> bool:
+            store._committer._ask = original  # type: ignore[method-assign]
+            with other.transaction() as tx:  # it takes two positions, ours among them
+                tx.set("t", "x", 1)
+                tx.set("t", "y", 1)
+            return original(commit)
+
+        store._committer._ask = ask  # type: ignore[method-assign]
+        with store.transaction() as tx:
+            tx.create("t", "k", 1)
+    assert tx.commit is not None
+    assert tx.commit.point.position == 3
+    assert assert_consistent(store) == 2
+
+
+def test_trimmed_behind_it_the_outcome_is_unknown(open_store: Opener) -> None:
+    store = open_store(settings=StoreSettings(retry_attempts=3))
+    other = open_store()
+
+    def lost_overtaken_and_trimmed(commit: Callable[[], None]) -> None:
+        commit()
+        with other.transaction() as tx:
+            tx.set("t", "other", 1)
+        other.trim(keep_links=0)
+        raise lost()
+
+    with (
+        commits(store, lost_overtaken_and_trimmed),
+        pytest.raises(OutcomeUnknown, match="committed") as caught,
+        store.transaction() as tx,
+    ):
+        tx.create("t", "k", 1)
+    assert caught.value.nonce == tx.nonce
+    assert store.get("t", "k") == 1
+
+
+def test_a_definite_refusal_at_commit_is_no_doubt(sqlite_url: str) -> None:
+    def full(_commit: Callable[[], None]) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise exc.OperationalError("COMMIT", None, error)
+
+    with Store(sqlite_url) as store:
+        with commits(store, full), pytest.raises(StoreFull), store.transaction() as tx:
+            tx.set("t", "k", 1)
+        assert assert_consistent(store) == 0
+        with store.transaction() as tx:
+            tx.set("t", "k", 2)
+        assert assert_consistent(store) == 1
+
+
+def test_a_violated_condition_is_raised_once(store: Store) -> None:
+    with commits(store) as calls, pytest.raises(NotFound), store.transaction() as tx:
+        tx.delete("t", "k")
+    assert calls == [0]

@@ -1,0 +1,66 @@
+"""Rows and words: what goes into a database comes out the same."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Row
+
+from pubsub_lib.core.model import Change, Link, Point
+from pubsub_lib.errors import StoreError
+from pubsub_lib.store import rows
+
+points = st.builds(Point, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
+keys = st.text(min_size=1)
+changes = st.one_of(
+    st.builds(
+        Change,
+        st.just("t"),
+        st.text(min_size=1),
+        st.sampled_from(["create", "set"]),
+        st.integers(0, 2**63 - 1),
+        st.binary(),
+    ),
+    st.builds(Change, st.just("t"), st.text(min_size=1), st.just("delete"), st.integers(0, 2**63 - 1), st.none()),
+)
+links = st.builds(
+    Link,
+    topic=st.text(min_size=1),
+    prev=points,
+    point=points,
+    changes=st.lists(changes, max_size=3),
+    count=st.integers(0, 2**40),
+    digest=st.integers(0, 2**64 - 1),
+    tx_prev=points,
+    tx_links=st.integers(1, 9),
+    origin=st.text(),
+    written_at=st.floats(0, 1e10),
+)
+
+
+def as_row(values: dict[str, Any]) -> Row[Any]:
+    """What the functions need of a row."""
+    return cast(Row[Any], SimpleNamespace(**values, _mapping=values))
+
+
+@given(links)
+def test_a_link_survives_its_row(link: Link) -> None:
+    row = rows.link_row(link, 7)
+    assert rows.link(as_row(row)) == link
+    assert all(isinstance(value, int | str | float | bytes) for value in row.values())
+    assert max(value for value in row.values() if isinstance(value, int)) < 2**63
+    head = rows.head(as_row(rows.head_row(link)))
+    assert (head.point, head.count, head.digest) == (link.point, link.count, link.digest)
+
+
+def test_a_damaged_link_is_named() -> None:
+    link = Link("x", Point(0, 0), Point(5, 1), [], 0, 0, Point(0, 0), 1)
+    with pytest.raises(StoreError, match="'x' at position 5 is damaged"):
+        rows.link(as_row({**rows.link_row(link, 7), "changes": b"\xc1"}))
+
+
+def test_chunks() -> None:
+    assert [list(each) for each in rows.chunks(range(5), 2)] == [[0, 1], [2, 3], [4]]
+    assert list(rows.chunks([])) == []
