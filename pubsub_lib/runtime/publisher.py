@@ -151,4 +151,4 @@ class Publisher:
 
 
 def _load(settings: Settings) -> DriverPublisher:
-    return loader.load(settings.driver).publisher(settings.for_driver())
+    return loader.load(settings.driver, settings.needs()).publisher(settings.for_driver())

@@ -94,7 +94,7 @@ class Replica:
         self._topics = _checked_topics(settings.topics if topics is None else topics)
         self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in (tables or {}).items()}
         if subscriber is None:
-            subscriber = loader.load(settings.driver).subscriber(settings.for_driver())
+            subscriber = loader.load(settings.driver, settings.needs()).subscriber(settings.for_driver())
         self._subscriber = subscriber
         self._own_store = Store(settings.store_url, limits=settings.limits) if store is None else None
         reader = store if self._own_store is None else self._own_store
