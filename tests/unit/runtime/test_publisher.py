@@ -1,7 +1,7 @@
 """A program that publishes what it commits: numbering, hellos, and failures that must not undo a commit."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ class Ear:
             self._heard.append(envelope)
             self._news.notify_all()
 
-    def wait(self, found: Any) -> Envelope:
+    def wait(self, found: Callable[[Envelope], bool]) -> Envelope:
         """The first envelope for which ``found`` is true."""
         with self._news:
             assert self._news.wait_for(lambda: any(map(found, self._heard)), LONG), self._heard
