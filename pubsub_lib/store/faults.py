@@ -119,7 +119,7 @@ def kind_of(error: BaseException) -> type[PubSubError]:
         # 1040 too many connections, 1053 shutdown, 1317/1969/3024 timed out, 1927 killed, 2xxx the client's own.
         return (
             StoreUnavailable
-            if number in {0, 1040, 1053, 1317, 1927, 1969, 3024} or 2000 <= number < 3000
+            if number in {0, 1040, 1053, 1317, 1927, 1969, 3024, 4031} or 2000 <= number < 3000
             else StoreError
         )
     if module == "pymysql":

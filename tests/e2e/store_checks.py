@@ -18,6 +18,16 @@ def start_writer(database: str, journal: Path, total: int, failpoint: str = "") 
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
+def start_reader(database: str, failpoint: str) -> "subprocess.Popen[str]":
+    """A process that reads everything, by a full and by a delta sync in one snapshot."""
+    code = (
+        "import sys; from pubsub_lib.store import Store; from pubsub_lib.core.model import ALL, ZERO, Want; "
+        "Store(sys.argv[1]).read_sync({ALL: Want(), 'default': Want(after=ZERO)})"
+    )
+    environment = {**os.environ, "PUBSUB_LIB_FAILPOINT": f"{failpoint}=kill", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", code, database], env=environment, stderr=subprocess.PIPE, text=True)
+
+
 def finish(process: "subprocess.Popen[str]", status: int = 0) -> None:
     """Wait for its end and show what it said when that is another than expected."""
     _, said = process.communicate(timeout=90)

@@ -1,7 +1,7 @@
 """A writer process that can be killed anywhere and started again: counts to a number, one transaction a step.
 
 Its journal gets (step, nonce) before the transaction ends, so that after a kill it can ask the store whether that one
-is in. A transaction applied twice shows: ``create`` of the step's item would fail, and the count would be over the step.
+is in. A transaction applied twice shows: creating the step's item would fail, and the count would be over the step.
 """
 
 import sys

@@ -9,7 +9,7 @@ import pytest
 from pubsub_lib.store import Store, StoreSettings
 from pubsub_lib.testing.private_server import PrivateServer
 from pubsub_lib.testing.processes import poll
-from tests.e2e.store_checks import assert_consistent, assert_counted, finish, start_writer
+from tests.e2e.store_checks import assert_consistent, assert_counted, finish, start_reader, start_writer
 
 TOTAL = 6
 
@@ -94,3 +94,16 @@ def test_a_stopped_writer_does_not_stop_all(server_name: str, request: pytest.Fi
     with Store(server.url) as store:
         assert store.get("count", "n") == TOTAL
         assert assert_consistent(store) == TOTAL + 1
+
+
+@pytest.mark.parametrize("failpoint", ["sync.during_snapshot", "sync.during_delta"])
+def test_a_reader_killed_during_a_sync_leaves_nothing_behind(failpoint: str, database_url: str) -> None:
+    with Store(database_url) as store:
+        for i in range(3):
+            with store.transaction() as tx:
+                tx.set("t", f"k{i}", i)
+        finish(start_reader(database_url, failpoint), -signal.SIGKILL)
+        with store.transaction() as tx:
+            tx.set("t", "k0", 9)
+        assert store.trim(keep_links=4) == 0
+        assert assert_consistent(store) == 4
