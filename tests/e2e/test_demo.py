@@ -141,7 +141,7 @@ def demo_in_the_middle(folder: Path) -> Iterator["subprocess.Popen[str]"]:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
     with demo_in_the_middle(tmp_path) as running:
-        assert len(processes_of(tmp_path)) > 5
+        assert len(processes_of(tmp_path)) > 2
         running.send_signal(how)
         said, complained = running.communicate(timeout=DEADLINE)
     assert running.returncode == 130
@@ -156,7 +156,7 @@ def test_interrupted_it_leaves_nothing(how: signal.Signals, tmp_path: Path) -> N
 def test_killed_it_takes_its_processes_along(tmp_path: Path) -> None:
     with demo_in_the_middle(tmp_path) as running:
         children = [pid for pid in processes_of(tmp_path) if pid != running.pid]
-        assert len(children) > 4
+        assert len(children) > 1
         running.kill()
         assert_all_end(children)
 
