@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import msgspec
 
-from pubsub_lib.core import chain as chain_module
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.dispatch import HandlerQueue
@@ -20,7 +19,7 @@ from pubsub_lib.core.model import ALL, Delta, Head, Incomplete, TopicSnapshot, W
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.core.syncing import SyncSlot
 from pubsub_lib.core.tracker import Tracker
-from pubsub_lib.core.transitions import FROZEN, SYNCING, Event, State, after
+from pubsub_lib.core.transitions import SYNCING, Event, State
 from pubsub_lib.core.waiting import Held, Waiting
 from pubsub_lib.testing.simulator.replica import WatchedFollower
 from pubsub_lib.testing.simulator.store import ModelStore
@@ -162,7 +161,7 @@ def restore_overtaken() -> list[Patch]:
 
 @mutant("a hello that is behind is always taken for late")
 def behind_is_late() -> list[Patch]:
-    return [(Tracker, "_overtook", lambda self, chain, began: False)]
+    return [(Tracker, "_overtook", lambda self, chain, head, began: False)]
 
 
 @mutant("a delta that is behind known is used")
@@ -248,6 +247,11 @@ def waiting_kept() -> list[Patch]:
     return [(Waiting, "drop_before", lambda self, turn: 0), (Chain, "drop_heads_before", lambda self, turn: None)]
 
 
+@mutant("trimming cuts a transaction in two")
+def trimmed_in_half() -> list[Patch]:
+    return [(ModelStore, "_may_cut", lambda self, links, at: True)]
+
+
 @mutant("each link that waits starts the clock anew")
 def clock_restarted() -> list[Patch]:
     def clock_started(self: Any) -> float | None:
@@ -260,15 +264,14 @@ def clock_restarted() -> list[Patch]:
 
 @mutant("the clock is cleared when the first of two that wait connects")
 def clock_cleared() -> list[Patch]:
-    advance = Chain.advance
+    apply = Tracker._apply
 
-    def _advance(self: Any, point: Any, now: float) -> None:
-        advance(self, point, now)
-        self.heads.clear()
-        for step in self.waiting._steps.values():
-            step.received = now
+    def _apply(self: Any, chain: Any, *arguments: Any) -> None:
+        apply(self, chain, *arguments)
+        if chain.state is State.HOLDING:
+            self._happen(chain, Event.SETTLED, arguments[2])
 
-    return [(Chain, "advance", _advance)]
+    return [(Tracker, "_apply", _apply)]
 
 
 @mutant("the clock never ends")
@@ -321,16 +324,6 @@ def need_forgotten() -> list[Patch]:
     return [(SyncSlot, "need", _need), (Tracker, "_remember_needs", lambda self, now: None)]
 
 
-@mutant("a need that arises while a sync runs is forgotten (table)")
-def overflow_forgotten() -> list[Patch]:
-    def forgetful(state: State, event: Event) -> State:
-        if state in (State.FULL, State.DELTA) and event in (Event.OVERFLOWED, Event.DOUBTED):
-            return state
-        return after(state, event)
-
-    return [(chain_module, "after", forgetful)]
-
-
 @mutant("an answer that came too late is used")
 def late_answer_used() -> list[Patch]:
     done = Tracker.sync_done
@@ -368,7 +361,7 @@ def full_for_delta() -> list[Patch]:
 
 @mutant("a hello's proof counts before known reached its head")
 def proof_too_early() -> list[Patch]:
-    return [(Freshness, "claim", lambda self, chain, head, claim: self.count(claim))]
+    return [(Freshness, "claim", lambda self, chain, head, claim, now: self.count(claim, now))]
 
 
 @mutant("staleness is measured from the answer's arrival")
@@ -424,7 +417,7 @@ def polled_when_silent() -> list[Patch]:
 
 @mutant("the store is never polled")
 def never_polled() -> list[Patch]:
-    return [(Liveness, "to_poll", lambda self, now: [])]
+    return [(Liveness, "_polls_from", lambda self, fresh: float("inf"))]
 
 
 @mutant("a replica of everything looks at the topics it knows: it misses a new topic's only message")
@@ -483,5 +476,3 @@ def conflated_to_first() -> list[Patch]:
 def not_retried() -> list[Patch]:
     return [(HandlerQueue, "failed", lambda self, now, error: self.done(now))]
 
-
-assert FROZEN  # the states that `applied_during_full` ignores

@@ -35,9 +35,12 @@ class Database:
         self.clock = LocalClock(kernel, 5000.0, 1.0)
         self.up = True
         self.slowness = 0.0
+        self.hang_chance = 0.0
         self.deadlock_chance = 0.0
         self.commit_loss_chance = 0.0
         self.readers = 0
+        self.blind: dict[str, None] = {}
+        """Clients whose requests do not arrive."""
         self._count = count
         self._epoch = 0
         self._rng: random.Random = kernel.rng("database")
@@ -49,13 +52,20 @@ class Database:
         wait = self._rng.uniform(0.001, 0.006)
         if self.slowness:
             self._count("db_slow")
-            wait += self.slowness * self._rng.random()
+            wait += self.slowness * self._fault_rng.random()
+        if self.hang_chance and self._fault_rng.random() < self.hang_chance:
+            self._count("db_slow")
+            wait += self._fault_rng.uniform(0.5, 3.0)
         return wait
 
-    def query(self, label: str, ask: Callable[[], T]) -> Generator[Sleep | Await, None, T]:
-        """One request and its answer. Raises StoreUnavailable."""
+    def query(self, label: str, ask: Callable[[], T], client: str = "") -> Generator[Sleep | Await, None, T]:
+        """One request of a client and its answer. Raises StoreUnavailable."""
         epoch = self._epoch
         yield Sleep(label + " asked", self.latency())
+        if client in self.blind:
+            self._count("blind")
+            yield Sleep(label + " lost", LOST_AFTER)
+            raise StoreUnavailable("the simulated database is out of reach")
         yield from self._reach(label, epoch)
         answer = ask()
         yield Sleep(label + " answered", self.latency())

@@ -1,11 +1,12 @@
 """What must hold, one small function each. A function returns what is wrong, or None."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pubsub_lib.core.chain import MOST_HEADS, Chain
 from pubsub_lib.core.liveness import MOST_PENDING
 from pubsub_lib.core.model import ALL, Point
-from pubsub_lib.core.transitions import DUE
+from pubsub_lib.core.transitions import DUE, State
 from pubsub_lib.testing.simulator.plan import TIMING
 
 if TYPE_CHECKING:
@@ -111,6 +112,17 @@ def needs_are_remembered(replica: "Replica", chain: Chain) -> str | None:
     slot = replica.follower.tracker.slot
     if chain.state in DUE and not slot.waits and not slot.running:
         return f"{chain.name!r} is {chain.state.value} ({chain.cause}) and no sync is planned"
+    return None
+
+
+def clock_runs(replica: "Replica", chain: Chain, heard: Mapping[Point, float]) -> str | None:
+    """What was heard of and is not here does not wait longer than the window before a delta is due."""
+    if chain.state not in (State.FOLLOWING, State.HOLDING):
+        return None
+    waits = [when for point, when in heard.items() if point.position > chain.known_position]
+    waited = replica.clock.now() - min(waits, default=replica.clock.now())
+    if waited > TIMING.message_delay_window + 0.1:
+        return f"{chain.name!r} is {chain.state.value} and something waits for {waited:.3f} s"
     return None
 
 

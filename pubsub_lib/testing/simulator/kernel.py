@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 FOREVER = float("inf")
-MOST_STEPS = 200_000
+MOST_STEPS = 60_000
 """Steps of one run; a run that needs more goes round in circles."""
 
 

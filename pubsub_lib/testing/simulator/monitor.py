@@ -14,7 +14,7 @@ from pubsub_lib.testing.simulator import invariants
 from pubsub_lib.testing.simulator.history import History
 from pubsub_lib.testing.simulator.invariants import Violation
 from pubsub_lib.testing.simulator.kernel import Process
-from pubsub_lib.testing.simulator.plan import LEASE_SECONDS, TIMING
+from pubsub_lib.testing.simulator.plan import LEASE_SECONDS, LONGEST_SYNC, TIMING
 from pubsub_lib.testing.simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from pubsub_lib.testing.simulator.world import World
 
 EPS = 1e-6
+PROVED_IN_CALM = (
+    TIMING.message_delay_window + TIMING.sync_jitter + TIMING.sync_interval + LONGEST_SYNC + TIMING.max_idle_time
+    + TIMING.round_trip + TIMING.reading_age
+)  # fmt: skip
+"""Seconds of calm after which a publisher's proof is fresh: what was lost is read, the next question is answered."""
 
 
 class Evidence:
@@ -188,6 +193,8 @@ class Monitor:
         elif cause == "polled":
             if now - evidence.proved < TIMING.stale_after - EPS:
                 return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
+            if world.calm_since < world.kernel.now - PROVED_IN_CALM and world.publishers_are_well(replica):
+                return f"{name!r} ({cause}) in calm, with a publisher that answers"
         elif cause in ("doubted", "broken"):
             return None if restored else f"{name!r} ({cause}) although the history never changed"
         elif cause == "overflowed":
@@ -204,8 +211,9 @@ class Monitor:
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> None:
         """The answer is about to be used."""
         watch = self._watches[replica]
-        if watch.running != start.number:
-            return
+        slot = replica.follower.tracker.slot
+        if watch.running != start.number or not slot.running or slot.number != start.number:
+            return  # it took too long, and another may run by now
         watch.running = 0
         untouched = not self._history.trims and self._history.restored_at < 0
         for name, part in answer.chains.items():
@@ -286,6 +294,9 @@ class Monitor:
         for replica in replicas:
             if not replica.process.paused:
                 self._demand("sync without end", replica, invariants.syncs_end(replica))
+                for name, evidence in self._watches[replica].chains.items():
+                    chain = replica.follower.tracker.chain(name)
+                    self._demand("clock", replica, invariants.clock_runs(replica, chain, evidence.heard))
 
 
 def _about(envelope: Envelope) -> str:

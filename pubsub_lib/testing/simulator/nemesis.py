@@ -108,6 +108,8 @@ class Nemesis:
         return lambda: self._world.database.go_down(), lambda: self._world.database.come_up()
 
     def _make_db_slow(self, rng: random.Random) -> Toggle:
+        if rng.random() < 0.5:
+            return self._at_database("hang_chance", rng.choice((0.02, 0.1, 0.3)))
         return self._at_database("slowness", rng.choice((0.05, 0.3, 1.5)))
 
     def _make_deadlock(self, rng: random.Random) -> Toggle:
@@ -121,8 +123,28 @@ class Nemesis:
         return lambda: setattr(database, name, value), lambda: setattr(database, name, 0.0)
 
     def _make_trim(self, rng: random.Random) -> Toggle:
-        database, keep = self._world.database, rng.choice((0, 1, 3, 10))
-        return lambda: database.trim(keep), lambda: database.trim(keep)
+        database, keep, period = self._world.database, rng.choice((0, 0, 1, 3, 10)), rng.uniform(0.05, 0.5)
+
+        def trim() -> None:
+            if self.active and running[0]:
+                database.trim(keep)
+                self._world.kernel.at(self._world.kernel.now + period, trim)
+
+        running = [False]
+
+        def begin() -> None:
+            running[0] = True
+            trim()
+
+        def end() -> None:
+            running[0] = False
+
+        return begin, end
+
+    def _make_blind(self, rng: random.Random) -> Toggle:
+        """Services that the database does not hear any more, for good: replicas must look for themselves."""
+        names = [f"service{number}" for number in range(3)]
+        return lambda: self._world.database.blind.update(dict.fromkeys(names)), lambda: None
 
     def _make_restore(self, rng: random.Random) -> Toggle:
         database = self._world.database

@@ -36,7 +36,7 @@ DRIFT: Final = 1e-4
 
 FAULTS: Final = (
     "drop", "duplicate", "reorder", "delay", "burst", "partition", "flapping", "overflow", "slow", "kill", "pause",
-    "lease", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost", "restore",
+    "lease", "blind", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost", "restore",
     "trim", "handler",
 )  # fmt: skip
 """Every kind of fault, by the name that ``--without`` takes."""
@@ -79,6 +79,8 @@ class Plan(msgspec.Struct, frozen=True):
     gap: float
     """Mean seconds between two transactions of one writer."""
     calm: float
+    quiet: bool
+    """Nobody writes once faults have stopped."""
     limits: Limits
     hwm: int
     orphan_share: float
@@ -111,8 +113,8 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
         max_waiting_links=rng.choice((2, 3, 5, 8)) if small else 500,
         max_waiting_bytes=100_000,
     )
-    ops = rng.choice((20, 60, 120))
-    gap = rng.choice((0.05, 0.25, 0.6))
+    ops, gap = rng.choice(((20, 0.05), (20, 0.4), (60, 0.05), (60, 0.25), (120, 0.12), (120, 0.25)))
+    quiet = rng.random() < 0.25
     replica_count = rng.choice((1, 2, 2, 3))
     orphan_share = rng.choice((0.0, 0.1, 1.0)) if rng.random() < 0.4 else 0.0
     return Plan(
@@ -125,6 +127,7 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
         ops=ops if cuts.ops is None else cuts.ops,
         gap=gap,
         calm=calm,
+        quiet=quiet,
         limits=limits,
         hwm=rng.choice((4, 8, 20)) if "overflow" in faults else 10_000,
         orphan_share=orphan_share,

@@ -54,7 +54,7 @@ class PublisherTasks:
                 began = clock.now()
                 publishing.begin_reading()
                 try:
-                    heads = yield from database.query("heads", lambda: database.store.read_heads((ALL,)))
+                    heads = yield from database.query("heads", lambda: database.store.read_heads((ALL,)), self._process.name)
                 except StoreUnavailable:
                     self.out(publishing.heads_failed(clock.now()))
                 else:

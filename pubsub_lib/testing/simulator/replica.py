@@ -119,12 +119,12 @@ class Replica:
             self._act(self.follower.tick(self.clock.now()))
             self._nudge.is_set = False  # the time is asked anew right here
             due = self.clock.true(self.follower.tracker.next_time())
-            yield Await("tick", self._nudge, max(due - self.world.kernel.now, 0.0) + 1e-6)
+            yield Await("tick", self._nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
 
     def _changing_topics(self) -> Steps:
         while True:
             yield Sleep("change topics", self._rng.uniform(1.0, 6.0))
-            if self.world.calm:
+            if self.world.calm_since <= self.world.kernel.now:
                 return
             topic = self._rng.choice(self.world.plan.topics)
             if topic in self.topics:
@@ -164,7 +164,7 @@ class Replica:
         trace(self.name, "sync", start.number, dict(start.causes))
         try:
             answer: SyncAnswer = yield from database.pages(
-                "sync", lambda: database.store.read_sync(start.wants), self._rng.choice((1, 2, 3))
+                "sync", lambda: database.store.read_sync(start.wants), self._rng.choice((1, 3, 8, 20))
             )
         except StoreUnavailable:
             trace(self.name, "sync failed", start.number)

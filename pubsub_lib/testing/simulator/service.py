@@ -65,11 +65,11 @@ class Service:
             yield Sleep("follow", FOLLOW_INTERVAL)
             try:
                 if self._after is None:
-                    heads = yield from database.query("head", lambda: store.read_heads(()))
+                    heads = yield from database.query("head", lambda: store.read_heads(()), self.name)
                     self._after = heads.store
                     continue
                 after = self._after
-                links, head, complete = yield from database.query("links", lambda: store.read_links(after, 50))
+                links, head, complete = yield from database.query("links", lambda: store.read_links(after, 50), self.name)
             except StoreUnavailable:
                 continue
             self._after = links[-1].point if complete and links else head
@@ -92,7 +92,9 @@ class Service:
                 lease.asked(asked)
                 try:
                     granted = yield from database.query(
-                        "lease", lambda name=name, holder=holder: self._renew(name, holder)  # type: ignore[misc]
+                        "lease",
+                        lambda name=name, holder=holder: self._renew(name, holder),  # type: ignore[misc]
+                        self.name,
                     )
                 except StoreUnavailable:
                     continue

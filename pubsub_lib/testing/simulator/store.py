@@ -265,10 +265,17 @@ class ModelStore:
         return links[:cut], head, True
 
     def trim(self, keep_links: int) -> int:
-        """Forget the oldest links; returns how many."""
-        surplus = max(len(self.state.links) - keep_links, 0)
-        del self.state.links[:surplus]
+        """Forget the oldest transactions, so that at least so many links stay; returns how many links went."""
+        links = self.state.links
+        surplus = max(len(links) - keep_links, 0)
+        while 0 < surplus < len(links) and not self._may_cut(links, surplus):
+            surplus -= 1
+        del links[:surplus]
         return surplus
+
+    def _may_cut(self, links: Sequence[Link], at: int) -> bool:
+        """True between two transactions: half a one would pass for whole in a delta of everything."""
+        return links[at].point != links[at - 1].point
 
     # -- leases and backups ----------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class World:
         self.plan = plan
         self.kernel = kernel
         self.counts: dict[str, int] = {}
-        self.calm = False
+        self.calm_since = float("inf")
         self.bursting = False
         self.writes_left = plan.ops
         self.history = History()
@@ -79,6 +79,11 @@ class World:
     def handler_fails(self) -> bool:
         """True when a handler is to raise now."""
         return self.nemesis.handler_fails()
+
+    def publishers_are_well(self, replica: Replica) -> bool:
+        """True when the replica has a publisher whose database answers, and nothing slows its own syncs down."""
+        slow = {"db_down", "db_slow", "blind"}.intersection(self.plan.faults)
+        return not slow and (bool(self.services) or replica.plan.polling)
 
     def origin_of(self, writer: str, rng: random.Random) -> str:
         """The service that a transaction names: that of the writer's host, or none."""
@@ -165,12 +170,12 @@ class World:
     def _calm_down(self) -> None:
         self.kernel.trace("nemesis", "stops")
         self.nemesis.stop()
-        self.calm = True
+        self.calm_since = self.kernel.now
         for name in list(self._dead):
             self._give_birth(name)
         for who in (*self.writers.values(), *self.services.values(), *self.replicas.values()):
             who.process.unpause()
-        self.writes_left = self.plan.ops
+        self.writes_left = 0 if self.plan.quiet else self.plan.ops
         for name, writer in list(self.writers.items()):
             if not writer.process.running:
                 self._give_birth(name)
