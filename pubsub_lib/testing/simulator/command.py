@@ -1,0 +1,165 @@
+"""``tools/simulate``: run many seeds, or look at one.
+
+Exit status: 0 every invariant held; 1 one did not (the shrunk seed is printed as a command); 2 wrong arguments.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TextIO
+
+from pubsub_lib.testing.simulator.plan import FAULTS, Cuts
+from pubsub_lib.testing.simulator.run import Result, run_seed
+from pubsub_lib.testing.simulator.shrink import command, shrink
+
+MUTANTS = Path(__file__).resolve().parents[3] / "tests" / "simulator" / "mutants.py"
+MOST_SHRUNK = 3
+"""Failing seeds that are shrunk; the others are only named."""
+
+Infection = Callable[[str], AbstractContextManager[None]]
+_here: list[tuple[Cuts, AbstractContextManager[None]]] = []
+"""In a worker process: what every seed is run with."""
+
+
+def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
+    """Run what the arguments say; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    cuts = Cuts(options.without, options.ops, options.writers, options.services, options.replicas, options.calm)
+    infection = _infection(options.mutant)
+    if options.seed is not None:
+        with infection:
+            return _one(options.seed, cuts, options.mutant, options.trace, out)
+    return _many(options, cuts, out)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tools/simulate", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, metavar="N", help="how many seeds (300)")
+    parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them (0)")
+    parser.add_argument("--seed", type=int, metavar="S", help="run this seed alone")
+    parser.add_argument("--trace", action="store_true", help="print every step of it")
+    parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes (2)")
+    parser.add_argument("--mutant", default="", metavar="NAME", help="with this bug of tests/simulator/mutants.py")
+    parser.add_argument("--without", type=_kinds, default=(), metavar="KIND,…", help=f"leave out faults: {', '.join(FAULTS)}")
+    parser.add_argument("--ops", type=int, metavar="N", help="transactions before faults stop, and after")
+    for name in ("writers", "services", "replicas"):
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"at most so many {name}")
+    parser.add_argument("--calm", type=float, metavar="SECONDS", help="when faults stop")
+    return parser
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(text.split(","))
+    unknown = [kind for kind in kinds if kind not in FAULTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no such fault: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+    return kinds
+
+
+def _infection(mutant: str) -> AbstractContextManager[None]:
+    if not mutant:
+        return contextlib.nullcontext()
+    spec = importlib.util.spec_from_file_location("simulator_mutants", MUTANTS)
+    if spec is None or spec.loader is None or not MUTANTS.exists():
+        raise SystemExit(f"mutants are part of the source tree only: there is no {MUTANTS.name}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if mutant not in module.MUTANTS:
+        raise SystemExit(f"there is no mutant {mutant!r}; there are {', '.join(module.MUTANTS)}")
+    infected: AbstractContextManager[None] = module.infected(mutant)
+    return infected
+
+
+# -- one seed ------------------------------------------------------------------------------------------------------------
+
+
+def _one(seed: int, cuts: Cuts, mutant: str, trace: bool, out: TextIO) -> int:
+    result = run_seed(seed, cuts, tracing=True, show=(lambda line: _say(out, line)) if trace else None)
+    _say(out, f"seed {seed}: {result.transactions} transactions, {result.steps} steps, trace {result.trace_hash}")
+    if not result.invariant:
+        _say(out, "every invariant held")
+        return 0
+    _say(out, f"violation at {result.ended:.4f} s: {result.what}")
+    if not trace:
+        _say(out, command(seed, shrink(seed, cuts, result.invariant), mutant))
+    return 1
+
+
+# -- many ----------------------------------------------------------------------------------------------------------------
+
+
+def _many(options: argparse.Namespace, cuts: Cuts, out: TextIO) -> int:
+    started = time.monotonic()
+    results = list(_progress(_run_all(options, cuts), options.seeds, out))
+    seconds = time.monotonic() - started
+    failed = sorted((result for result in results if result.invariant), key=lambda result: result.seed)
+    for line in table(results):
+        _say(out, line)
+    _say(out, f"{len(results)} seeds in {seconds:.0f} s, {len(failed)} with a violation")
+    with _infection(options.mutant):
+        for result in failed[:MOST_SHRUNK]:
+            _say(out, f"seed {result.seed}: {result.what[:400]}")
+            _say(out, f"  {command(result.seed, shrink(result.seed, cuts, result.invariant), options.mutant)}")
+    if len(failed) > MOST_SHRUNK:
+        _say(out, "also: " + ", ".join(f"{result.seed} ({result.invariant})" for result in failed[MOST_SHRUNK:][:40]))
+    return 1 if failed else 0
+
+
+def _run_all(options: argparse.Namespace, cuts: Cuts) -> Iterator[Result]:
+    seeds = range(options.first, options.first + options.seeds)
+    if options.jobs <= 1:
+        with _infection(options.mutant):
+            for seed in seeds:
+                yield run_seed(seed, cuts)
+        return
+    with multiprocessing.get_context("spawn").Pool(options.jobs, _prepare, (cuts, options.mutant)) as pool:
+        yield from pool.imap_unordered(_run_here, seeds, chunksize=8)
+
+
+def _prepare(cuts: Cuts, mutant: str) -> None:
+    infection = _infection(mutant)
+    infection.__enter__()  # until the worker ends
+    _here.append((cuts, infection))
+
+
+def _run_here(seed: int) -> Result:
+    return run_seed(seed, _here[0][0])
+
+
+def _progress(results: Iterable[Result], total: int, out: TextIO) -> Iterable[Result]:
+    if not out.isatty():
+        return results
+    try:
+        from rich.progress import track
+    except ImportError:
+        return results
+    return track(results, "seeds", total=total)
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """What struck, what was synced and what was hit, as lines."""
+    counts: Counter[str] = Counter()
+    seeds: Counter[str] = Counter()
+    syncs: Counter[str] = Counter()
+    struck: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+        seeds.update(result.counts.keys())
+        syncs.update(result.syncs)
+        struck.update(result.struck)
+    lines = [f"{'fault':<22}{'fired':>9}{'in seeds':>10}"]
+    lines += [f"{kind:<22}{counts[kind]:>9}{seeds[kind]:>10}" for kind in dict.fromkeys((*FAULTS, *sorted(counts)))]
+    lines.append("syncs by cause: " + ", ".join(f"{cause} {number}" for cause, number in sorted(syncs.items())))
+    lines.append(f"killed or paused before {len(struck)} different steps")
+    return lines
+
+
+def _say(out: TextIO, line: str) -> None:
+    out.write(line + "\n")

@@ -1,0 +1,66 @@
+"""From a failing seed to the smallest run that still breaks the same invariant, as a command."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from pubsub_lib.testing.simulator.plan import Cuts, draw
+from pubsub_lib.testing.simulator.run import Result, run_seed
+
+Run = Callable[[int, Cuts], Result]
+MOST_RUNS = 120
+"""Runs that shrinking takes at most."""
+
+
+def shrink(seed: int, cuts: Cuts, invariant: str, run: Run = run_seed) -> Cuts:
+    """Leave out fault kinds, participants, transactions and time, one after the other, while the same invariant
+    breaks. Returns ``cuts`` itself when nothing can be left out."""
+    runs = 0
+    smaller = True
+    while smaller and runs < MOST_RUNS:
+        smaller = False
+        for candidate in _smaller(seed, cuts):
+            runs += 1
+            if run(seed, candidate).invariant == invariant:
+                cuts, smaller = candidate, True
+                break
+            if runs >= MOST_RUNS:
+                break
+    return cuts
+
+
+def _smaller(seed: int, cuts: Cuts) -> Iterator[Cuts]:
+    plan = draw(seed, cuts)
+    change = msgspec.structs.replace
+    if plan.faults:
+        yield change(cuts, without=(*cuts.without, *plan.faults))
+        if len(plan.faults) > 3:
+            half = plan.faults[: len(plan.faults) // 2]
+            yield change(cuts, without=(*cuts.without, *half))
+    for kind in plan.faults:
+        yield change(cuts, without=(*cuts.without, kind))
+    for most in range(1, len(plan.replicas)):
+        yield change(cuts, replicas=most)
+    for most in range(len(plan.services)):
+        yield change(cuts, services=most)
+    for most in range(1, plan.writers):
+        yield change(cuts, writers=most)
+    if plan.ops > 1:
+        yield change(cuts, ops=plan.ops // 2)
+        yield change(cuts, ops=plan.ops * 4 // 5)
+    if plan.calm > 1.0:
+        yield change(cuts, calm=round(plan.calm * 0.6, 2))
+
+
+def command(seed: int, cuts: Cuts, mutant: str = "") -> str:
+    """What to type to see this run."""
+    words = [f"tools/simulate --seed {seed}"]
+    if cuts.without:
+        words.append(f"--without {','.join(cuts.without)}")
+    for name in ("ops", "writers", "services", "replicas", "calm"):
+        value = getattr(cuts, name)
+        if value is not None:
+            words.append(f"--{name} {value}")
+    if mutant:
+        words.append(f"--mutant {mutant}")
+    return " ".join([*words, "--trace"])
