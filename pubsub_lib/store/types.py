@@ -1,5 +1,6 @@
 """Column types and SQL expressions that mean the same on every database."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import BigInteger, Dialect, LargeBinary, Text
@@ -34,6 +35,10 @@ class Name(TypeDecorator[str]):
     def process_bind_param(self, value: str | None, dialect: Dialect) -> Any:
         """Text to what the driver takes."""
         return value.encode() if value is not None and dialect.name == "mysql" else value
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None] | None:
+        """None where drivers give text by themselves: it would be called for every name of a full sync."""
+        return super().result_processor(dialect, coltype) if dialect.name == "mysql" else None
 
     def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
         """What the driver gives to text."""
