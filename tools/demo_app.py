@@ -43,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     def work(run: Callable[[Plan], int], folder: Path) -> int:
         return run(
             Plan(
+                database="SQLite",
                 url=f"sqlite:///{folder / 'demo.sqlite'}",
                 routes=DATA / "rib-small.jsonl.gz",
                 changes=DATA / "updates-small.jsonl.gz",

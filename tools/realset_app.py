@@ -59,6 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         with database(options.database, folder) as url:
             return run(
                 Plan(
+                    database=options.database if options.database in ("sqlite", *SERVERS) else "by URL",
                     url=url,
                     routes=options.data / ROUTES,
                     changes=options.data / CHANGES,

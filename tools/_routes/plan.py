@@ -25,6 +25,8 @@ class Plan(msgspec.Struct, frozen=True):
     and started again.
     """
 
+    database: str
+    """What people call it."""
     url: str
     routes: Path
     changes: Path

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sqlalchemy import make_url
-
 from _routes import comparison, data, dump
 from _routes.children import Child, ChildError, Children
 from _routes.messages import Finish, Finished, Followed, Message, Synced, Written
@@ -57,7 +55,7 @@ class Run:
         if differences.number:
             self._progress.say(f"{differences.number:,} objects differ from the files: {differences.example}")
         return Report(
-            database=make_url(plan.url).get_backend_name(),
+            database=plan.database,
             routes=routes,
             load_seconds=load_seconds,
             changes=sum(shares.values()),

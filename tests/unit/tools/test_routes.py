@@ -226,4 +226,4 @@ def test_an_error_is_one_sentence(
 
 
 def _one_run(run: Callable[[Plan], int], folder: Path) -> int:
-    return run(Plan(url=f"sqlite:///{folder}/x", routes=folder, changes=folder, replicas=()))
+    return run(Plan(database="SQLite", url=f"sqlite:///{folder}/x", routes=folder, changes=folder, replicas=()))
