@@ -123,7 +123,7 @@ class Nemesis:
         return lambda: setattr(database, name, value), lambda: setattr(database, name, 0.0)
 
     def _make_trim(self, rng: random.Random) -> Toggle:
-        database, keep, period = self._world.database, rng.choice((0, 0, 1, 3, 10)), rng.uniform(0.05, 0.5)
+        database, keep, period = self._world.database, rng.choice((0, 0, 1, 2, 3, 5, 8, 13)), rng.uniform(0.05, 0.5)
 
         def trim() -> None:
             if self.active and running[0]:

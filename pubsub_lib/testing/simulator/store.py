@@ -102,7 +102,9 @@ class ModelStore:
             current = after[ident]
         else:
             current = None if stored is None else (stored.topic, stored.value)
-        if verb.version is not None and (stored is None or stored.version != verb.version):
+        if verb.version is not None and verb.version != (0 if stored is None else stored.version):
+            if stored is None and verb.kind in ("update", "delete"):
+                raise NotFound(f"there is no {ident}")
             raise VersionMismatch(f"{ident} is not at version {verb.version}")
         if verb.kind == "delete":
             if current is None and not verb.missing_ok:
