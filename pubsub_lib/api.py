@@ -31,6 +31,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     """False: ``send_event`` has nothing to do because subscribers read the changelog themselves."""
     needs_store: bool = False
     """The subscriber must be given the store's URL (it polls)."""
+    fan_out: bool = True
+    """Every subscriber hears every publisher, and may ask it for hellos. False: a hop between processes, where the one
+    subscriber of an address takes what many publishers hand over, and nobody is asked."""
 
 
 class DriverSettings(msgspec.Struct, frozen=True):

@@ -126,6 +126,12 @@ PUBSUB: Final[tuple[cfg.Opt, ...]] = (
         deprecated_group=_DRAGONFLOW,
         help="Socket between worker processes and the publisher service.",
     ),
+    _seconds(
+        "discovery_interval",
+        10.0,
+        "How often replicas look for publishers in the directory; 0 means that they listen to publishers_ips alone.",
+        least=0.0,
+    ),
 )
 
 TIMING: Final[tuple[cfg.Opt, ...]] = (
@@ -167,6 +173,41 @@ HANDLING: Final[tuple[cfg.Opt, ...]] = (
     _seconds("handler_backoff_most", 30.0, "Longest wait between two tries of a handler."),
 )
 
+SERVICE_GROUP: Final = "publisher_service"
+"""Read by the publisher service alone."""
+SERVICE: Final[tuple[cfg.Opt, ...]] = (
+    cfg.StrOpt(
+        "address",
+        default="",
+        sample_default="tcp://<your address>:8866",
+        help="Address under which replicas reach this service, as it is entered in the directory. By default it is "
+        "what the service binds, with $local_ip in place of '*'.",
+    ),
+    _seconds("lease", 10.0, "How long this service counts as alive without renewing its entry in the directory."),
+    _seconds("follow_interval", 0.25, "How often the changelog is searched for changes that nobody handed over."),
+    _seconds("grace", 0.5, "How long a worker has to hand over what it committed, before the service does it."),
+    cfg.IntOpt(
+        "keep_links",
+        default=1_000_000,
+        min=0,
+        help="The changelog is trimmed to so many of its newest links; 0 keeps all of them.",
+    ),
+    _seconds(
+        "keep_time",
+        0.0,
+        "The changelog is trimmed of links older than this; 0 lets links grow as old as they like. With both bounds "
+        "given, a link is removed when it is over either.",
+        least=0.0,
+    ),
+    _seconds("trim_interval", 60.0, "How often the changelog is trimmed and ended entries leave the directory."),
+    cfg.StrOpt(
+        "metrics_address",
+        default="127.0.0.1",
+        help="Address of the endpoint for metrics and readiness (/metrics, /ready).",
+    ),
+    cfg.PortOpt("metrics_port", default=8867, help="Port of that endpoint; 0 means none."),
+)
+
 OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + HANDLING
 
 
@@ -202,7 +243,8 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """All options for ``oslo-config-generator`` (namespace ``pubsub_lib``): ours, then each driver's by its
     group.
     """
-    groups = [(GROUP, [copy.deepcopy(option) for option in OPTIONS])]
+    ours = ((GROUP, OPTIONS), (SERVICE_GROUP, SERVICE))
+    groups = [(group, [copy.deepcopy(option) for option in opts]) for group, opts in ours]
     for package in sorted(set(installed().values())):
         own = _options_of(package)
         if own:

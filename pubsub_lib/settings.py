@@ -53,11 +53,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Compare cache and database after every sync, and fail on a difference. For tests."""
     driver_options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The driver's own options by name; it checks them itself."""
+    multiproc_options: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """The own options of the driver between workers and service."""
+    discovery_interval: Annotated[float, msgspec.Meta(ge=0)] = 10.0
+    """How often a replica looks for publishers in the directory, in seconds. 0: it listens to ``addresses`` alone."""
 
     def __post_init__(self) -> None:
         """Check what a type alone cannot say, and what msgspec checks only when it decodes."""
         for name, kind in get_type_hints(type(self), include_extras=True).items():
-            if name != "driver_options":
+            if name not in ("driver_options", "multiproc_options"):
                 _check_field(name, getattr(self, name), kind)
         self.timing.check()
         self.handling.check()
@@ -82,6 +86,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             addresses=self.addresses,
             bind_address=self.bind_address,
             options=dict(self.driver_options),
+        )
+
+    def for_multiproc(self) -> DriverSettings:
+        """What the driver between workers and service is given of these settings."""
+        return DriverSettings(
+            limits=self.limits,
+            bind_address=f"ipc://{self.multiproc_socket}",
+            options=dict(self.multiproc_options),
         )
 
     def needs(self) -> dict[str, str]:
@@ -128,6 +140,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             ),
             paranoid=values["paranoid"],
             driver_options=_driver_options(conf, driver),
+            multiproc_options=_driver_options(conf, values["pub_sub_multiproc_driver"]) if multiproc else {},
+            discovery_interval=values["discovery_interval"],
         )
 
     @classmethod

@@ -24,6 +24,8 @@ name, one that lacks what a configuration needs.
 `memory` is for tests and for programs of one process; its link can be made to drop, repeat, reorder, delay and damage.
 `db_polling_pubsub_driver` needs nothing but the database: it looks whether the store's point moved, at an interval that
 adapts between `fastest` and `slowest`, and reads only what changed.
+`zmq_pubsub_multiproc_driver` is the hop from the worker processes of a host to its publisher service
+(`pub_sub_multiproc_driver`); no replica listens to it.
 """
 
 

@@ -22,6 +22,12 @@ def needs_envelopes(rig: Rig) -> None:
         pytest.skip("the driver declares that it carries no envelopes")
 
 
+def needs_fan_out(rig: Rig) -> None:
+    """Skip a check that has no meaning for a hop: it has several subscribers, or asks for hellos."""
+    if not rig.driver.capabilities.fan_out:
+        pytest.skip("the driver declares that it is a hop with one subscriber")
+
+
 def only_ours(call: Callable[[], object]) -> None:
     """Fail when the call raises anything that is not of this library."""
     try:

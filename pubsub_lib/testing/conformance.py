@@ -30,6 +30,7 @@ from pubsub_lib.testing.checks import (
     ignore,
     in_a_fork,
     needs_envelopes,
+    needs_fan_out,
     only_ours,
     raiser,
 )
@@ -44,6 +45,7 @@ class PublisherConformance:
     """The musts of :class:`pubsub_lib.api.Publisher`."""
 
     def test_send_event_must_reach_every_subscriber_of_the_topic(self, rig: Rig) -> None:
+        needs_fan_out(rig)
         with scene(rig) as on:
             listeners = [on.listening("tenant-1") for _ in range(3)]
             link = on.send("tenant-1")
@@ -165,6 +167,7 @@ class PublisherConformance:
             on.sender.publisher.initialize(lambda ask: None)
 
     def test_on_ask_may_send_and_what_it_raises_must_be_caught(self, rig: Rig) -> None:
+        needs_fan_out(rig)
         needs_envelopes(rig)
         with scene(rig) as on:
 
@@ -199,6 +202,7 @@ class SubscriberConformance:
     """The musts of :class:`pubsub_lib.api.Subscriber`, its ending apart."""
 
     def test_register_topic_must_be_exact(self, rig: Rig) -> None:
+        needs_fan_out(rig)
         with scene(rig) as on:
             witness = on.listening(ALL)
             listener = on.listening("tenant-1")
@@ -334,6 +338,7 @@ class SubscriberConformance:
             assert set(counters.values()) == {0}
 
     def test_request_hello_must_be_answered_to_the_asker_alone(self, rig: Rig) -> None:
+        needs_fan_out(rig)
         with scene(rig) as on:
             asker, other, everything = on.listening("tenant-1"), on.listening("tenant-1"), on.listening(ALL)
             if rig.driver.capabilities.carries_envelopes:
@@ -377,6 +382,7 @@ class LifeConformance:
                 listener.subscriber.daemonize()
 
     def test_daemonize_must_be_refused_in_a_forked_child_and_not_disturb_the_parent(self, rig: Rig) -> None:
+        needs_fan_out(rig)
         with scene(rig) as on:
             running, waiting = on.listening("tenant-1"), on.subscriber("tenant-1", start=False)
 
@@ -398,6 +404,7 @@ class LifeConformance:
             assert [each.daemon for each in found] == [True]
 
     def test_on_envelope_must_not_be_called_after_close_returned(self, rig: Rig) -> None:
+        needs_fan_out(rig)
         with scene(rig) as on:
             witness, listener = on.listening("tenant-1"), on.listening("tenant-1")
             for _ in range(50):

@@ -1,0 +1,60 @@
+"""The multi-process driver's class: its capabilities, and its settings checked."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+
+from pubsub_ipc.place import path_of
+from pubsub_ipc.publisher import IpcPublisher
+from pubsub_ipc.subscriber import IpcSubscriber
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
+from pubsub_lib.core.limits import Positive
+from pubsub_lib.errors import ConfigError
+
+
+class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options (:mod:`pubsub_ipc.options` says what they mean). Times in seconds."""
+
+    buffer: Positive = 1000
+    when_full: Literal["wait", "raise"] = "wait"
+    full_wait: Annotated[float, msgspec.Meta(ge=0, le=0.9)] = 0.5
+    linger: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+    receive_buffer: Positive = 10_000
+
+
+class IpcDriver(Driver):
+    """ZeroMQ PUSH and PULL over a socket file: many workers push, one service takes all. ``bind_address`` says where.
+
+    A hop and no more (``fan_out`` is False): the service numbers what it takes anew and sends it to the replicas.
+    """
+
+    name: ClassVar[str] = "zmq_pubsub_multiproc_driver"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        bind_based=False, cross_process=True, cross_host=False, ordered=True, fan_out=False
+    )
+
+    @classmethod
+    def publisher(cls, settings: DriverSettings) -> Publisher:
+        """A worker's end. Raises ConfigError for options or an address that it cannot use."""
+        path, options = _checked(settings)
+        wait = options.full_wait if options.when_full == "wait" else 0.0
+        return IpcPublisher(path, settings.limits, options.buffer, wait, options.linger)
+
+    @classmethod
+    def subscriber(cls, settings: DriverSettings) -> Subscriber:
+        """The service's end; binds at ``daemonize``. Raises ConfigError for options or an address it cannot use."""
+        path, options = _checked(settings)
+        return IpcSubscriber(path, settings.limits, options.receive_buffer)
+
+
+def _checked(settings: DriverSettings) -> tuple[Path, IpcOptions]:
+    given: Mapping[str, Any] = settings.options
+    try:
+        options = msgspec.convert(dict(given), IpcOptions)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"zmq_pubsub_multiproc_driver cannot use its options: {error}; correct [pubsub_ipc]"
+        ) from error
+    return path_of(settings.bind_address), options

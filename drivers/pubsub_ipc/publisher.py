@@ -1,0 +1,149 @@
+"""A worker's end of the hop: PUSH."""
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import zmq
+
+from pubsub_ipc.place import SCHEME, check_folder
+from pubsub_lib.api import OnAsk, Publisher
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import TransportError
+
+_log = logging.getLogger(__name__)
+
+_RECONNECT_MS: Final = 50
+_RECONNECT_MOST_MS: Final = 1000
+_STOP: Final = 1.0
+"""Seconds that ``close`` waits for somebody who sends at this moment; ``full_wait`` is below it."""
+
+
+class IpcPublisher(Publisher):
+    """Pushes in the caller's thread. libzmq's own I/O thread connects, reconnects and keeps up to ``buffer`` messages
+    while the service is away; one more waits ``wait`` seconds and is refused then, never dropped without a word.
+    """
+
+    def __init__(self, path: Path, limits: Limits, buffer: int, wait: float, linger: float) -> None:
+        self._path = path
+        self._limits = limits
+        self._buffer = buffer
+        self._wait = wait
+        self._linger = linger
+        self._pid = 0  # 0: not initialized
+        self._closed = False
+        self._lock = threading.Lock()
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._socket: zmq.Socket[bytes] | None = None
+        self._counts: Counter[str] = Counter(sent=0, waited=0, refused=0)
+
+    def initialize(self, on_ask: OnAsk) -> None:
+        """Connect; the service need not be there yet. ``on_ask`` is never called: nobody asks a worker.
+
+        Raises TransportError when called again, or when the socket's folder is open to others.
+        """
+        if self._pid or self._closed:
+            raise TransportError("this publisher was initialized before; make a new one")
+        check_folder(self._path)
+        try:
+            # A context belongs to one process: a send on one that came over a fork is lost and reports success.
+            self._context = zmq.Context()
+            self._socket = self._context.socket(zmq.PUSH)
+            self._socket.sndhwm = self._buffer
+            self._socket.reconnect_ivl = _RECONNECT_MS
+            self._socket.reconnect_ivl_max = _RECONNECT_MOST_MS
+            self._socket.connect(f"{SCHEME}{self._path}")
+        except zmq.ZMQError as error:
+            raise TransportError(
+                f"cannot connect to the worker socket {str(self._path)!r}: {error}; set publisher_multiproc_socket"
+            ) from error
+        self._pid = os.getpid()
+
+    def send_event(self, envelope: Envelope) -> None:
+        """Hand one envelope over. See :meth:`pubsub_lib.api.Publisher.send_event`; blocks for ``full_wait`` at most.
+
+        Raises TransportError when the buffer stays full: the service is away, or slower than its workers.
+        """
+        self._usable()
+        frames = codec.encode(envelope, self._limits)
+        deadline = time.monotonic() + self._wait
+        if not self._lock.acquire(timeout=self._wait if self._wait > 0 else -1):
+            raise self._full()
+        try:
+            self._push(frames, deadline)
+        finally:
+            self._lock.release()
+
+    def counters(self) -> Mapping[str, int]:
+        """``sent``, ``waited`` (sends that had to wait for room) and ``refused`` (that found none)."""
+        return dict(self._counts)
+
+    def close(self) -> None:
+        """Wait ``linger`` seconds for what is buffered, then release everything. What is left is in the changelog."""
+        if self._pid not in (0, os.getpid()):
+            return  # a fork's copy: lock, socket and thread are the parent's
+        self._closed = True
+        if not self._lock.acquire(timeout=_STOP):
+            _log.warning("the worker socket %s is still in use at its end", self._path)
+            return
+        try:
+            socket, self._socket = self._socket, None
+            context, self._context = self._context, None
+        finally:
+            self._lock.release()
+        if socket is not None:
+            socket.close(linger=round(self._linger * 1000))
+        if context is not None:
+            context.term()
+
+    def _push(self, frames: tuple[bytes, bytes], deadline: float) -> None:
+        socket = self._usable()
+        waited = False
+        while True:
+            try:
+                socket.send_multipart(frames, zmq.DONTWAIT)
+                self._counts["sent"] += 1
+                return
+            except zmq.Again:
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closed:
+                    raise self._full() from None
+                if not waited:
+                    waited = True
+                    self._counts["waited"] += 1
+                self._room(socket, left)
+            except zmq.ZMQError as error:
+                raise TransportError(
+                    f"cannot push to the worker socket {str(self._path)!r}: {error}; make a new publisher"
+                ) from error
+
+    def _room(self, socket: "zmq.Socket[bytes]", seconds: float) -> None:
+        try:
+            socket.poll(max(1, round(seconds * 1000)), zmq.POLLOUT)
+        except zmq.ZMQError as error:
+            raise TransportError(f"cannot wait for the worker socket {str(self._path)!r}: {error}") from error
+
+    def _full(self) -> TransportError:
+        self._counts["refused"] += 1
+        return TransportError(
+            f"the buffer of {self._buffer} messages to the worker socket {str(self._path)!r} is full; "
+            "start the publisher service or raise [pubsub_ipc] buffer (the change is stored and arrives later)"
+        )
+
+    def _usable(self) -> "zmq.Socket[bytes]":
+        if self._pid != os.getpid():
+            raise TransportError(
+                "this publisher was initialized in another process; make one after the fork"
+                if self._pid
+                else "this publisher is not initialized; call initialize() first"
+            )
+        if self._closed or self._socket is None:
+            raise TransportError("this publisher is closed; make a new one")
+        return self._socket

@@ -1,0 +1,63 @@
+"""The multi-process driver stands the conformance suite, as far as a hop with one subscriber has to."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from pubsub_ipc import IpcDriver
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.testing.checks import in_a_fork
+from pubsub_lib.testing.conformance import DriverConformance, Rig, Scene
+from pubsub_lib.testing.rig import scene
+
+
+@pytest.fixture
+def inject(tmp_path: Path) -> Iterator[Callable[..., object]]:
+    """A stranger who pushes whatever he likes."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    stranger = context.socket(zmq.PUSH)
+    stranger.linger = 0
+    stranger.connect(f"ipc://{tmp_path}/hop/socket")
+    yield lambda *frames: stranger.send_multipart(frames)
+    stranger.close()
+    context.term()
+
+
+class TestIpc(DriverConformance):
+    @pytest.fixture
+    def rig(self, tmp_path: Path, inject: Callable[..., object]) -> Rig:
+        return Rig(IpcDriver, DriverSettings(bind_address=f"ipc://{tmp_path}/hop/socket"), inject=inject)
+
+    # What the suite proves with several subscribers, proved with one.
+
+    def test_register_topic_must_be_exact_with_one_subscriber(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            for topic in ("tenant-10", "tenant-", "tenant-1 ", "TENANT-1", "xtenant-1"):
+                on.send(topic)
+            on.fence(listener, "tenant-1")  # the hop is ordered: what was sent before has come
+            assert {envelope.topic for envelope in listener.heard.envelopes if envelope.messages} == {"tenant-1"}
+            assert listener.subscriber.counters()["unwanted"] >= 5
+
+    def test_a_forked_child_must_not_disturb_the_parent(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            running = on.listening("tenant-1")
+            in_a_fork(running.subscriber.close, rig.patience)
+            on.fence(running, "tenant-1")
+
+    def test_on_envelope_must_not_be_called_after_close_returned_to_the_next_one_either(self, rig: Rig) -> None:
+        with scene(rig) as on:
+            first = on.listening("tenant-1")
+            for _ in range(50):
+                on.send("tenant-1")
+            first.subscriber.close()
+            came = len(first.heard.envelopes)
+            second = on.listening("tenant-1")
+            for _ in range(10):
+                on.fence(second, "tenant-1")
+            assert len(first.heard.envelopes) == came
+
+
+__all__ = ["Scene", "TestIpc"]

@@ -1,0 +1,150 @@
+"""The hop between workers and service: buffers while the service is away, forks, and an orderly end."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pubsub_ipc import IpcDriver
+from pubsub_ipc.options import OPTIONS
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.core.model import ALL
+from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_lib.testing.checks import in_a_fork
+from pubsub_lib.testing.rig import Listener, Rig, Scene, scene
+
+
+def rig(tmp_path: Path, **options: Any) -> Rig:
+    return Rig(IpcDriver, DriverSettings(bind_address=f"ipc://{tmp_path}/hop/socket", options=options))
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Scene]:
+    with scene(rig(tmp_path)) as made:
+        yield made
+
+
+def arrived(listener: Listener, count: int) -> None:
+    listener.heard.until(lambda: len(listener.heard.points("t")) >= count, f"{count} links came")
+
+
+def test_the_options_defaults_are_the_driver_s() -> None:
+    given = DriverSettings(bind_address="ipc:///x", options={option.name: option.default for option in OPTIONS})
+    assert IpcDriver.publisher(given).__dict__.items() >= {"_buffer": 1000, "_wait": 0.5, "_linger": 0.5}.items()
+
+
+@pytest.mark.parametrize("options", [{"buffer": 0}, {"when_full": "drop"}, {"full_wait": 2.0}, {"linger": -1.0}])
+def test_wrong_options_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    for make in (IpcDriver.publisher, IpcDriver.subscriber):
+        with pytest.raises(ConfigError, match=r"correct \[pubsub_ipc\]"):
+            make(rig(tmp_path, **options).settings)
+
+
+def test_what_was_pushed_while_the_service_was_away_comes_when_it_starts(on: Scene) -> None:
+    links = [on.send("t") for _ in range(100)]
+    listener = on.subscriber(ALL)
+    arrived(listener, 100)
+    assert listener.heard.points("t") == [link.point for link in links]
+
+
+def test_what_was_pushed_between_two_services_comes_to_the_second(on: Scene) -> None:
+    first = on.subscriber(ALL)
+    on.send("t")
+    arrived(first, 1)
+    first.subscriber.close()
+    last = [on.send("t") for _ in range(10)]
+    second = on.subscriber(ALL)
+    arrived(second, 10)
+    assert second.heard.points("t") == [link.point for link in last]
+
+
+@pytest.mark.parametrize("when_full", ["wait", "raise"])
+def test_one_more_than_the_buffer_holds_is_refused_by_a_sentence(when_full: str, tmp_path: Path) -> None:
+    with scene(rig(tmp_path, buffer=20, when_full=when_full, full_wait=0.05)) as on:
+        kept = [on.send("t") for _ in range(20)]
+        with pytest.raises(TransportError, match=r"buffer of 20 messages .* is full; start the publisher service"):
+            on.send("t")
+        counters = on.sender.publisher.counters()
+        assert (counters["sent"], counters["refused"], counters["waited"]) == (20, 1, int(when_full == "wait"))
+        listener = on.subscriber(ALL)
+        arrived(listener, 20)  # nothing of what was taken is lost
+        assert listener.heard.points("t") == [link.point for link in kept]
+
+
+def test_a_writer_that_waits_goes_on_when_the_service_comes(tmp_path: Path) -> None:
+    with scene(rig(tmp_path, buffer=5, full_wait=0.9)) as on:
+        for _ in range(5):
+            on.send("t")
+        waiting = threading.Thread(target=on.send, args=("t",))
+        waiting.start()
+        listener = on.subscriber(ALL)
+        arrived(listener, 6)
+        waiting.join(10)
+        assert on.sender.publisher.counters()["refused"] == 0
+
+
+def test_a_worker_forked_after_its_parent_had_sent_delivers_by_a_publisher_of_its_own(on: Scene) -> None:
+    listener = on.subscriber(ALL)
+    on.send("t")
+    arrived(listener, 1)
+
+    def child() -> None:
+        link = on.link("t")
+        own = on.publisher()
+        for envelope in own.envelopes(link, on.rig.settings):
+            own.publisher.send_event(envelope)
+        own.publisher.close()
+
+    in_a_fork(child, 10)
+    arrived(listener, 2)
+    on.fence(listener, "t")
+
+
+def test_close_takes_what_was_pushed_before(on: Scene) -> None:
+    listener = on.subscriber(ALL)
+    on.send("t")
+    arrived(listener, 1)
+    gate, entered = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        entered.set()
+        gate.wait(10)
+
+    listener.heard.hook = hold
+    on.send("t")
+    assert entered.wait(10)
+    for _ in range(50):
+        on.send("t")
+    on.sender.publisher.close()  # lingers until the service's side has them
+    closing = threading.Thread(target=listener.subscriber.close)
+    closing.start()
+    gate.set()
+    closing.join(10)
+    assert len(listener.heard.points("t")) == 52
+
+
+def test_a_second_service_is_refused_and_takes_nothing_away(on: Scene) -> None:
+    listener = on.subscriber(ALL)
+    with pytest.raises(TransportError, match=f"is held by process {os.getpid()}"):
+        on.subscriber(ALL)
+    on.fence(listener, "t")
+
+
+def test_an_own_hello_of_nobody_is_not_delivered(on: Scene) -> None:
+    listener = on.subscriber(ALL)
+    on.sender.publisher.send_event(on.sender.hello("stranger"))
+    listener.subscriber.request_hello("mine", [ALL])
+    on.sender.publisher.send_event(on.sender.hello("mine"))
+    on.fence(listener, "t")
+    assert (len(listener.heard.hellos("stranger")), len(listener.heard.hellos("mine"))) == (0, 1)
+
+
+def test_a_socket_file_left_by_a_dead_service_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "hop").mkdir(mode=0o700)
+    (tmp_path / "hop" / "socket").write_text("")
+    with scene(rig(tmp_path)) as on:
+        listener = on.subscriber(ALL)
+        on.fence(listener, "t")
