@@ -1,13 +1,15 @@
 """What must hold when faults have stopped: a replica equals the store within the bound, and knows that it does."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pubsub_lib.core.model import ALL
 from pubsub_lib.testing.simulator.invariants import Violation, content_of
 from pubsub_lib.testing.simulator.plan import BOUND, TIMING
+from pubsub_lib.testing.simulator.store import Ident
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.replica import Replica
+    from pubsub_lib.testing.simulator.replica import Handler, Replica
     from pubsub_lib.testing.simulator.world import World
 
 SLACK = 0.3
@@ -34,6 +36,26 @@ def _fresh(world: "World", replica: "Replica") -> None:
         raise Violation("fresh", f"{replica.name}: staleness is {staleness:.3f} s, at most {most:.3f} s in calm")
 
 
+def _difference(there: Mapping[Ident, object], expected: Mapping[Ident, object]) -> str:
+    """The first objects that differ, in words."""
+    idents = dict.fromkeys((*there, *expected))
+    wrong = [f"{ident} is {there.get(ident)}, not {expected.get(ident)}" for ident in idents
+             if there.get(ident) != expected.get(ident)]  # fmt: skip
+    return "; ".join(wrong[:3])
+
+
+def _told(handler: "Handler") -> dict[Ident, bytes]:
+    """What a handler was told last; of an object that was parked after too many failures, what it was to be told."""
+    told = dict(handler.told)
+    for parked in handler.queue.parked():
+        ident = (parked.event.table, parked.event.key)
+        if parked.event.new_value is None:
+            told.pop(ident, None)
+        else:
+            told[ident] = parked.event.new_value
+    return told
+
+
 def at_rest(world: "World", replica: "Replica") -> None:
     """The replica equals the store, its view and its handlers too. Raises Violation."""
     store, follower = world.database.store, replica.follower
@@ -42,14 +64,15 @@ def at_rest(world: "World", replica: "Replica") -> None:
     for topic in topics:
         objects = {(at.table, at.key): (at.version, at.value) for at in store.snapshot(topic).records}
         if content_of(replica, topic) != objects:
-            raise Violation("equal", f"{replica.name}: {topic!r} holds {content_of(replica, topic)}, not {objects}")
+            raise Violation("equal", f"{replica.name}: {topic!r} {_difference(content_of(replica, topic), objects)}")
         expected.update({ident: value for ident, (_, value) in objects.items()})
     shown = {(at.table, at.key): at.value for at in follower.cache.iterate()}
     if shown != expected:
-        raise Violation("view", f"{replica.name}: shows {shown}, not {expected}")
+        raise Violation("view", f"{replica.name}: its view {_difference(shown, expected)}")
     for handler in replica.handlers:
-        if handler.told != expected:
-            raise Violation("handler last", f"{replica.name}: a handler was told {handler.told}, not {expected}")
+        told = _told(handler)
+        if told != expected:
+            raise Violation("handler last", f"{replica.name}: a handler {_difference(told, expected)}")
     if not follower.tracker.synced:
         raise Violation("synced", f"{replica.name}: is not synced")
     _fresh(world, replica)
