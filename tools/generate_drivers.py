@@ -15,9 +15,9 @@ PAGE = ROOT / "docs" / "drivers.md"
 TEXT = """\
 # Drivers
 
-Which transport carries the changes is a matter of configuration (`pub_sub_driver`, `Settings.driver`); the promise does not
-depend on it. This table is generated from what the drivers declare (`tools/generate_drivers.py`); the loader refuses, by
-name, one that lacks what a configuration needs.
+Which transport carries the changes is a matter of configuration (`pub_sub_driver`, `Settings.driver`); the promise does
+not depend on it. This table is generated from what the drivers declare (`tools/generate_drivers.py`); the loader
+refuses, by name, one that lacks what a configuration needs.
 
 {table}
 

@@ -59,7 +59,7 @@ def infected(name: str) -> Iterator[None]:
         yield
 
 
-# -- applying ----------------------------------------------------------------------------------------------------------
+# -- applying --------------------------------------------------------------------------------------------------------
 
 
 @mutant("links are applied ahead of a hole")
@@ -136,7 +136,7 @@ def known_taken_for_new() -> list[Patch]:
     return [(Tracker, "_hear", _hear)]
 
 
-# -- histories ---------------------------------------------------------------------------------------------------------
+# -- histories -------------------------------------------------------------------------------------------------------
 
 
 def _delta(joins: Callable[[Any, Any, Any], bool]) -> Callable[[Any, str, Any], Delta | Incomplete]:
@@ -233,13 +233,13 @@ def deletes_missed() -> list[Patch]:
 @mutant("a transaction whose COMMIT had succeeded is tried again")
 def commit_retried() -> list[Patch]:
     def _settle(self: Any, nonce: int, since: Any) -> Any:
+        yield from ()
         return False
-        yield
 
     return [(Writer, "_settle", _settle)]
 
 
-# -- waiting and the clock ---------------------------------------------------------------------------------------------
+# -- waiting and the clock -------------------------------------------------------------------------------------------
 
 
 @mutant("links that wait are kept over a sync")
@@ -293,7 +293,7 @@ def waiting_unbounded() -> list[Patch]:
     return [(Waiting, "hold", _hold)]
 
 
-# -- syncs -------------------------------------------------------------------------------------------------------------
+# -- syncs -----------------------------------------------------------------------------------------------------------
 
 
 @mutant("an overflow restarts the sync that runs")
@@ -356,7 +356,7 @@ def full_for_delta() -> list[Patch]:
     return [(Tracker, "_want", lambda self, chain: Want())]
 
 
-# -- hellos and freshness ------------------------------------------------------------------------------------------------
+# -- hellos and freshness --------------------------------------------------------------------------------------------
 
 
 @mutant("a hello's proof counts before known reached its head")
@@ -380,7 +380,8 @@ def age_forgotten() -> list[Patch]:
 
     def _hello(self: Any, topics: Any, now: float, **more: Any) -> Any:
         envelope = hello(self, topics, now, **more)
-        return msgspec.structs.replace(envelope, hello=msgspec.structs.replace(envelope.hello, age=0.0))
+        told = None if envelope.hello is None else msgspec.structs.replace(envelope.hello, age=0.0)
+        return msgspec.structs.replace(envelope, hello=told)
 
     return [(Publishing, "_hello", _hello)]
 
@@ -445,7 +446,7 @@ def lease_too_long() -> list[Patch]:
     return [(Lease, "granted", _granted)]
 
 
-# -- handlers ------------------------------------------------------------------------------------------------------------
+# -- handlers --------------------------------------------------------------------------------------------------------
 
 
 @mutant("handlers run again after a sync")

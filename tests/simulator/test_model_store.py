@@ -10,7 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Heads, Incomplete, Link, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.core.model import (
+    ALL,
+    ZERO,
+    Delta,
+    Full,
+    Heads,
+    Incomplete,
+    Link,
+    Point,
+    SyncAnswer,
+    TopicSnapshot,
+    Want,
+)
 from pubsub_lib.errors import ConditionFailed
 from pubsub_lib.store import Store
 from pubsub_lib.testing.simulator.store import ModelStore, Verb
@@ -100,7 +112,7 @@ class Both:
         some = rng.sample(TOPICS, 2)
         for topics in ((), (ALL,), some):
             assert self._real.heads(real.read_heads(topics)) == self._model.heads(model.read_heads(topics))
-        for wants in ({topic: None for topic in some}, {ALL: None}):
+        for wants in (dict.fromkeys(some), {ALL: None}):
             real_after, model_after = rng.choice(self.points)
             asked: Mapping[str, Want] = dict.fromkeys(wants, Want())
             assert self._answer(asked, asked)

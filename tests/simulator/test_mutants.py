@@ -4,9 +4,9 @@ import random
 import sys
 
 import pytest
-from mutants import MUTANTS, infected
 
 from pubsub_lib.testing.simulator.run import run_seed
+from tests.simulator.mutants import MUTANTS, infected
 
 MOST_SEEDS = 300
 FIRST: dict[str, int] = {}

@@ -64,7 +64,8 @@ def test_every_option_says_what_it_does() -> None:
 
 
 def test_list_opts_holds_the_drivers_groups() -> None:
-    assert [group for group, _ in options.list_opts()] == ["pubsub", "publisher_service", "pubsub_ipc", "pubsub_memory", "pubsub_sql"]
+    groups = ["pubsub", "publisher_service", "pubsub_ipc", "pubsub_memory", "pubsub_sql"]
+    assert [group for group, _ in options.list_opts()] == groups
 
 
 def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", action="store_true", help="print every step of it")
     parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes (2)")
     parser.add_argument("--mutant", default="", metavar="NAME", help="with this bug of tests/simulator/mutants.py")
-    parser.add_argument("--without", type=_kinds, default=(), metavar="KIND,…", help=f"leave out faults: {', '.join(FAULTS)}")
+    without = f"leave out faults: {', '.join(FAULTS)}"
+    parser.add_argument("--without", type=_kinds, default=(), metavar="KIND,…", help=without)
     parser.add_argument("--ops", type=int, metavar="N", help="transactions before faults stop, and after")
     for name in ("writers", "services", "replicas"):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"at most so many {name}")
@@ -77,7 +78,7 @@ def _infection(mutant: str) -> AbstractContextManager[None]:
     return infected
 
 
-# -- one seed ------------------------------------------------------------------------------------------------------------
+# -- one seed --------------------------------------------------------------------------------------------------------
 
 
 def _one(seed: int, cuts: Cuts, mutant: str, trace: bool, out: TextIO) -> int:
@@ -92,7 +93,7 @@ def _one(seed: int, cuts: Cuts, mutant: str, trace: bool, out: TextIO) -> int:
     return 1
 
 
-# -- many ----------------------------------------------------------------------------------------------------------------
+# -- many ------------------------------------------------------------------------------------------------------------
 
 
 def _many(options: argparse.Namespace, cuts: Cuts, out: TextIO) -> int:

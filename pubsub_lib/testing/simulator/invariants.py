@@ -77,7 +77,8 @@ def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) ->
     now = replica.world.kernel.now
     since = replica.clock.true(local - staleness) - CLOCK_SLACK
     if staleness < -CLOCK_SLACK or not history.covers(chain.name, chain.known, since, now):
-        return f"{chain.name!r} at {chain.known} claims {staleness:.3f} s, the store showed since then {list(history.shown(chain.name, since, now))[:5]}"
+        shown = list(history.shown(chain.name, since, now))[:5]
+        return f"{chain.name!r} at {chain.known} claims {staleness:.3f} s, the store showed since then {shown}"
     return None
 
 

@@ -143,6 +143,10 @@ class Process:
         for task, token in stalled:
             task.wake(token)
 
+    def is_paused(self) -> bool:
+        """Whether it stands still now: the step's own hook may have paused it."""
+        return self.paused
+
     def stall(self, task: "Task", token: int) -> None:
         """Keep a wake-up until the pause is over."""
         self._stalled.append((task, token))
@@ -185,7 +189,7 @@ class Task:
         kernel.before_step(process, self.label)
         if token != self.token:
             return
-        if process.paused:
+        if process.is_paused():
             process.stall(self, token)
             return
         self.token = token + 1

@@ -70,7 +70,7 @@ class Monitor:
         if wrong is not None:
             raise Violation(invariant, f"{replica.name}: {wrong}" if replica is not None else wrong)
 
-    # -- replicas --------------------------------------------------------------------------------------------------------
+    # -- replicas ----------------------------------------------------------------------------------------------------
 
     def born(self, replica: "Replica") -> None:
         """A replica starts."""
@@ -156,7 +156,7 @@ class Monitor:
         """Count or digest differ."""
         raise Violation("digest", f"{replica.name}: {topic!r} differs from its link's or snapshot's count and digest")
 
-    # -- syncs -----------------------------------------------------------------------------------------------------------
+    # -- syncs -------------------------------------------------------------------------------------------------------
 
     def sync_begun(self, replica: "Replica", start: StartSync, now: float) -> None:
         """Each sync has a cause, and there is one at a time."""
@@ -230,7 +230,7 @@ class Monitor:
         if watch.running == number:
             watch.running = 0
 
-    # -- handlers --------------------------------------------------------------------------------------------------------
+    # -- handlers ----------------------------------------------------------------------------------------------------
 
     def handled(self, replica: "Replica", handler: "Handler", event: Event) -> None:
         """A handler was told."""
@@ -254,7 +254,7 @@ class Monitor:
         # Another history uses the same versions again, and a topic that is dropped takes its memory along.
         return self._history.restored_at >= 0 or self._watches[replica].dropped_topics > 0
 
-    # -- writers and services ----------------------------------------------------------------------------------------------
+    # -- writers and services ----------------------------------------------------------------------------------------
 
     def wrote(self, verbs: Sequence[Verb], commit: Commit) -> None:
         """A writer was told that its transaction is in."""
@@ -287,7 +287,7 @@ class Monitor:
             if other is not service and other.process.alive and other.orphans.held(other.process.clock.now()):
                 raise Violation("lease", f"{service.name} and {other.name} hold the same lease")
 
-    # -- at rest -----------------------------------------------------------------------------------------------------------
+    # -- at rest -----------------------------------------------------------------------------------------------------
 
     def sweep(self, replicas: Collection["Replica"]) -> None:
         """What time alone can break."""
@@ -302,6 +302,8 @@ class Monitor:
 def _about(envelope: Envelope) -> str:
     hello = envelope.hello
     if hello is None:
-        return " ".join(f"{at.link.prev.position}>{at.link.point.position}({at.part}/{at.parts})" for at in envelope.messages)
+        return " ".join(
+            f"{at.link.prev.position}>{at.link.point.position}({at.part}/{at.parts})" for at in envelope.messages
+        )
     kind = f"own {hello.nonce[:6]}" if hello.nonce else "hello"
     return f"{kind} store {hello.store and hello.store.position} age {hello.age:.3f}"

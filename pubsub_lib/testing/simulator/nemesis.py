@@ -35,7 +35,7 @@ class Nemesis:
         for kind in self._faults:
             self._plan_windows(kind, world.kernel.rng("fault " + kind))
 
-    # -- windows ---------------------------------------------------------------------------------------------------------
+    # -- windows -----------------------------------------------------------------------------------------------------
 
     def _plan_windows(self, kind: str, rng: random.Random) -> None:
         make = getattr(self, "_make_" + kind, None)
@@ -202,7 +202,7 @@ class Nemesis:
         for way in ways:
             self._world.network.weather.cut.pop(way, None)
 
-    # -- strokes ---------------------------------------------------------------------------------------------------------
+    # -- strokes -----------------------------------------------------------------------------------------------------
 
     def before_step(self, process: Process, label: str) -> None:
         """Kill or pause a process right before a step."""

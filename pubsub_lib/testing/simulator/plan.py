@@ -36,8 +36,8 @@ DRIFT: Final = 1e-4
 
 FAULTS: Final = (
     "drop", "duplicate", "reorder", "delay", "burst", "partition", "flapping", "overflow", "slow", "kill", "pause",
-    "lease", "blind", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost", "restore",
-    "trim", "handler",
+    "lease", "blind", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost",
+    "restore", "trim", "handler",
 )  # fmt: skip
 """Every kind of fault, by the name that ``--without`` takes."""
 

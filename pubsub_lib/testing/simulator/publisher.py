@@ -48,13 +48,14 @@ class PublisherTasks:
 
     def _hellos(self) -> Steps:
         clock, publishing, database = self._process.clock, self.publishing, self._world.database
+        name = self._process.name
         while True:
             self.out(publishing.tick(clock.now()))
             if publishing.wants_reading(clock.now()):
                 began = clock.now()
                 publishing.begin_reading()
                 try:
-                    heads = yield from database.query("heads", lambda: database.store.read_heads((ALL,)), self._process.name)
+                    heads = yield from database.query("heads", lambda: database.store.read_heads((ALL,)), name)
                 except StoreUnavailable:
                     self.out(publishing.heads_failed(clock.now()))
                 else:

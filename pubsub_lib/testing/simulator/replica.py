@@ -87,7 +87,7 @@ class Replica:
         """What it follows."""
         return self.follower.tracker.topics
 
-    # -- in ------------------------------------------------------------------------------------------------------------
+    # -- in ----------------------------------------------------------------------------------------------------------
 
     def receive(self, envelope: Envelope) -> None:
         """An envelope arrived from the wire."""
@@ -137,7 +137,7 @@ class Replica:
                 yield Sleep("subscribed", 0.001)
                 self._act(self.follower.follow((topic,), self.clock.now()))
 
-    # -- out -----------------------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------------------------
 
     def _act(self, outcome: Outcome) -> None:
         if outcome.events:

@@ -8,7 +8,7 @@ from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.testing.simulator.kernel import LocalClock, Mailbox, Process, Sleep, Await, Steps
+from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Mailbox, Process, Sleep, Steps
 from pubsub_lib.testing.simulator.plan import LEASE_SECONDS
 from pubsub_lib.testing.simulator.publisher import PublisherTasks
 
@@ -69,7 +69,11 @@ class Service:
                     self._after = heads.store
                     continue
                 after = self._after
-                links, head, complete = yield from database.query("links", lambda: store.read_links(after, 50), self.name)
+                links, head, complete = yield from database.query(
+                    "links",
+                    lambda: store.read_links(after, 50),  # noqa: B023 - asked at once
+                    self.name,
+                )
             except StoreUnavailable:
                 continue
             self._after = links[-1].point if complete and links else head

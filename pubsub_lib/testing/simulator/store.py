@@ -1,6 +1,6 @@
 """A small model of the SQL store (design §4): what it answers, without how.
 
-``tests/unit/testing/test_model_store.py`` checks it against the real store on all three databases: the same verbs give
+``tests/simulator/test_model_store.py`` checks it against the real store on all three databases: the same verbs give
 the same links, heads and answers up to nonces and times.
 """
 
@@ -98,10 +98,7 @@ class ModelStore:
     def _carry_out(self, verb: Verb, after: dict[Ident, tuple[str, bytes] | None]) -> None:
         ident = verb.table, verb.key
         stored = self.state.objects.get(ident)
-        if ident in after:
-            current = after[ident]
-        else:
-            current = None if stored is None else (stored.topic, stored.value)
+        current = after.get(ident, None if stored is None else (stored.topic, stored.value))
         if verb.version is not None and verb.version != (0 if stored is None else stored.version):
             if stored is None and verb.kind in ("update", "delete"):
                 raise NotFound(f"there is no {ident}")

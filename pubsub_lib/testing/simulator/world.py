@@ -58,7 +58,7 @@ class World:
         for number, replica in enumerate(plan.replicas):
             self._birth_at(replica.born, f"replica{number}", "late_replica")
 
-    # -- what participants ask -----------------------------------------------------------------------------------------
+    # -- what participants ask ---------------------------------------------------------------------------------------
 
     def count(self, kind: str) -> None:
         """A fault struck."""
@@ -97,7 +97,7 @@ class World:
         if service is not None:
             service.inbox.put(links)
 
-    # -- births and deaths ---------------------------------------------------------------------------------------------
+    # -- births and deaths -------------------------------------------------------------------------------------------
 
     def _birth_at(self, when: float, name: str, fault: str) -> None:
         if when > 0.0 and fault:
@@ -126,7 +126,7 @@ class World:
         name = process.name
         process.kill()
         for living in (self.writers, self.services, self.replicas, self.network.answerers, self.network.receivers):
-            living.pop(name, None)  # type: ignore[attr-defined]
+            living.pop(name, None)
         self._dead[name] = None
         self.kernel.at(self.kernel.now + seconds, self._revive, name)
 
@@ -134,7 +134,7 @@ class World:
         if name in self._dead:
             self._give_birth(name)
 
-    # -- the run ---------------------------------------------------------------------------------------------------------
+    # -- the run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Faults, then calm with writers going on, then silence. Raises Violation."""
@@ -173,8 +173,11 @@ class World:
         self.calm_since = self.kernel.now
         for name in list(self._dead):
             self._give_birth(name)
-        for who in (*self.writers.values(), *self.services.values(), *self.replicas.values()):
-            who.process.unpause()
+        parts: tuple[Writer | Service | Replica, ...] = (
+            *self.writers.values(), *self.services.values(), *self.replicas.values()
+        )  # fmt: skip
+        for part in parts:
+            part.process.unpause()
         self.writes_left = 0 if self.plan.quiet else self.plan.ops
         for name, writer in list(self.writers.items()):
             if not writer.process.running:

@@ -82,7 +82,8 @@ class Writer:
         many = rng.choice((4, 8, 12)) if large else rng.choice((1, 1, 2, 3))
         for part in range(many):
             table, key = rng.choice(TABLES), f"k{rng.randrange(KEYS)}"
-            value = {"serial": serial, "part": part, "try": attempt, "fill": "x" * rng.randrange(10, 400 if large else 60)}
+            fill = "x" * rng.randrange(10, 400 if large else 60)
+            value = {"serial": serial, "part": part, "try": attempt, "fill": fill}
             kind = rng.choices(("set", "create", "update", "delete"), (6, 1, 1, 2))[0]
             if kind == "delete":
                 yield Verb("delete", table, key, missing_ok=rng.random() < 0.9)
