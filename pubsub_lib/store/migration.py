@@ -66,9 +66,15 @@ def ensure(readers: Engine, writers: Engine, lock_seconds: float) -> None:
 
     Looks through a reader first: opening what is there needs no right to write, and does not wait for writers.
     """
-    with readers.connect() as connection:
-        if check(connection):
-            return
+    try:
+        with readers.connect() as connection:
+            if check(connection):
+                return
+    except Older:
+        # MariaDB and MySQL show every statement of a migration at once: somebody may be between two of them.
+        with writers.connect() as connection, _locked(connection, lock_seconds):
+            require(connection)
+        return
     upgrade(writers, lock_seconds)
 
 

@@ -1,6 +1,8 @@
 """Whose tables are these, and of which revision?"""
 
 import importlib.resources
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, inspect, text
 
 from pubsub_lib.errors import SchemaError
-from pubsub_lib.store import Store, migrate, schema
+from pubsub_lib.store import Store, migrate, migration, schema
 from pubsub_lib.store.migration import KNOWN
 
 
@@ -64,6 +66,38 @@ def test_an_older_schema_asks_for_migrate(database_url: str, engine: Engine) -> 
     migrate(database_url)
     with Store(database_url) as store:
         assert store.unique_id("x") == 1
+
+
+@pytest.mark.mariadb
+def test_a_schema_between_two_migrations_is_waited_for(mariadb_url: str) -> None:
+    """MariaDB shows every statement of a migration at once, so others can look in between."""
+    engine = create_engine(mariadb_url)
+    opened: list[Store] = []
+    opener = threading.Thread(target=lambda: opened.append(Store(mariadb_url)))
+    try:
+        with engine.connect() as connection, migration._locked(connection, 10.0):
+            config = script()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "0001")
+            opener.start()
+            _until_somebody_waits_for_the_lock(engine)
+            command.upgrade(config, "head")
+            connection.commit()
+        opener.join()
+        assert opened[0].unique_id("x") == 1
+        opened[0].close()
+    finally:
+        engine.dispose()
+
+
+def _until_somebody_waits_for_the_lock(engine: Engine) -> None:
+    deadline = time.monotonic() + 20.0
+    waiting = text("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'")
+    while True:
+        with engine.connect() as connection:
+            if connection.execute(waiting).scalar_one():
+                return
+        assert time.monotonic() < deadline, "nobody waits for the lock"
 
 
 def test_a_newer_schema_is_refused_by_name(database_url: str, engine: Engine) -> None:
