@@ -59,7 +59,8 @@ def set_up(extra: str) -> None:
     wanted = stamp(extra)
     if marker.exists() and marker.read_text() == wanted:
         return
-    print(f"Setting up .venv (once, about a minute): the project with its extra '{extra}' …", file=sys.stderr, flush=True)
+    note = f"Setting up .venv (once, about a minute): the project with its extra '{extra}' …"
+    print(note, file=sys.stderr, flush=True)
     python = VENV / "bin" / "python"
     base = VENV / "base.stamp"
     if not base.exists() or base.read_text() != stamp(""):
