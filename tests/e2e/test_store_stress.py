@@ -1,4 +1,4 @@
-"""Twelve concurrent writers for a few seconds; ``tools/stress.py --database all --seconds 60`` is the long form."""
+"""Twelve concurrent writers for a few seconds; ``tools/stress --database all --seconds 60`` is the long form."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-STRESS = Path(__file__).resolve().parents[2] / "tools" / "stress.py"
+STRESS = Path(__file__).resolve().parents[2] / "tools" / "stress_app.py"
 
 
 def stress(url: str, seed: int, seconds: float) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 
 ::
 
-    tools/stress.py --database postgresql --seconds 60        # also: sqlite, mariadb, all, or any URL
-    tools/stress.py --database all --seconds 60 --seed 7
+    tools/stress --database postgresql --seconds 60        # also: sqlite, mariadb, all, or any URL
+    tools/stress --database all --seconds 60 --seed 7
 
 Twelve writers mix transactions, violated conditions, blocks that raise, and sessions of their own that are rolled back
 after the counter was taken. A follower in its own process reads the changelog meanwhile. A naive follower reads
