@@ -21,6 +21,13 @@ NAMES: Final = frozenset(
         "writer.after_commit",
         "sync.during_snapshot",
         "sync.during_delta",
+        "service.before_receive",
+        "service.after_receive",
+        "service.before_send",
+        "service.after_send",
+        "service.while_following",
+        "service.while_taking_over",
+        "worker.after_push",
     }
 )
 

@@ -243,7 +243,7 @@ def _refuse_unknown(sections: Mapping[str, Mapping[str, object]], driver: str, p
         if section == options.GROUP:
             known.append("enable_df_pub_sub")
         for name in sections.get(section, {}):
-            if name.replace("-", "_") not in known:
+            if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else "remove it"
                 raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{section}]; {hint}")

@@ -87,6 +87,10 @@ WRONG_FILES = {
         "[pubsub]\nstore_url = x\nmax_idel_time = 1\n",
         "unknown option 'max_idel_time'.*'max_idle_time'",
     ),
+    "hyphens, which nobody reads": (
+        "[pubsub]\nstore_url = x\nmax-idle-time = 1\n",
+        "unknown option 'max-idle-time'.*'max_idle_time'",
+    ),
     "unknown option of a driver": ("[pubsub]\nstore_url = x\n[pubsub_sql]\nx = 1\n", "'x' in group .pubsub_sql."),
     "driver's option is a word": ("[pubsub]\nstore_url = x\n[pubsub_sql]\nslowest = low\n", "'slowest' in group"),
     "no INI": ("pubsub]\nx", "cannot be read"),

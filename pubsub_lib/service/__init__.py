@@ -1,0 +1,1 @@
+"""The publisher service of a host: takes what workers commit, and sends it to the replicas."""

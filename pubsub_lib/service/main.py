@@ -1,0 +1,154 @@
+"""The command ``publisher-service``.
+
+Exit codes: 0 ended as asked, or ``--check`` found nothing; 2 the command line or the configuration is wrong; 3 an
+address or socket cannot be had; 4 the database cannot be used; 1 anything else.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Final
+
+from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
+from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service.notify import notify, watchdog_seconds
+from pubsub_lib.service.service import PublisherService, drivers
+from pubsub_lib.service.settings import ServiceSettings
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import url
+
+if TYPE_CHECKING:
+    from pubsub_lib.service.endpoint import Endpoint
+
+_log = logging.getLogger(__name__)
+
+OK: Final = 0
+BROKEN: Final = 1
+WRONG: Final = 2
+TAKEN: Final = 3
+NO_STORE: Final = 4
+
+DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; the exit code. Whatever goes wrong is one sentence, never a traceback."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        settings, service = service_settings.load(options.config_file)
+        if options.check:
+            print(check(settings, service))  # noqa: T201 - what --check is for
+            return OK
+        return run(settings, service)
+    except PubSubError as error:
+        print(f"publisher-service: {error}", file=sys.stderr)  # noqa: T201 - for whoever called
+        return code_of(error)
+    except KeyboardInterrupt:
+        return OK
+    except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --log-level debug
+        _log.debug("the service broke", exc_info=True)
+        print(  # noqa: T201
+            f"publisher-service: broke by a fault of its own ({error!r}); please report it with --log-level debug",
+            file=sys.stderr,
+        )
+        return BROKEN
+
+
+def code_of(error: PubSubError) -> int:
+    """The exit code for an error that ended the service."""
+    for kinds, code in ((UsageError, WRONG), (TransportError, TAKEN), (StoreError, NO_STORE)):
+        if isinstance(error, kinds):
+            return code
+    return BROKEN
+
+
+def check(settings: Settings, service: ServiceSettings) -> str:
+    """One line about what would run. Loads the drivers and lets them check their options; opens nothing.
+
+    Raises ConfigError or DriverError for what cannot be used.
+    """
+    url.parse(settings.store_url)
+    drivers(settings)
+    if service.metrics_port:
+        _import_endpoint()
+    workers = f"workers at {settings.multiproc_socket}" if settings.multiproc_driver else "no workers"
+    return (
+        f"the configuration is good: service {settings.service!r} sends by {settings.driver} at "
+        f"{settings.bind_address}, known to replicas as {service.address}, {workers}"
+    )
+
+
+def run(settings: Settings, service: ServiceSettings) -> int:
+    """Serve until a signal says stop. Call it in the main thread. Raises PubSubError when it cannot start."""
+    ended = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        # One signal ends it in order; whoever cannot wait sends SIGKILL, which loses nothing that is stored.
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    serving = PublisherService(settings, service)
+    with serving:
+        endpoint = _endpoint(serving, service) if service.metrics_port else None
+        _log.info("%s runs as %s at %s", settings.service, serving.uuid, settings.bind_address)
+        notify("READY=1")
+        _wait(ended, serving)
+        notify("STOPPING=1")
+        _log.info("%s ends: what workers handed over goes out first", settings.service)
+        if endpoint is not None:
+            endpoint.close()
+    return OK
+
+
+def _wait(ended: threading.Event, serving: PublisherService) -> None:
+    """Until asked to end; systemd's watchdog hears from us while the changelog is followed and leases are renewed."""
+    every = watchdog_seconds()
+    while not ended.wait(every):
+        problems = serving.problems()
+        if problems:
+            notify(f"STATUS={problems[0]}")
+        else:
+            notify("WATCHDOG=1\nSTATUS=ready")
+
+
+def _endpoint(serving: PublisherService, service: ServiceSettings) -> "Endpoint":
+    endpoint = _import_endpoint()
+    metrics = endpoint.ServiceMetrics(serving.counters, serving.gauges, serving.problems)
+    made: Endpoint = endpoint.Endpoint(service.metrics_address, service.metrics_port, metrics, serving.problems)
+    made.start()
+    return made
+
+
+def _import_endpoint() -> ModuleType:
+    """Only here, so that a service without the endpoint runs without what the endpoint needs."""
+    try:
+        from pubsub_lib.service import endpoint
+    except ImportError as error:
+        raise ConfigError(
+            f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[service], "
+            "or set metrics_port = 0 in [publisher_service]"
+        ) from error
+    return endpoint
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="publisher-service",
+        description="Take what this host's workers commit and send it to the replicas.",
+        epilog="Exit codes: 0 ended as asked; 2 the configuration is wrong; 3 an address cannot be had; "
+        "4 the database cannot be used; 1 anything else.",
+    )
+    parser.add_argument("--config-file", default=DEFAULT_FILE, metavar="FILE", help=f"the INI file ({DEFAULT_FILE})")
+    parser.add_argument("--check", action="store_true", help="say whether the configuration can be used, and end")
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what goes to stderr (info)"
+    )
+    return parser

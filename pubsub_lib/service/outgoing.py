@@ -1,0 +1,81 @@
+"""The one way out of the service: what workers hand over and what the changelog shows, each link once."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from pubsub_lib.core.model import Link
+from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.failpoints import hit
+
+_log = logging.getLogger(__name__)
+
+COUNTERS: Final = ("handed", "repeated", "followed", "took_over", "unsent")
+
+
+class Publishes(Protocol):
+    """What sends: :class:`pubsub_lib.runtime.publisher.Publisher`."""
+
+    def publish(self, links: Sequence[Link]) -> None:
+        """Number and send these links. Raises TransportError, FrameError, ClosedError."""
+
+
+class Outgoing:
+    """Any thread. One lock around deciding and sending: a topic's links leave in the order of the decisions."""
+
+    def __init__(self, service: str, takeover: Takeover, publisher: Publishes) -> None:
+        self._service = service
+        self._takeover = takeover
+        self._publisher = publisher
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+
+    def handed(self, links: Sequence[Link]) -> None:
+        """A worker hands links over: those that were not sent yet are sent now. Blocks for at most about a second."""
+        with self._lock:
+            fresh = self._takeover.handed(links)
+            self._counts["handed"] += len(fresh)
+            self._counts["repeated"] += len(links) - len(fresh)
+            self._send(fresh)
+
+    def followed(self, links: Sequence[Link], now: float) -> None:
+        """The changelog shows these links, in commit order. Does not block."""
+        with self._lock:
+            self._takeover.followed(links, now)
+
+    def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
+        """Send the links that are this service's to publish and that nobody handed over within the grace."""
+        with self._lock:
+            links = self._takeover.due(now, live, holds_orphans)
+            orphans = sum(link.origin != self._service for link in links)
+            self._counts["followed"] += len(links) - orphans
+            self._counts["took_over"] += orphans
+            if orphans:
+                hit("service.while_taking_over")
+            self._send(links)
+
+    def next_time(self) -> float:
+        """When ``due`` next has something to decide; infinite when nothing waits."""
+        with self._lock:
+            return self._takeover.next_time()
+
+    def counters(self) -> Mapping[str, int]:
+        """Links: ``handed`` over by workers, ``repeated`` (handed over, but sent before), ``followed`` (own, found in
+        the changelog), ``took_over`` (orphans found there), ``unsent`` (the driver refused them).
+        """
+        return dict(self._counts)
+
+    def _send(self, links: Sequence[Link]) -> None:
+        if not links:
+            return
+        hit("service.before_send")
+        try:
+            self._publisher.publish(links)
+        except PubSubError as error:
+            # Not tried again: the next hello shows the head, and replicas read what they miss.
+            self._counts["unsent"] += len(links)
+            _log.warning("%d links could not be sent; replicas will read them from the store: %s", len(links), error)
+        hit("service.after_send")

@@ -1,0 +1,60 @@
+"""The service's end of the hop: what workers push goes out at once, on the driver's receiving thread."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.failpoints import hit
+from pubsub_lib.service.assembly import Assembly
+
+
+class TakesLinks(Protocol):
+    """Where whole links go: :class:`pubsub_lib.service.outgoing.Outgoing`."""
+
+    def handed(self, links: list[Link]) -> None:
+        """Send what was not sent yet."""
+
+
+class Receiving:
+    """Listens to this host's workers. ``start`` and ``close`` from one thread; the rest is the driver's."""
+
+    def __init__(self, subscriber: Subscriber, service: str, outgoing: TakesLinks) -> None:
+        self._subscriber = subscriber
+        self._service = service
+        self._outgoing = outgoing
+        self._assembly = Assembly()
+        self._strangers = 0
+
+    def start(self) -> None:
+        """Bind the socket. Raises TransportError, which names the holder when another service has it."""
+        self._subscriber.initialize(self._on_envelope)
+        self._subscriber.register_topic(ALL)
+        self._subscriber.daemonize()
+
+    def close(self) -> None:
+        """Send what workers have pushed already, then release the socket; within 2 s."""
+        self._subscriber.close()
+
+    def counters(self) -> Mapping[str, int]:
+        """The driver's, ``lost`` (messages that a worker sent and that never came), ``incomplete`` (large links of
+        which a part never came) and ``strangers`` (messages of workers that name another service as theirs).
+        """
+        assembly = self._assembly
+        return {
+            **self._subscriber.counters(),
+            "lost": assembly.lost,
+            "incomplete": assembly.given_up,
+            "strangers": self._strangers,
+        }
+
+    def _on_envelope(self, envelope: Envelope) -> None:
+        hit("service.before_receive")
+        if envelope.service != self._service:
+            # Sent all the same: it was committed. But nobody would follow the changelog for that origin here.
+            self._strangers += 1
+        links = self._assembly.feed(envelope)
+        hit("service.after_receive")
+        if links:
+            self._outgoing.handed(links)

@@ -1,0 +1,158 @@
+"""The publisher service put together (steps 3 and 4 of the data path); one per host.
+
+Threads: the hop's receiving thread sends what workers push; ``pubsub-publisher`` says hello; ``pubsub-following`` reads
+the changelog; ``pubsub-leases`` renews, and nothing else, so that no slow query lets a lease end; ``pubsub-upkeep``
+trims.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final
+
+from pubsub_lib import loader
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service.following import Following
+from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
+from pubsub_lib.service.loop import Loop
+from pubsub_lib.service.outgoing import Outgoing
+from pubsub_lib.service.receiving import Receiving
+from pubsub_lib.service.settings import ServiceSettings
+from pubsub_lib.service.upkeep import Upkeep
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+
+_log = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds that ``close`` waits for one thread that is in the middle of a query."""
+KEEP_LEASES: Final = 3
+"""For so many lease times a link that another service should publish is kept; its death takes one to be seen."""
+
+
+def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
+    """The way out to the replicas, and the way in from the workers; None when every process sends by itself.
+
+    Raises ConfigError for options that a driver cannot use, DriverError for one that is not there or not able.
+    """
+    out = loader.load(settings.driver, {**settings.needs(), "fan_out": "the replicas, which listen to a service"})
+    sender = out.publisher(settings.for_driver())
+    if not settings.multiproc_driver:
+        return sender, None
+    return sender, loader.load(settings.multiproc_driver).subscriber(settings.for_multiproc())
+
+
+class PublisherService:
+    """One start of a service, with a UUID of its own. A context manager; ``start`` and ``close`` from one thread."""
+
+    def __init__(self, settings: Settings, service: ServiceSettings = ServiceSettings()) -> None:  # noqa: B008 - frozen
+        """Opens the database. Raises ConfigError, DriverError, StoreError."""
+        service_settings.check(settings)
+        sender, subscriber = drivers(settings)
+        self._store = Store(settings.store_url, limits=settings.limits)
+        self._publisher = Publisher(settings, self._store, sender)
+        takeover = Takeover(settings.service, service.grace, KEEP_LEASES * service.lease)
+        self._outgoing = Outgoing(settings.service, takeover, self._publisher)
+        self._receiving = Receiving(subscriber, settings.service, self._outgoing) if subscriber is not None else None
+        self._leases = Leases(
+            self._store.directory, settings.service, self.uuid, service.address, service.lease, time.monotonic()
+        )
+        self._following = Following(self._store, self._outgoing, service.follow_interval, self._leases.orphans)
+        self._upkeep = Upkeep(
+            self._store,
+            lambda now: self._leases.holds(UPKEEP, now),
+            service.trim_interval,
+            service.keep_links,
+            service.keep_time,
+        )
+        self._loops = {
+            "following": Loop("following", self._following.step),
+            "leases": Loop("leases", self._leases.step),
+            "upkeep": Loop("upkeep", self._upkeep.step),
+        }
+        self._quiet_most = max(service.lease, 3 * service.follow_interval)
+        self._running = False
+
+    def __enter__(self) -> "PublisherService":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def uuid(self) -> str:
+        """This start's identity, in every message and in the directory."""
+        return self._publisher.uuid
+
+    def start(self) -> None:
+        """Bind both sides and begin. Raises TransportError, naming an address that somebody else holds; then nothing
+        runs and everything is released.
+        """
+        try:
+            self._publisher.start()
+            if self._receiving is not None:
+                self._receiving.start()
+        except BaseException:
+            self._release()
+            raise
+        for loop in self._loops.values():
+            loop.start()
+        self._running = True
+
+    def close(self) -> None:
+        """Send what workers have pushed, say goodbye, leave the directory, release everything; about 10 s at most."""
+        self._running = False
+        if self._receiving is not None:
+            self._receiving.close()
+        for name, loop in self._loops.items():
+            if not loop.close(CLOSE_TIMEOUT):
+                _log.warning("%s is still waiting for the database at the end", name)
+        try:
+            self._leases.leave()
+        except PubSubError as error:
+            _log.warning("cannot leave the directory; the entry ends by itself: %s", error)
+        self._release()
+
+    def problems(self) -> list[str]:
+        """Why the service is not ready, one sentence each; none when it is. Any thread, does not block."""
+        now = time.monotonic()
+        found = []
+        if not self._running:
+            found.append("the service is not running")
+        if not self._leases.registered(now):
+            found.append("the entry in the directory is not renewed")
+        if now - self._loops["following"].ended_well > self._quiet_most:
+            found.append("the changelog is not being followed")
+        return found
+
+    def counters(self) -> Mapping[str, Mapping[str, float]]:
+        """What only grows, by part of the service. Any thread, does not block."""
+        return {
+            "links": self._outgoing.counters(),
+            "sending": self._publisher.counters(),
+            "receiving": self._receiving.counters() if self._receiving is not None else {},
+            "upkeep": self._upkeep.counters(),
+            "failures": {name: loop.failures for name, loop in self._loops.items()},
+            "jumps": {"following": self._following.jumps},
+        }
+
+    def gauges(self) -> Mapping[str, Mapping[str, float]]:
+        """What is now: leases that are held. Any thread, does not block."""
+        now = time.monotonic()
+        held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, UPKEEP)}
+        return {"leases": {**held, "entry": float(self._leases.registered(now))}}
+
+    def _release(self) -> None:
+        if self._receiving is not None:
+            self._receiving.close()
+        self._publisher.close()
+        self._store.close()

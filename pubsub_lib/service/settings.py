@@ -1,0 +1,93 @@
+"""What the publisher service is told beyond the settings that all programs share, frozen."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from oslo_config import cfg
+
+from pubsub_lib import options
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.settings import Settings
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+_WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """All times in seconds. The options of the group ``[publisher_service]`` say what each means."""
+
+    address: str = ""
+    """Where replicas reach the service; "" when they are not to look for it in the directory."""
+    lease: Positive = 10.0
+    follow_interval: Positive = 0.25
+    grace: Positive = 0.5
+    keep_links: Annotated[int, msgspec.Meta(ge=0)] = 1_000_000
+    keep_time: NotNegative = 0.0
+    trim_interval: Positive = 60.0
+    metrics_address: str = "127.0.0.1"
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8867
+    """0: no endpoint."""
+
+
+def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
+    """Both kinds of settings from one INI file. Blocks for reading it.
+
+    Raises ConfigError for what cannot be used, contradicts itself or is unknown; DriverError for an unknown driver.
+    """
+    settings = Settings.from_file(path)
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf.register_opts(options.SERVICE, group=options.SERVICE_GROUP)
+    conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
+    _refuse_unknown(Path(path))
+    values = {}
+    for option in options.SERVICE:
+        try:
+            values[option.dest] = conf[options.SERVICE_GROUP][option.dest]
+        except (cfg.Error, ValueError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise ConfigError(
+                f"the option {option.name!r} in group [{options.SERVICE_GROUP}] cannot be used: {reason}; correct it"
+            ) from error
+    values["address"] = values["address"] or reachable(settings.bind_address, conf[options.GROUP].local_ip)
+    try:
+        service = msgspec.convert(values, ServiceSettings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
+    check(settings)
+    return settings, service
+
+
+def check(settings: Settings) -> None:
+    """Refuse (ConfigError) settings by which no publisher service can run."""
+    if not settings.service:
+        raise ConfigError("a publisher service needs a stable name; set service_name in [pubsub]")
+    if settings.driver == options.POLLING_DRIVER:
+        raise ConfigError(
+            "a publisher service has nothing to do while replicas follow by polling; "
+            "set enable_pub_sub = true in [pubsub]"
+        )
+
+
+def reachable(bind_address: str, local_ip: str) -> str:
+    """What to enter in the directory for a service that binds this: a wildcard reaches nobody."""
+    scheme, separator, rest = bind_address.partition("://")
+    host, colon, port = rest.rpartition(":")
+    return f"{scheme}{separator}{local_ip}{colon}{port}" if host in _WILDCARDS else bind_address
+
+
+def _refuse_unknown(path: Path) -> None:
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(path), sections).parse()
+    known = [option.dest for option in options.SERVICE]
+    for name in sections.get(options.SERVICE_GROUP, {}):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "remove it"
+            raise ConfigError(
+                f"{str(path)!r} sets an unknown option {name!r} in group [{options.SERVICE_GROUP}]; {hint}"
+            )

@@ -1,0 +1,74 @@
+"""The entry and the leases, on real databases: nobody else holds what we hold, and a collected entry comes back."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
+from pubsub_lib.store import Store
+
+SECONDS = 60.0
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    with Store(database_url) as store:
+        yield store
+
+
+def leases(store: Store, name: str, seconds: float = SECONDS) -> Leases:
+    return Leases(store.directory, name, f"uuid-{name}", f"tcp://{name}:1", seconds, time.monotonic())
+
+
+def test_it_enters_and_holds_and_the_second_one_does_not(store: Store) -> None:
+    first, second = leases(store, "api-1"), leases(store, "api-2")
+    again = first.step(time.monotonic())
+    assert time.monotonic() < again <= time.monotonic() + SECONDS
+    second.step(time.monotonic())
+    now = time.monotonic()
+    assert first.registered(now)
+    assert second.registered(now)
+    assert [(each.service, each.address) for each in store.directory.live()] == [
+        ("api-1", "tcp://api-1:1"),
+        ("api-2", "tcp://api-2:1"),
+    ]
+    assert (first.holds(ORPHANS, now), first.holds(UPKEEP, now)) == (True, True)
+    assert second.orphans(now)[1] is False
+    first.leave()
+    assert [each.service for each in store.directory.live()] == ["api-2"]
+    second.step(now + SECONDS)
+    live, held = second.orphans(time.monotonic())
+    assert held
+    assert live == {"api-2"}
+
+
+def test_an_entry_that_was_collected_while_it_lived_comes_back_at_the_next_renewal(store: Store) -> None:
+    mine = leases(store, "api-1")
+    mine.step(time.monotonic())
+    store.directory.unregister("uuid-api-1")
+    mine.step(time.monotonic() + SECONDS)
+    assert [each.service for each in store.directory.live()] == ["api-1"]
+
+
+def test_what_was_not_renewed_is_not_held(store: Store) -> None:
+    mine = leases(store, "api-1")
+    now = time.monotonic()
+    mine.step(now)
+    assert not mine.holds(UPKEEP, now + 2 * SECONDS)
+    assert not mine.registered(now + 2 * SECONDS)
+
+
+def test_a_grant_counts_only_with_the_list_of_who_lives(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else links of a live service that we have not read about would be taken for orphans."""
+    with Store(sqlite_url) as store:
+        mine = leases(store, "api-1")
+
+        def fail() -> None:
+            raise StoreUnavailable("out")
+
+        monkeypatch.setattr(store.directory, "live", fail)
+        with pytest.raises(StoreUnavailable):
+            mine.step(time.monotonic())
+        assert mine.orphans(time.monotonic()) == (frozenset(), False)

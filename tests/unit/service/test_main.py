@@ -1,0 +1,173 @@
+"""The command: one sentence and a documented exit code for everything that can be wrong, and an orderly end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import Store
+from pubsub_lib.errors import ConfigError, DriverError, FrameError, PubSubError, StoreUnavailable, TransportError
+from pubsub_lib.service.main import code_of, main
+from pubsub_lib.testing.processes import free_port, poll
+
+ROOT = Path(__file__).resolve().parents[3]
+LONG = 30.0
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "net.conf"
+    path.write_text(
+        f"[pubsub]\nstore_url = sqlite:///{tmp_path}/net.db\nenable_pub_sub = true\npub_sub_driver = memory\n"
+        f"publisher_bind_address = 127.0.0.1\nservice_name = api-1\n"
+        f"publisher_multiproc_socket = {tmp_path}/hop/socket\n"
+        f"[publisher_service]\nmetrics_port = {free_port()}\n"
+    )
+    return path
+
+
+@pytest.fixture
+def start(config: Path) -> Iterator[Start]:
+    """Start the command in a process of its own; ended with the test, come what may."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pubsub_lib.service", "--config-file", str(config), *arguments],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def live(config: Path) -> int:
+    """The process id in the lock of the socket: the service stands."""
+    with Store(f"sqlite:///{config.parent}/net.db") as store:
+        return len(store.directory.live())
+
+
+def serving(config: Path) -> bool:
+    return (config.parent / "net.db").exists() and live(config) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("x"), 2),
+        (DriverError("x"), 2),
+        (TransportError("x"), 3),
+        (StoreUnavailable("x"), 4),
+        (FrameError("x", "foreign"), 1),
+        (PubSubError("x"), 1),
+    ],
+)
+def test_exit_codes(error: PubSubError, code: int) -> None:
+    assert code_of(error) == code
+
+
+def test_check_says_what_would_run_and_opens_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check", "--config-file", str(config)]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("the configuration is good: service 'api-1' sends by memory at tcp://127.0.0.1:8866")
+    assert sorted(each.name for each in config.parent.iterdir()) == ["net.conf"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("service_name = api-1\n", ""), "set service_name"),
+        (("= memory", "= carrier_pigeon"), "there is no driver 'carrier_pigeon'"),
+        (("= memory", "= zmq_pubsub_multiproc_driver"), "lacks the capability 'fan_out'"),
+        (("sqlite:///", "no such://"), "the database URL cannot be read"),
+        (("/hop/socket", "/" + "x" * 108), "the system takes 107"),
+        (("metrics_port = ", "metrics_port = 1"), "metrics_port"),
+    ],
+)
+def test_check_names_what_is_wrong(
+    change: tuple[str, str], sentence: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(config.read_text().replace(*change))
+    assert main(["--check", "--config-file", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("publisher-service: ")
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert "Traceback" not in said
+
+
+def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config-file", "/nowhere/net.conf"]) == 2
+    assert "'/nowhere/net.conf' cannot be read" in capsys.readouterr().err
+
+
+def test_it_tells_systemd_and_ends_in_order_on_sigterm(start: Start, config: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(LONG)
+        process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
+        assert systemd.recv(100) == b"READY=1"
+        assert poll(lambda: serving(config), LONG)
+        process.send_signal(signal.SIGTERM)
+        assert systemd.recv(100) == b"STOPPING=1"
+    _, said = process.communicate(timeout=LONG)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    assert live(config) == 0
+
+
+def test_a_second_one_on_the_same_socket_ends_with_a_sentence_that_names_the_first(start: Start, config: Path) -> None:
+    first = start()
+    assert poll(lambda: serving(config), LONG)
+    second = start()
+    _, said = second.communicate(timeout=LONG)
+    assert second.returncode == 3, said
+    last = said.strip().splitlines()[-1]
+    assert f"hop/socket' is held by process {first.pid} (" in last
+    assert "Traceback" not in said
+    assert first.poll() is None
+
+
+def test_a_port_that_is_taken_ends_it_with_a_sentence(start: Start, config: Path) -> None:
+    port = int(config.read_text().rpartition("metrics_port = ")[2])
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", port))
+        holder.listen()
+        process = start()
+        _, said = process.communicate(timeout=LONG)
+    assert process.returncode == 3
+    assert f"127.0.0.1:{port}" in said
+    assert "Traceback" not in said
+
+
+def test_a_database_that_cannot_be_had_ends_it_with_a_sentence(start: Start, config: Path) -> None:
+    config.write_text(config.read_text().replace("/net.db", "/no/such/folder/net.db"))
+    process = start()
+    _, said = process.communicate(timeout=LONG)
+    assert process.returncode == 4, said
+    assert "Traceback" not in said
+
+
+def test_a_fault_of_its_own_is_one_sentence_too(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> str:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("pubsub_lib.service.main.check", broken)
+    assert main(["--check", "--config-file", str(config)]) == 1
+    assert "please report it" in capsys.readouterr().err

@@ -1,0 +1,68 @@
+"""What comes through the hop is put together and handed on; the driver's life is the service's."""
+
+from typing import Any
+
+import pytest
+
+from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.service.receiving import Receiving
+from tests.unit.service.links import History
+
+
+class Hop:
+    """The service's end of a driver, by hand."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+        self.bring: Any = None
+
+    def initialize(self, on_envelope: Any) -> None:
+        self.bring = on_envelope
+
+    def register_topic(self, topic: str) -> None:
+        self.calls.append(topic)
+
+    def daemonize(self) -> None:
+        self.calls.append("daemonize")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def counters(self) -> dict[str, int]:
+        return {"received": 2}
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.links: list[list[Link]] = []
+
+    def handed(self, links: list[Link]) -> None:
+        self.links.append(links)
+
+
+@pytest.fixture
+def hop() -> Hop:
+    return Hop()
+
+
+def test_it_takes_everything_and_hands_whole_links_on(hop: Hop) -> None:
+    taken, history = Taken(), History()
+    receiving = Receiving(hop, "api-1", taken)  # type: ignore[arg-type]
+    receiving.start()
+    assert hop.calls == [ALL, "daemonize"]
+    links = [history.commit(), history.commit()]
+    hop.bring(Envelope("api-1", "0" * 32, "t", 1, [Message(link) for link in links]))
+    assert taken.links == [links]
+    receiving.close()
+    assert hop.calls[-1] == "close"
+
+
+def test_a_worker_of_another_service_is_served_and_counted(hop: Hop) -> None:
+    taken = Taken()
+    receiving = Receiving(hop, "api-1", taken)  # type: ignore[arg-type]
+    receiving.start()
+    hop.bring(Envelope("api-2", "0" * 32, "t", 3, [Message(History().commit())]))
+    hop.bring(Envelope("api-2", "0" * 32, "t", 5, [Message(History().commit())]))
+    assert len(taken.links) == 2
+    assert receiving.counters() == {"received": 2, "lost": 1, "incomplete": 0, "strangers": 2}

@@ -1,0 +1,151 @@
+"""The whole service in one process: worker, hop, service, replica, on a real store and two in-process buses."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.core.model import Link
+from pubsub_lib.errors import ConfigError, DriverError, TransportError
+from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.service.service import PublisherService, drivers
+from pubsub_lib.service.settings import ServiceSettings
+from pubsub_lib.testing.processes import poll
+from tests.unit.runtime.world import settings
+
+LONG = 20.0
+QUICK = ServiceSettings(
+    address="memory://x", lease=5.0, follow_interval=0.02, grace=0.05, trim_interval=0.05, metrics_port=0
+)
+
+
+def both(url: str, **changes: Any) -> Settings:
+    """Settings with a bus to the replicas and another one between workers and service."""
+    made = settings(url, service="api-1")
+    hop = {"bus": f"{made.driver_options['bus']}-hop"}
+    given: dict[str, Any] = {"multiproc_driver": "memory", "multiproc_socket": "/x", "multiproc_options": hop}
+    return settings(url, **{"service": "api-1", "driver_options": made.driver_options, **given, **changes})
+
+
+@pytest.fixture
+def config(sqlite_url: str) -> Settings:
+    return both(sqlite_url)
+
+
+@pytest.fixture
+def store(config: Settings) -> Iterator[Store]:
+    with Store(config.store_url, origin="api-1") as store:
+        yield store
+
+
+def write(store: Store, value: int, origin: str | None = None) -> Any:
+    with store.transaction(origin=origin) as tx:
+        tx.set("a", str(value % 3), value, topic="t")
+    assert tx.commit is not None
+    return tx.commit
+
+
+def test_what_a_worker_commits_reaches_the_replica_by_the_service(config: Settings, store: Store) -> None:
+    patient = ServiceSettings(grace=60.0)  # so that nothing comes by way of the changelog
+    with PublisherService(config, patient) as service, Replica(config, ["t"]) as replica, Worker(config, store):
+        replica.wait_synced(LONG)
+        for value in range(20):
+            commit = write(store, value)
+        replica.wait_for(commit, timeout=LONG)
+        assert replica.get("a", "1") == 19
+        assert service.counters()["links"]["handed"] == 20
+
+
+def test_what_nobody_hands_over_is_followed_and_orphans_are_taken_over(config: Settings, store: Store) -> None:
+    with PublisherService(config, QUICK) as service:
+        assert poll(lambda: service.problems() == [], LONG), service.problems()
+        write(store, 1)
+        write(store, 2, origin="")
+        write(store, 3, origin="nobody-lives-there")
+        assert poll(lambda: service.counters()["links"]["took_over"] == 2, LONG), service.counters()
+        assert service.counters()["links"]["followed"] == 1
+        assert service.gauges() == {"leases": {"orphans": 1.0, "upkeep": 1.0, "entry": 1.0}}
+
+
+def test_links_of_a_live_service_are_left_to_it(config: Settings, store: Store) -> None:
+    with PublisherService(config, QUICK) as first:
+        assert poll(lambda: first.problems() == [], LONG)
+        store.directory.register("api-2", "0" * 32, "", 60.0)
+        renewed = store.directory.live()
+        assert [each.service for each in renewed] == ["api-1", "api-2"]
+        # The list is read with each renewal of the lease: what is written after the next one must wait.
+        assert poll(lambda: "api-2" in first._leases.orphans(time.monotonic())[0], LONG)
+        write(store, 1, origin="api-2")
+        write(store, 2, origin="")
+        assert poll(lambda: first.counters()["links"]["took_over"] == 1, LONG)
+        assert first.counters()["links"]["took_over"] == 1
+
+
+def test_it_is_in_the_directory_while_it_runs_and_leaves_nothing(config: Settings, store: Store) -> None:
+    with PublisherService(config, QUICK) as service:
+        assert poll(lambda: [each.uuid for each in store.directory.live()] == [service.uuid], LONG)
+        assert store.directory.live()[0].address == "memory://x"
+        assert poll(lambda: service.gauges()["leases"]["upkeep"] == 1.0, LONG)
+    assert store.directory.live() == []
+    assert (store.directory.holder("orphans"), store.directory.holder("upkeep")) == (None, None)
+    assert service.problems()[0] == "the service is not running"
+
+
+def test_it_trims_while_it_holds_the_lease(config: Settings, store: Store) -> None:
+    for value in range(5):
+        write(store, value)
+    keep = ServiceSettings(keep_links=2, trim_interval=0.02, follow_interval=0.02)
+    with PublisherService(config, keep) as service:
+        assert poll(lambda: service.counters()["upkeep"]["trimmed"] == 3, LONG), service.counters()
+    assert len(_links(store)) == 2
+
+
+def test_what_workers_pushed_before_the_end_still_goes_out(config: Settings, store: Store) -> None:
+    service = PublisherService(config, ServiceSettings(grace=60.0))
+    service.start()
+    with Replica(config, ["t"]) as replica:
+        replica.wait_synced(LONG)
+        with Worker(config, store):
+            commit = write(store, 1)
+            replica.wait_for(commit, timeout=LONG)
+        service.close()
+        service.close()
+        assert service.counters()["links"]["handed"] == 1
+
+
+def test_a_start_that_fails_releases_everything(config: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = PublisherService(config, QUICK)
+
+    def refuse() -> None:
+        raise TransportError("the worker socket is held by process 1")
+
+    assert service._receiving is not None
+    monkeypatch.setattr(service._receiving, "start", refuse)
+    with pytest.raises(TransportError, match="held by process 1"):
+        service.start()
+    assert service._publisher._closing
+    assert not any(loop._thread.is_alive() for loop in service._loops.values())
+
+
+def test_without_a_hop_it_only_follows(sqlite_url: str) -> None:
+    config = both(sqlite_url, multiproc_driver="")
+    with Store(sqlite_url, origin="api-1") as store, PublisherService(config, QUICK) as service:
+        assert poll(lambda: service.problems() == [], LONG)
+        write(store, 1)
+        assert poll(lambda: service.counters()["links"]["followed"] == 1, LONG)
+        assert service.counters()["receiving"] == {}
+
+
+def test_what_cannot_be_a_service_is_refused(sqlite_url: str) -> None:
+    with pytest.raises(ConfigError, match="service_name"):
+        PublisherService(both(sqlite_url, service=""))
+    with pytest.raises(ConfigError, match="enable_pub_sub"):
+        PublisherService(both(sqlite_url, driver="db_polling_pubsub_driver"))
+    with pytest.raises(DriverError, match="'zmq_pubsub_multiproc_driver' lacks the capability 'fan_out'"):
+        drivers(both(sqlite_url, driver="zmq_pubsub_multiproc_driver", driver_options={}))
+
+
+def _links(store: Store) -> list[Link]:
+    return store.read_links(None, 100)[0]
