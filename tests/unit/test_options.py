@@ -64,7 +64,7 @@ def test_every_option_says_what_it_does() -> None:
 
 
 def test_list_opts_holds_the_drivers_groups() -> None:
-    groups = ["pubsub", "publisher_service", "pubsub_ipc", "pubsub_memory", "pubsub_sql"]
+    groups = ["pubsub", "publisher_service", "pubsub_ipc", "pubsub_memory", "pubsub_sql", "pubsub_zmq"]
     assert [group for group, _ in options.list_opts()] == groups
 
 

@@ -1,0 +1,69 @@
+"""ZeroMQ's addresses: refuse early, in our words, what it would refuse late or misunderstand."""
+
+import ipaddress
+import os
+from typing import Final
+
+from pubsub_lib.errors import ConfigError
+
+TCP: Final = "tcp://"
+IPC: Final = "ipc://"
+MOST_IPC_BYTES: Final = 107
+"""What a Unix socket's address holds, apart from its closing NUL."""
+
+
+def check(address: str, *, bind: bool = False) -> None:
+    """Refuse (ConfigError) what is neither ``tcp://host:port`` nor ``ipc:///path``. ``bind`` allows ``*`` for both
+    parts of the former. Any thread, does not block: names are not looked up.
+    """
+    if address.startswith(TCP):
+        host, _, port = address.removeprefix(TCP).rpartition(":")
+        number = int(port) if port.isascii() and port.isdecimal() else -1
+        good = 0 < number < 65536 or (bind and (port == "*" or number == 0))
+        if good and host and (bind or host != "*") and not any(each.isspace() or each in "/\0" for each in host):
+            return
+        raise ConfigError(f"the address {address!r} is no tcp://host:port; correct its host or its port (1 to 65535)")
+    if address.startswith(IPC):
+        path = path_of(address)
+        try:
+            size = len(os.fsencode(path))
+        except UnicodeEncodeError:
+            size = 0
+        if 0 < size <= MOST_IPC_BYTES and "\0" not in path and path[0] != "@":
+            return
+        raise ConfigError(
+            f"the address {address!r} is no ipc:// with the path of a socket (1 to {MOST_IPC_BYTES} bytes); shorten it"
+        )
+    raise ConfigError(f"the address {address!r} begins with neither tcp:// nor ipc://; write tcp://host:port")
+
+
+def path_of(address: str) -> str:
+    """The path of an ``ipc://`` address."""
+    return address.removeprefix(IPC)
+
+
+def port_of(address: str) -> str:
+    """The port of a ``tcp://`` address; "" of others."""
+    return address.rpartition(":")[2] if address.startswith(TCP) else ""
+
+
+def is_ipv6(address: str) -> bool:
+    """Whether the host is a literal of IP version 6."""
+    return address.startswith(f"{TCP}[")
+
+
+def same(address: str, other: str) -> bool:
+    """Whether both may be one endpoint. ZeroMQ's monitor names an endpoint as it was given until the first retry, and
+    resolved from then on; so a host name is the same as whatever has its port.
+    """
+    if address == other:
+        return True
+    return port_of(address) == port_of(other) != "" and not (_is_ipv4(address) and _is_ipv4(other))
+
+
+def _is_ipv4(address: str) -> bool:
+    try:
+        ipaddress.IPv4Address(address.removeprefix(TCP).rpartition(":")[0])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,256 @@
+"""The sending half: an XPUB socket that belongs to one thread, and a thread that answers questions."""
+
+import errno
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import zmq
+
+from pubsub_lib.api import OnAsk, Publisher
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import FrameError, PubSubError, TransportError
+from pubsub_zmq import addresses
+from pubsub_zmq.holders import holder_of_port
+from pubsub_zmq.ipclock import IpcLock
+from pubsub_zmq.outbox import Outbox, Outgoing, frames
+from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
+
+_log = logging.getLogger(__name__)
+
+_ASKS: Final = 10_000
+"""Questions that wait; further ones are dropped and counted, their askers ask again."""
+_SUBSCRIPTIONS: Final = 1000
+"""Subscriptions that are read at once, before the sending goes on."""
+_STOP: Final = 2.0  # seconds
+
+
+class ZmqPublisher(Publisher):
+    """Senders encode and queue; the sending thread packs what waits and owns the socket. See :mod:`.outbox`."""
+
+    def __init__(self, bind_address: str, limits: Limits, options: ZmqOptions) -> None:
+        self._address = bind_address
+        self._limits = limits
+        self._options = options
+        self._pid = 0  # 0: not initialized
+        self._lock = threading.Lock()
+        self._closed = False
+        self._waker: Waker | None = None
+        self._outbox: Outbox | None = None
+        self._ipc_lock: IpcLock | None = None
+        self._threads: tuple[threading.Thread, ...] = ()
+        self._asked = threading.Condition()
+        self._asks: deque[bytes] = deque()
+        self._linger = 0.0
+        self.endpoint = ""
+        """Where it listens, once initialized: the port is a real one also when any was asked for."""
+        # One dict for each thread that counts, so that none needs a lock.
+        self._sending = dict.fromkeys(("frames", "send_errors", "connected", "disconnected", "overflow"), 0)
+        self._answering = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized"), 0)
+
+    def initialize(self, on_ask: OnAsk) -> None:
+        """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. After a failure it may be tried again."""
+        with self._lock:
+            if self._pid or self._closed:
+                raise TransportError("this publisher was initialized before; make a new one")
+            waker = Waker()
+            try:
+                context, xpub, monitor = self._bind()
+            except TransportError:
+                waker.close()
+                raise
+            self._waker = waker
+            self._outbox = outbox = Outbox(self._options.send_queue, waker.wake)
+            self._pid = os.getpid()
+            self._threads = (
+                threading.Thread(
+                    target=self._run, args=(context, xpub, monitor, waker, outbox), name="pubsub-zmq-send", daemon=True
+                ),
+                threading.Thread(target=self._answer, args=(on_ask,), name="pubsub-zmq-asks", daemon=True),
+            )
+            for thread in self._threads:
+                thread.start()
+
+    def send_event(self, envelope: Envelope) -> None:
+        """Encode, and queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
+
+        Waits at most ``send_wait`` seconds, and only when the queue is full.
+        """
+        outbox = self._outbox
+        if self._pid != os.getpid() or outbox is None:
+            raise TransportError(
+                "this publisher was initialized in another process; make one after the fork"
+                if self._pid
+                else "this publisher is not initialized; call initialize() first"
+            )
+        head, body = codec.encode(envelope, self._limits)
+        outbox.put(Outgoing(envelope, head, body), self._options.send_wait)
+
+    def counters(self) -> Mapping[str, int]:
+        """What the API asks for, and: ``frames`` (fewer than ``sent`` when messages shared them), ``send_errors``
+        (frames that ZeroMQ refused), ``connected`` and ``disconnected`` subscribers, ``asks`` and what became of them.
+
+        What a slow subscriber's high-water mark drops cannot be seen here; the subscriber counts it as ``lost``.
+        """
+        outbox = self._outbox
+        return {"sent": 0 if outbox is None else outbox.accepted, **self._sending, **self._answering}
+
+    def close(self) -> None:
+        """Send what waits and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
+        if self._pid not in (0, os.getpid()):
+            # A fork's copy: socket, locks and threads are the parent's.
+            if self._ipc_lock is not None:
+                self._ipc_lock.drop_copy()
+            return
+        with self._lock:
+            self._closed = True
+            if self._outbox is not None:
+                self._outbox.close()
+            if self._waker is not None:
+                self._waker.wake()
+        with self._asked:
+            self._asks.clear()
+            self._asked.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_STOP / 2)
+
+    # -- binding -----------------------------------------------------------------------------------------------------
+
+    def _bind(self) -> "tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], Monitor]":
+        lock = IpcLock(addresses.path_of(self._address)) if self._address.startswith(addresses.IPC) else None
+        context = zmq.Context()
+        xpub: zmq.Socket[bytes] | None = None
+        try:
+            xpub = make_xpub(context, self._options)
+            monitor = Monitor(xpub)
+            try:
+                xpub.setsockopt(zmq.IPV6, addresses.is_ipv6(self._address))
+                xpub.bind(self._address)
+                self.endpoint = xpub.getsockopt_string(zmq.LAST_ENDPOINT)
+            except zmq.ZMQError:
+                monitor.close()
+                raise
+        except zmq.ZMQError as error:
+            if xpub is not None:
+                xpub.close(0)
+            context.term()
+            if lock is not None:
+                lock.release()
+            raise self._refusal(error) from error
+        self._ipc_lock = lock
+        return context, xpub, monitor
+
+    def _refusal(self, error: zmq.ZMQError) -> TransportError:
+        what = f"cannot bind {self._address!r}"
+        if error.errno == errno.EADDRINUSE:
+            port = addresses.port_of(self._address)
+            holder = holder_of_port(int(port)) if port.isdecimal() else ""
+            by = f", held by {holder}" if holder else ""
+            return translated(error, what, f"it is in use{by}: end that, or choose another publisher_port")
+        if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+            return translated(error, what, "this host has no such address: correct publisher_bind_address")
+        return translated(error, what, "correct publisher_bind_address, or the rights on it")
+
+    # -- the sending thread ------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        xpub: "zmq.Socket[bytes]",
+        monitor: Monitor,
+        waker: Waker,
+        outbox: Outbox,
+    ) -> None:
+        poller = zmq.Poller()
+        for each in (xpub, monitor.socket, waker.fileno()):
+            poller.register(each, zmq.POLLIN)
+        try:
+            while not self._closed:
+                try:
+                    poller.poll()
+                    waker.clear()
+                    self._send(xpub, outbox)
+                    self._hear(xpub)
+                    self._watch(monitor)
+                except Exception:  # noqa: BLE001 - without this thread nothing would ever leave again
+                    self._sending["send_errors"] += 1
+                    _log.exception("the sending thread of %s goes on after an error", self._address)
+            self._send(xpub, outbox)
+        finally:
+            monitor.close()
+            xpub.close(round(self._linger * 1000))
+            context.term()  # waits for a goodbye's linger, and for nothing else
+            if self._ipc_lock is not None:
+                self._ipc_lock.release()
+            waker.close()
+
+    def _send(self, xpub: "zmq.Socket[bytes]", outbox: Outbox) -> None:
+        waiting = outbox.take()
+        if not waiting:
+            return
+        last = waiting[-1].envelope.hello
+        self._linger = self._options.goodbye_linger if last is not None and last.goodbye else 0.0
+        for pair in frames(waiting, self._limits):
+            try:
+                xpub.send_multipart(pair, zmq.NOBLOCK)
+                self._sending["frames"] += 1
+            except zmq.ZMQError as error:
+                self._sending["send_errors"] += 1
+                _log.warning("a frame was lost: %s", translated(error, "ZeroMQ refused it", "replicas will notice"))
+
+    def _hear(self, xpub: "zmq.Socket[bytes]") -> None:
+        """Pass questions on; other subscriptions are the socket's own business."""
+        asks = []
+        for _ in range(_SUBSCRIPTIONS):
+            try:
+                frame = xpub.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            # 1: subscribed. The bare private prefix, which ends in its NUL, is no question.
+            if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
+                asks.append(frame[1:])
+        if asks:
+            with self._asked:
+                room = max(0, _ASKS - len(self._asks))
+                self._asks.extend(asks[:room])
+                self._sending["overflow"] += len(asks[room:])
+                self._asked.notify()
+
+    def _watch(self, monitor: Monitor) -> None:
+        for event, _ in monitor.events():
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._sending["connected"] += 1
+            elif event == zmq.EVENT_DISCONNECTED:
+                self._sending["disconnected"] += 1
+
+    # -- the thread of the questions ---------------------------------------------------------------------------------
+
+    def _answer(self, on_ask: OnAsk) -> None:
+        # A thread of its own: on_ask may wait for locks that a sender holds while it waits for the sending thread.
+        while (frame := self._next_ask()) is not None:
+            self._answering["asks"] += 1
+            try:
+                ask = codec.read_ask(frame, self._limits)
+            except FrameError as error:
+                self._answering[error.reason] += 1
+                continue
+            try:
+                on_ask(ask)
+            except PubSubError as error:
+                self._answering["callback_errors"] += 1
+                _log.warning("a question was not answered: %s", error)
+            except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
+                self._answering["callback_errors"] += 1
+                _log.exception("answering a subscriber's question failed")
+
+    def _next_ask(self) -> bytes | None:
+        with self._asked:
+            self._asked.wait_for(lambda: self._asks or self._closed)
+            return None if self._closed else self._asks.popleft()

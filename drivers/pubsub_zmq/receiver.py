@@ -1,0 +1,187 @@
+"""The receiving thread: carries out orders, drains the socket, keeps connections and questions in order."""
+
+import errno
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import zmq
+
+from pubsub_lib.api import OnEnvelope
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.sequences import Sequences
+from pubsub_lib.errors import FrameError
+from pubsub_zmq import addresses
+from pubsub_zmq.health import Health
+from pubsub_zmq.questions import Part, Questions
+from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.sockets import Monitor, Waker, translated
+
+_log = logging.getLogger(__name__)
+
+_BURST: Final = 500
+"""Messages received before orders, connections and deadlines are looked at again."""
+_MOST_WAIT: Final = 3600.0  # seconds; poll() counts milliseconds in an int
+
+
+class Receiver:
+    """What the thread of one subscriber does. ``orders`` and ``parts`` are filled by others; deques need no lock.
+
+    ``orders``: ("subscribe" | "unsubscribe", topic) and ("connect" | "disconnect", address), in order.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        options: ZmqOptions,
+        orders: deque[tuple[str, str]],
+        parts: deque[Part],
+        closed: threading.Event,
+    ) -> None:
+        self._limits = limits
+        self._orders = orders
+        self._parts = parts
+        self._closed = closed
+        self._questions = Questions(options.answer_time)
+        self._health = Health(options.reconnect_interval, options.reconnect_most)
+        self._sequences = Sequences()
+        # Only the thread counts, and keys never change: readers copy without a lock, and the hot path has none.
+        self._counts = dict.fromkeys(
+            (
+                *("received", "callback_errors", "truncated", "oversized", "version", "foreign", "overflow"),
+                *("revived", "receive_errors"),
+            ),
+            0,
+        )
+
+    def counters(self) -> Mapping[str, int]:
+        """Any thread."""
+        tally = self._sequences.tally
+        return {**self._counts, **self._health.counts, "lost": max(0, tally.holes - tally.filled)}
+
+    def run(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        sub: "zmq.Socket[bytes]",
+        monitor: Monitor,
+        waker: Waker,
+        on_envelope: OnEnvelope,
+    ) -> None:
+        """The thread. Ends when ``closed`` is set, and by nothing else."""
+        poller = zmq.Poller()
+        for each in (sub, monitor.socket, waker.fileno()):
+            poller.register(each, zmq.POLLIN)
+        try:
+            while not self._closed.is_set():
+                try:
+                    self._carry_out(sub)
+                    wait = min(self._questions.next_time(), self._health.next_time()) - time.monotonic()
+                    poller.poll(round(1000 * max(0.0, min(wait, _MOST_WAIT))) + (wait > 0))
+                    waker.clear()
+                    self._drain(sub, on_envelope)
+                    self._keep_up(sub, monitor)
+                except Exception:  # noqa: BLE001 - without this thread nothing would ever arrive again
+                    self._counts["receive_errors"] += 1
+                    _log.exception("the receiving thread goes on after an error")
+        finally:
+            monitor.close()
+            sub.close(0)
+            context.term()
+            waker.close()
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, sub: "zmq.Socket[bytes]") -> None:
+        while self._orders:
+            order, what = self._orders.popleft()
+            if order == "subscribe":
+                sub.subscribe(codec.subscription(what))
+            elif order == "unsubscribe":
+                sub.unsubscribe(codec.subscription(what))
+                self._sequences.forget_topic(what)
+            elif order == "connect":
+                self._connect(sub, what)
+            else:
+                self._disconnect(sub, what)
+                self._health.removed(what)
+        while self._parts:
+            begun, ended = self._questions.ask(self._parts.popleft(), time.monotonic())
+            for frame in begun:
+                sub.subscribe(frame)
+            self._unsubscribe(sub, ended)
+
+    def _connect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
+        self._health.added(address)
+        try:
+            # For this connection only: with it, addresses of version 4 would be written in another way.
+            sub.setsockopt(zmq.IPV6, addresses.is_ipv6(address))
+            sub.connect(address)
+        except zmq.ZMQError as error:
+            self._counts["receive_errors"] += 1
+            _log.error("%s", translated(error, f"cannot listen to {address!r}", "correct this publisher's address"))
+
+    def _disconnect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
+        try:
+            sub.disconnect(address)
+        except zmq.ZMQError as error:
+            if error.errno != errno.ENOENT:  # it was never connected, or is gone already
+                raise
+
+    def _unsubscribe(self, sub: "zmq.Socket[bytes]", frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            sub.unsubscribe(frame)
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _drain(self, sub: "zmq.Socket[bytes]", on_envelope: OnEnvelope) -> None:
+        for _ in range(_BURST):
+            if self._closed.is_set():
+                return
+            try:
+                frames = sub.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                envelope = codec.decode(frames, self._limits)
+            except FrameError as error:
+                self._counts[error.reason] += 1
+                _log.debug("dropped a message: %s", error)
+                continue
+            self._counts["received"] += 1
+            if envelope.hello is None:
+                self._sequences.heard(
+                    envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages)
+                )
+            elif envelope.hello.nonce:
+                envelope, ended = self._questions.answered(envelope, self._health.up)
+                self._unsubscribe(sub, ended)
+            self._call(on_envelope, envelope)
+
+    def _call(self, on_envelope: OnEnvelope, envelope: Envelope) -> None:
+        try:
+            on_envelope(envelope)
+        except BaseException:  # noqa: BLE001 - whatever a controller raises, SystemExit too, must not end receiving
+            self._counts["callback_errors"] += 1
+            _log.exception("the callback failed for an envelope of %s on topic %r", envelope.service, envelope.topic)
+
+    # -- connections and deadlines -----------------------------------------------------------------------------------
+
+    def _keep_up(self, sub: "zmq.Socket[bytes]", monitor: Monitor) -> None:
+        now = time.monotonic()
+        for event, endpoint in monitor.events():
+            self._health.event(event, endpoint, now)
+        for gone in self._health.given_up(now):
+            self._counts["revived"] += 1
+            self._counts["oversized"] += gone.was_up
+            _log.warning(
+                "ZeroMQ gave up %s (a frame too large, or no ZeroMQ); connecting anew", ", ".join(gone.addresses)
+            )
+            for address in gone.addresses:
+                self._disconnect(sub, address)
+                self._connect(sub, address)
+        self._unsubscribe(sub, list(self._questions.expired(now)))

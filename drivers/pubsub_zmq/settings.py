@@ -1,0 +1,55 @@
+"""The driver's own options, checked once and frozen."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from pubsub_lib.core.limits import Positive
+from pubsub_lib.core.timing import Seconds
+from pubsub_lib.errors import ConfigError
+
+_AtMostASecond = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's own options (:mod:`pubsub_zmq.options` says what they mean). Times in seconds."""
+
+    send_hwm: Positive = 10_000
+    receive_hwm: Positive = 10_000
+    send_queue: Positive = 10_000
+    send_wait: _AtMostASecond = 0.5
+    heartbeat_interval: Seconds = 1.0
+    heartbeat_timeout: Seconds = 3.0
+    tcp_keepalive_idle: Positive = 10
+    tcp_keepalive_interval: Positive = 5
+    tcp_keepalive_count: Positive = 3
+    connect_timeout: Seconds = 5.0
+    reconnect_interval: Seconds = 0.1
+    reconnect_most: Seconds = 2.0
+    answer_time: Seconds = 5.0
+    goodbye_linger: _AtMostASecond = 0.5
+
+
+def checked(given: Mapping[str, Any]) -> ZmqOptions:
+    """The options as given by name. Raises ConfigError for what cannot be used."""
+    try:
+        options = msgspec.convert(given, ZmqOptions)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"zmq_pubsub_driver cannot use its options: {error}; correct [pubsub_zmq]") from error
+    for name in ZmqOptions.__struct_fields__:
+        value = getattr(options, name)
+        if not math.isfinite(value) or value > 2**31 // 1000:  # ZeroMQ counts in ints, times in milliseconds
+            raise ConfigError(f"{name} is {value} but at most {2**31 // 1000} is allowed; correct [pubsub_zmq]")
+    if options.heartbeat_timeout < options.heartbeat_interval:
+        raise ConfigError(
+            f"heartbeat_timeout ({options.heartbeat_timeout} s) is below heartbeat_interval "
+            f"({options.heartbeat_interval} s), so that every connection would be given up; raise it in [pubsub_zmq]"
+        )
+    if options.reconnect_most < options.reconnect_interval:
+        raise ConfigError(
+            f"reconnect_most ({options.reconnect_most} s) is below reconnect_interval "
+            f"({options.reconnect_interval} s); raise it in [pubsub_zmq]"
+        )
+    return options

@@ -1,0 +1,87 @@
+"""The ZeroMQ driver stands the conformance suite, over tcp and over ipc, on real sockets."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import zmq
+
+from pubsub_lib.api import DriverSettings, Publisher
+from pubsub_lib.testing.conformance import DriverConformance, Rig
+from pubsub_lib.testing.processes import free_port, poll
+from pubsub_zmq import ZmqDriver
+
+PUBLISHERS = 4
+"""As many as a check has at once, and one for the stranger."""
+OPTIONS = {"reconnect_interval": 0.02, "reconnect_most": 0.1, "answer_time": 1.0}
+
+
+class Stranger:
+    """A publisher that is not ours: puts any frames on the wire, to those who subscribed to what they begin with."""
+
+    def __init__(self, address: str) -> None:
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.XPUB)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(address)
+        self._subscriptions: set[bytes] = set()
+
+    def __call__(self, *frames: bytes) -> None:
+        def wanted() -> bool:
+            while self._socket.poll(0):
+                told = self._socket.recv()
+                (self._subscriptions.add if told[0] else self._subscriptions.discard)(told[1:])
+            return any(frames[0].startswith(each) for each in self._subscriptions)
+
+        assert poll(wanted, 10), "nobody subscribed to a stranger's frames"
+        self._socket.send_multipart(frames)
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+
+def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[ZmqDriver]:
+    """The driver, with an address of its own for each publisher: two cannot bind one."""
+    free = iter(addresses)
+
+    class OneAddressEach(base):  # type: ignore[valid-type,misc]
+        @classmethod
+        def publisher(cls, settings: DriverSettings) -> Publisher:
+            made: Publisher = super().publisher(msgspec.structs.replace(settings, bind_address=next(free)))
+            return made
+
+    return OneAddressEach
+
+
+@contextmanager
+def rig_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver, patience: float = 10.0) -> Iterator[Rig]:
+    stranger = Stranger(addresses[-1])
+    settings = DriverSettings(addresses=tuple(addresses), bind_address=addresses[0], options=OPTIONS)
+    try:
+        yield Rig(driver_on(addresses[:-1], base), settings, inject=stranger, patience=patience)
+    finally:
+        stranger.close()
+
+
+def tcp_addresses() -> list[str]:
+    ports: set[int] = set()
+    while len(ports) < PUBLISHERS:
+        ports.add(free_port())
+    return [f"tcp://127.0.0.1:{port}" for port in ports]
+
+
+class TestZmqOverTcp(DriverConformance):
+    @pytest.fixture
+    def rig(self) -> Iterator[Rig]:
+        with rig_on(tcp_addresses()) as rig:
+            yield rig
+
+
+class TestZmqOverIpc(DriverConformance):
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> Iterator[Rig]:
+        with rig_on([f"ipc://{tmp_path}/{number}" for number in range(PUBLISHERS)]) as rig:
+            yield rig

@@ -1,0 +1,169 @@
+"""The suite has teeth for the ZeroMQ driver, too: each broken variant of it fails the check that is meant for it."""
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from pubsub_lib.api import DriverSettings, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.testing.conformance import DriverConformance
+from pubsub_lib.testing.processes import poll
+from pubsub_zmq import ZmqDriver
+from pubsub_zmq.outbox import Outbox, Outgoing
+from pubsub_zmq.publisher import ZmqPublisher
+from pubsub_zmq.receiver import Receiver
+from pubsub_zmq.settings import checked
+from pubsub_zmq.sockets import Monitor, Waker
+from pubsub_zmq.subscriber import ZmqSubscriber
+from tests.conformance.test_zmq import rig_on, tcp_addresses
+
+Socket = zmq.Socket[bytes]
+
+
+class SubscribesWithoutNul(Receiver):
+    def _carry_out(self, sub: Socket) -> None:
+        for order, what in list(self._orders):
+            if order == "subscribe":
+                sub.subscribe(codec.subscription(what).rstrip(b"\0"))
+        super()._carry_out(sub)
+
+
+class HearsEveryonesAnswers(Receiver):
+    def _carry_out(self, sub: Socket) -> None:
+        sub.subscribe(b"H")
+        super()._carry_out(sub)
+
+
+class AnswersWhenAllAreThere(ZmqPublisher):
+    """Not broken: lets a check's three subscribers connect before the first answer, so that all could hear it."""
+
+    def _next_ask(self) -> bytes | None:
+        poll(lambda: self.counters()["connected"] >= 3, 1.0)
+        return super()._next_ask()
+
+
+class NeverComesBack(Receiver):
+    """Leaves ``ZMQ_MAXMSGSIZE`` and its consequences to ZeroMQ."""
+
+    def run(
+        self,
+        context: "zmq.Context[Socket]",
+        sub: Socket,
+        monitor: Monitor,
+        waker: Waker,
+        on_envelope: OnEnvelope,
+    ) -> None:
+        sub.setsockopt(zmq.MAXMSGSIZE, self._limits.max_frame_bytes)
+        super().run(context, sub, monitor, waker, on_envelope)
+
+    def _keep_up(self, sub: Socket, monitor: Monitor) -> None:
+        for _ in monitor.events():
+            pass
+
+
+class DiesOnABadFrame(Receiver):
+    def _drain(self, sub: Socket, on_envelope: OnEnvelope) -> None:
+        super()._drain(sub, on_envelope)
+        if sum(self._counts[reason] for reason in ("truncated", "oversized", "version", "foreign")):
+            self._closed.set()
+
+
+class DropsSilently(Receiver):
+    def _call(self, on_envelope: OnEnvelope, envelope: Envelope) -> None:
+        kept = [each for each in envelope.messages if each.link.point.position % 5]
+        if kept or envelope.hello is not None:
+            super()._call(on_envelope, msgspec.structs.replace(envelope, messages=kept))
+
+
+class LeaksForeignException(ZmqSubscriber):
+    def register_topic(self, topic: str) -> None:
+        topic.encode()  # raises UnicodeEncodeError
+        super().register_topic(topic)
+
+
+class Reorders(ZmqPublisher):
+    held: tuple[Outgoing, ...] = ()
+
+    def _send(self, xpub: Socket, outbox: Outbox) -> None:
+        self.held += tuple(outbox.take())
+        while len(self.held) > 1:  # each waits for the one behind it
+            first, second, *rest = self.held
+            for one in (second, first):
+                xpub.send_multipart((one.head, one.body))
+            self.held = tuple(rest)
+
+
+class SendsInAChild(ZmqPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        self._pid = os.getpid()
+        super().send_event(envelope)
+
+
+class SilentAboutQuestions(ZmqPublisher):
+    def _hear(self, xpub: Socket) -> None:
+        while xpub.poll(0):
+            xpub.recv()
+
+
+BROKEN: dict[str, tuple[type[Any], str]] = {
+    "delivers a neighbouring topic": (SubscribesWithoutNul, "test_register_topic_must_be_exact"),
+    "hears everyone's answers": (HearsEveryonesAnswers, "test_request_hello_must_be_answered_to_the_asker_alone"),
+    "never comes back": (NeverComesBack, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "drops silently": (DropsSilently, "test_send_event_must_not_lose_an_envelope_silently"),
+    "leaks a foreign exception": (LeaksForeignException, "test_register_topic_must_raise_no_foreign_exception"),
+    "reorders without saying so": (Reorders, "test_send_event_must_keep_the_order_of_a_topic"),
+    "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
+    "silent about questions": (SilentAboutQuestions, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
+}
+
+
+def driver_of(broken: type[Any]) -> type[ZmqDriver]:
+    class Broken(ZmqDriver):
+        @classmethod
+        def publisher(cls, settings: DriverSettings) -> Publisher:
+            usual = AnswersWhenAllAreThere if broken is HearsEveryonesAnswers else ZmqPublisher
+            kind = broken if issubclass(broken, ZmqPublisher) else usual
+            return kind(settings.bind_address, settings.limits, checked(settings.options))
+
+        @classmethod
+        def subscriber(cls, settings: DriverSettings) -> Subscriber:
+            kind = broken if issubclass(broken, ZmqSubscriber) else ZmqSubscriber
+            made: ZmqSubscriber = kind(settings.addresses, settings.limits, checked(settings.options))
+            if issubclass(broken, Receiver):
+                made._receiver = broken(
+                    settings.limits, checked(settings.options), made._orders, made._parts, made._closed
+                )
+            return made
+
+    return Broken
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    log = logging.getLogger("pubsub_zmq")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("fault", sorted(BROKEN))
+def test_a_broken_zmq_driver_fails(fault: str) -> None:
+    broken, check = BROKEN[fault]
+    failed = pytest.raises((AssertionError, pytest.fail.Exception))
+    with rig_on(tcp_addresses(), driver_of(broken), patience=2.0) as rig, failed:
+        getattr(DriverConformance(), check)(rig)
+
+
+@pytest.mark.parametrize("check", sorted({check for _, check in BROKEN.values()}))
+def test_the_same_checks_pass_for_the_driver_unbroken(check: str) -> None:
+    with rig_on(tcp_addresses(), driver_of(ZmqPublisher)) as rig:
+        getattr(DriverConformance(), check)(rig)

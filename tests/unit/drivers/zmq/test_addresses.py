@@ -1,0 +1,56 @@
+"""Addresses are refused early, and told apart as ZeroMQ's monitor writes them."""
+
+import pytest
+
+from pubsub_lib.errors import ConfigError
+from pubsub_zmq import addresses
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://10.0.0.1:8866", "tcp://host.example:1", "tcp://[::1]:65535", "ipc:///run/x/socket"]
+)
+def test_good_addresses(address: str) -> None:
+    addresses.check(address)
+    addresses.check(address, bind=True)
+
+
+@pytest.mark.parametrize("address", ["tcp://*:8866", "tcp://127.0.0.1:*", "tcp://127.0.0.1:0"])
+def test_wildcards_are_for_binding_only(address: str) -> None:
+    addresses.check(address, bind=True)
+    with pytest.raises(ConfigError, match="no tcp://host:port"):
+        addresses.check(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "", "tcp", "10.0.0.1:8866", "udp://10.0.0.1:1", "tcp://:8866", "tcp://host", "tcp://host:", "tcp://host:65536",
+        "tcp://host:-1", "tcp://host:٣", "tcp://ho st:1", "tcp://host/x:1", "ipc://", f"ipc:///{'x' * 107}",
+        "ipc:///a\0b", "ipc://@abstract", "ipc:///\ud800",
+    ],
+)  # fmt: skip
+def test_bad_addresses_are_named(address: str) -> None:
+    for bind in (False, True):
+        with pytest.raises(ConfigError) as caught:
+            addresses.check(address, bind=bind)
+        assert repr(address) in str(caught.value)
+
+
+def test_an_ipc_path_may_have_107_bytes() -> None:
+    addresses.check(f"ipc:///{'x' * 106}")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("tcp://10.0.0.1:1", "tcp://10.0.0.1:1", True),
+        ("tcp://10.0.0.1:1", "tcp://10.0.0.2:1", False),
+        ("tcp://host:1", "tcp://10.0.0.2:1", True),
+        ("tcp://host:1", "tcp://10.0.0.2:2", False),
+        ("ipc:///a", "ipc:///a", True),
+        ("ipc:///a", "ipc:///b", False),
+        ("ipc:///a", "tcp://host:1", False),
+    ],
+)
+def test_same_endpoint(one: str, other: str, same: bool) -> None:
+    assert addresses.same(one, other) is addresses.same(other, one) is same

@@ -1,0 +1,69 @@
+"""The driver's class: what it declares, and options that it refuses in one sentence."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.errors import ConfigError
+from pubsub_zmq import ZmqDriver, options
+from pubsub_zmq.settings import ZmqOptions, checked
+
+
+def test_it_declares_what_it_can() -> None:
+    declared = ZmqDriver.capabilities
+    assert declared.bind_based
+    assert declared.cross_process
+    assert declared.cross_host
+    assert declared.ordered
+    assert declared.carries_envelopes
+    assert not declared.needs_store
+
+
+def test_options_and_struct_agree() -> None:
+    defaults = ZmqOptions()
+    fields = {name: getattr(defaults, name) for name in ZmqOptions.__struct_fields__}
+    assert {option.dest: option.default for option in options.OPTIONS} == fields
+
+
+def test_options_can_be_imported_without_zeromq() -> None:
+    program = (
+        "import sys; sys.modules['zmq'] = None\n"
+        "import importlib.util\n"
+        f"spec = importlib.util.spec_from_file_location('options', {options.__file__!r})\n"
+        "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)\n"
+        "assert module.EXTRA == 'zmq' and module.OPTIONS"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"send_hwm": 0}, "send_hwm"),
+        ({"receive_hwm": "many"}, "receive_hwm"),
+        ({"heartbeat_interval": float("nan")}, "heartbeat_interval"),
+        ({"answer_time": float("inf")}, "answer_time"),
+        ({"connect_timeout": 1e9}, "connect_timeout"),
+        ({"heartbeat_interval": 5.0, "heartbeat_timeout": 1.0}, "heartbeat_timeout"),
+        ({"reconnect_interval": 5.0}, "reconnect_most"),
+        ({"send_wait": 2.0}, "send_wait"),
+        ({"sned_hwm": 1}, "sned_hwm"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_by_name(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named) as caught:
+        checked(given)
+    assert "[pubsub_zmq]" in str(caught.value)
+
+
+def test_a_publisher_needs_an_address() -> None:
+    with pytest.raises(ConfigError, match="set publisher_bind_address"):
+        ZmqDriver.publisher(DriverSettings())
+    with pytest.raises(ConfigError, match="'tcp://host'"):
+        ZmqDriver.publisher(DriverSettings(bind_address="tcp://host"))
+    with pytest.raises(ConfigError, match="'tcp://host'"):
+        ZmqDriver.subscriber(DriverSettings(addresses=("tcp://host",)))

@@ -1,0 +1,325 @@
+"""The driver on real sockets: what happens to connections, and what the other end notices."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import zmq
+
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import TransportError
+from pubsub_lib.testing.processes import free_port
+from tests.unit.drivers.zmq.world import BEATING, World, eventually, world
+
+BACK_SECONDS = 2.0
+SMALL = Limits(max_frame_bytes=10_000, max_value_bytes=1000)
+
+
+def test_an_oversized_frame_ends_the_connection_and_the_driver_is_back_within_two_seconds() -> None:
+    with world() as on:
+        stranger, sender = on.stranger(), on.sender()
+        listener = on.listener("a", "b", to=(stranger.address, sender.address), limits=SMALL)
+        listener.hears(lambda: stranger.send("a"), "a")
+        listener.hears(lambda: sender.send("b"), "b")
+        for times in (1, 2):
+            stranger.send("a", b"x" * 50_000)
+            eventually(lambda times=times: listener.counter("oversized") == times, "it was counted", BACK_SECONDS)  # type: ignore[misc]
+            listener.hears(lambda: stranger.send("a"), "a", BACK_SECONDS)
+        assert listener.counter("revived") == 2
+        assert listener.counter("disconnected") == 2, "the other publisher's connection was disturbed"
+
+
+def test_a_publisher_that_restarts_is_heard_again_and_is_not_taken_for_given_up() -> None:
+    with world() as on:
+        address = f"tcp://127.0.0.1:{free_port()}"
+        first = on.sender(address)
+        listener = on.listener("a", to=(address,))
+        listener.hears(lambda: first.send("a"), "a")
+        first.publisher.close()
+        eventually(lambda: listener.counter("disconnected") == 1, "the loss was noticed")
+        second = on.sender(address)
+        listener.hears(lambda: second.send("a"), "a")
+        assert listener.counter("reconnected") == 1
+        assert listener.counter("revived") == 0
+
+
+def test_a_publisher_that_is_named_and_restarts_is_not_taken_for_given_up() -> None:
+    with world() as on:
+        port = free_port()
+        first = on.sender(f"tcp://127.0.0.1:{port}")
+        listener = on.listener("a", to=(f"tcp://localhost:{port}",))
+        listener.hears(lambda: first.send("a"), "a")
+        first.publisher.close()
+        second = on.sender(f"tcp://127.0.0.1:{port}")
+        listener.hears(lambda: second.send("a"), "a")
+        assert listener.counter("revived") == 0
+
+
+def test_a_publisher_that_vanishes_without_a_word_is_noticed_and_heard_again() -> None:
+    with world() as on:
+        remote = on.remote()
+        listener = on.listener("a", to=(remote.address,), **BEATING)
+        listener.hears(lambda: remote.send("a"), "a")
+        remote.process.send_signal(signal.SIGSTOP)
+        eventually(lambda: listener.counter("disconnected") >= 1, "its silence was noticed", BACK_SECONDS)
+        remote.process.send_signal(signal.SIGCONT)
+        listener.hears(lambda: remote.send("a"), "a")
+        assert listener.counter("reconnected") >= 1
+
+
+def test_a_subscriber_that_vanishes_without_a_word_is_noticed() -> None:
+    with world() as on:
+        sender = on.sender(**BEATING)
+        process = subprocess.Popen([sys.executable, "-c", SUBSCRIBER, sender.address])
+        try:
+            eventually(lambda: sender.publisher.counters()["connected"] == 1, "it connected")
+            process.send_signal(signal.SIGSTOP)
+            eventually(lambda: sender.publisher.counters()["disconnected"] >= 1, "its silence was noticed")
+        finally:
+            process.kill()
+            process.wait()
+
+
+SUBSCRIBER = """
+import sys, zmq
+socket = zmq.Context().socket(zmq.SUB)
+socket.subscribe(b"")
+socket.connect(sys.argv[1])
+while True:
+    socket.recv()
+"""
+
+
+def test_what_a_slow_subscriber_loses_is_counted() -> None:
+    with world() as on:
+        limits = Limits(max_frame_bytes=300_000, max_value_bytes=250_000)
+        sender = on.sender(send_hwm=5, limits=limits)
+        listener = on.listener("a", to=(sender.address,), receive_hwm=5, limits=limits)
+        listener.hears(lambda: sender.send("a"), "a")
+        stuck, inside = threading.Event(), threading.Event()
+
+        def hook(_: object) -> None:
+            inside.set()
+            stuck.wait(30)
+
+        listener.heard.hook = hook
+        sender.send("a")
+        assert inside.wait(10)
+        for _ in range(400):
+            sender.send("a", b"x" * 200_000)
+        eventually(lambda: sender.publisher.counters()["frames"] >= 400, "all was handed to ZeroMQ")
+        listener.heard.hook = lambda envelope: None
+        stuck.set()
+        eventually(lambda: bool(sender.send("a")) and listener.counter("lost") > 0, "the loss was seen")
+        numbers = listener.numbers("a")
+        assert numbers == sorted(set(numbers))
+        # Read after the numbers were, so that what came meanwhile cannot hide a hole.
+        holes = numbers[-1] - numbers[0] + 1 - len(numbers)
+        assert holes > 0
+        assert listener.counter("lost") >= holes
+
+
+def test_twenty_subscribers_that_start_at_once_get_twenty_own_hellos() -> None:
+    with world() as on:
+        sender = on.sender()
+        started = threading.Barrier(20)
+        found = []
+        lock = threading.Lock()
+
+        def start(number: int) -> None:
+            started.wait(10)
+            listener = on.listener("a", to=(sender.address,))
+            listener.subscriber.request_hello(f"nonce-{number}", ["a"])
+            with lock:
+                found.append((number, listener))
+
+        threads = [threading.Thread(target=start, args=(number,)) for number in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(found) == 20
+        for number, listener in found:
+            listener.heard.until(lambda: listener.heard.hellos(f"nonce-{number}"), f"own hello {number}")  # noqa: B023
+        for number, listener in found:
+            own = [each.hello.nonce for each in listener.heard.envelopes if each.hello is not None]
+            assert own == [f"nonce-{number}"]
+
+
+def test_a_burst_of_subscriptions_reaches_the_publisher_whole() -> None:
+    with world() as on:
+        sender = on.sender()
+        topics = [f"topic-{number}" for number in range(20_000)]
+        listener = on.listener(*topics, to=(sender.address,))
+        listener.hears(lambda: sender.send(topics[-1]), topics[-1])
+        for topic in topics[::100]:
+            sender.send(topic)
+        listener.heard.until(lambda: all(listener.messages(topic) for topic in topics[::100]), "each topic is heard")
+
+
+def test_addresses_are_added_and_removed_while_running() -> None:
+    with world() as on:
+        one, two = on.sender(), on.sender()
+        listener = on.listener("a", to=(one.address,))
+        listener.hears(lambda: one.send("a"), "a")
+        listener.subscriber.register_listen_address(two.address)
+        listener.subscriber.register_topic("b")
+        listener.hears(lambda: two.send("b"), "b")
+        listener.subscriber.unregister_listen_address(one.address)
+        eventually(lambda: one.publisher.counters()["disconnected"] == 1, "the first connection ended")
+        one.send("a")
+        listener.hears(lambda: two.send("b"), "b")
+        assert listener.counter("revived") == 0
+        listener.subscriber.register_listen_address(one.address)
+        listener.hears(lambda: one.send("a"), "a")
+
+
+def test_a_second_publisher_on_a_tcp_port_is_told_who_has_it() -> None:
+    with world() as on:
+        first = on.sender()
+        with pytest.raises(TransportError) as caught:
+            on.sender(first.address)
+        assert f"cannot bind '{first.address}'" in str(caught.value)
+        assert f"held by process {os.getpid()} (" in str(caught.value)
+        assert isinstance(caught.value.__cause__, zmq.ZMQError)
+
+
+def test_a_second_publisher_on_an_ipc_path_is_refused_and_the_first_lives_on(tmp_path: Path) -> None:
+    with world() as on:
+        address = f"ipc://{tmp_path}/socket"
+        first = on.sender(address)
+        listener = on.listener("a", to=(address,))
+        listener.hears(lambda: first.send("a"), "a")
+        with pytest.raises(TransportError, match=f"'{address}' is held by process {os.getpid()} "):
+            on.sender(address)
+        listener.hears(lambda: first.send("a"), "a")
+        first.publisher.close()
+        second = on.sender(address)
+        listener.hears(lambda: second.send("a"), "a")
+
+
+def test_a_publisher_killed_on_an_ipc_path_leaves_it_free(tmp_path: Path) -> None:
+    with world() as on:
+        address = f"ipc://{tmp_path}/socket"
+        remote = on.remote(address)
+        with pytest.raises(TransportError, match=f"is held by process {remote.process.pid} "):
+            on.sender(address)
+        remote.close()
+        on.sender(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("tcp://192.0.2.1:8866", "this host has no such address"),
+        ("ipc:///no/such/folder/socket", "make its folder"),
+    ],
+)
+def test_an_address_that_cannot_be_bound_is_named_with_the_way_out(address: str, hint: str) -> None:
+    with world() as on, pytest.raises(TransportError, match=hint) as caught:
+        on.sender(address)
+    assert address.removeprefix("ipc://") in str(caught.value)
+
+
+def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
+    with world() as on:
+        sender = on.sender()
+        listener = on.listener("a", "b", to=(sender.address,))
+        listener.hears(lambda: sender.send("a"), "a")
+        listener.hears(lambda: sender.send("b"), "b")
+        for _ in range(5000):
+            sender.send("a")
+            last = sender.send("b")
+        listener.heard.until(lambda: listener.numbers("b")[-1:] == [last], "the last one came")
+        for topic in ("a", "b"):
+            numbers = listener.numbers(topic)
+            assert numbers == list(range(numbers[0], sender.sequences[topic] + 1))
+        counters = sender.publisher.counters()
+        assert counters["frames"] < counters["sent"]
+        assert listener.counter("lost") == 0
+
+
+def test_a_goodbye_arrives_although_the_publisher_closes_at_once() -> None:
+    with world() as on:
+        sender = on.sender()
+        listener = on.listener("", to=(sender.address,))
+        listener.hears(lambda: sender.send("a"), "a")
+        sender.send("a")
+        sender.goodbye()
+        sender.publisher.close()
+        listener.heard.until(
+            lambda: any(each.hello is not None and each.hello.goodbye for each in listener.heard.envelopes),
+            "the goodbye came",
+        )
+        assert listener.numbers("a")[-1] == sender.sequences["a"]
+
+
+def test_a_question_about_many_topics_is_cut_and_its_answers_carry_the_askers_nonce() -> None:
+    with world() as on:
+        sender = on.sender()
+        listener = on.listener("a", to=(sender.address,))
+        topics = [f"topic-{number:06}" for number in range(5000)]
+        listener.subscriber.request_hello("many", topics)
+
+        def answered() -> bool:
+            return {topic for hello in listener.heard.hellos("many") for topic in hello.sequences} == set(topics)
+
+        listener.heard.until(answered, "every topic was answered")
+        assert len(sender.asks) > 1
+
+
+def test_an_answered_question_is_taken_back_from_the_publisher() -> None:
+    with world() as on:
+        stranger, sender = on.stranger(), on.sender()
+        listener = on.listener("a", to=(sender.address, stranger.address), answer_time=0.5)
+        listener.subscriber.request_hello("nonce", ["a"])
+        listener.heard.until(lambda: listener.heard.hellos("nonce"), "the one publisher answered")
+        # The other stays silent: asked, prefix first, and taken back when the time is over.
+        stranger.was_told(lambda told: told == b"\0Hnonce\0")
+        told = [each for each in stranger.told if each[1:2] == b"H"]
+        assert told[0] == b"\1Hnonce\0"
+        assert [each[:1] for each in told] == [b"\1", b"\1", b"\0", b"\0"]
+
+
+def test_nothing_is_left_open_after_close() -> None:
+    def open_now() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def once(on: World) -> None:
+        sender = on.sender()
+        listener = on.listener("a", to=(sender.address,))
+        listener.hears(lambda: sender.send("a"), "a")
+
+    with world() as on:
+        once(on)
+    before = open_now()
+    threads = threading.active_count()
+    for _ in range(3):
+        with world() as on:
+            once(on)
+    assert open_now() == before
+    assert threading.active_count() == threads
+
+
+def test_closing_does_not_wait_for_a_peer_that_takes_nothing() -> None:
+    with world() as on:
+        sender = on.sender()
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        stuck = context.socket(zmq.SUB)
+        stuck.setsockopt(zmq.RCVHWM, 1)
+        stuck.subscribe(b"")
+        stuck.connect(sender.address)
+        eventually(lambda: sender.publisher.counters()["connected"] == 1, "it connected")
+        for _ in range(200):
+            sender.send("a", b"x" * 100_000)
+        sender.goodbye()
+        began = time.monotonic()
+        sender.publisher.close()
+        assert time.monotonic() - began < BACK_SECONDS
+        stuck.close(0)
+        context.term()

@@ -1,0 +1,234 @@
+"""What the tests of the ZeroMQ driver have in common: both halves, a publisher in another process, a stranger."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import EMPTY, ZERO, Change, Link, Point
+from pubsub_lib.testing.processes import poll
+from pubsub_lib.testing.rig import Collector
+from pubsub_zmq import ZmqDriver
+from pubsub_zmq.publisher import ZmqPublisher
+from pubsub_zmq.subscriber import ZmqSubscriber
+
+ROOT = Path(__file__).parents[4]
+PATIENCE = 10.0
+ANY = "tcp://127.0.0.1:*"
+QUICK: dict[str, Any] = {"reconnect_interval": 0.02, "reconnect_most": 0.1}
+BEATING: dict[str, Any] = {**QUICK, "heartbeat_interval": 0.1, "heartbeat_timeout": 0.4}
+
+
+def envelope(topic: str, sequence: int, who: str, value: bytes = b"1") -> Envelope:
+    """One message; its link's point is its sequence."""
+    link = Link(
+        topic,
+        Point(sequence - 1, 7) if sequence > 1 else ZERO,
+        Point(sequence, 7),
+        [Change("t", "k", "set", sequence, value)],
+        1,
+        0,
+        ZERO,
+        1,
+    )
+    return Envelope("world", who, topic, sequence, [Message(link)])
+
+
+class Sender:
+    """A publisher with the bookkeeping of a service; answers questions."""
+
+    def __init__(self, address: str = ANY, **options: Any) -> None:
+        limits = options.pop("limits", Limits())
+        made = ZmqDriver.publisher(DriverSettings(limits, bind_address=address, options=options))
+        assert isinstance(made, ZmqPublisher)
+        self.publisher = made
+        self.uuid = uuid.uuid4().hex
+        self.sequences: Counter[str] = Counter()
+        self.asks: list[HelloAsk] = []
+        self.publisher.initialize(self.answer)
+
+    @property
+    def address(self) -> str:
+        return self.publisher.endpoint
+
+    def send(self, topic: str, value: bytes = b"1") -> int:
+        self.sequences[topic] += 1
+        self.publisher.send_event(envelope(topic, self.sequences[topic], self.uuid, value))
+        return self.sequences[topic]
+
+    def answer(self, ask: HelloAsk) -> None:
+        self.asks.append(ask)
+        sequences = {topic: self.sequences[topic] for topic in ask.topics if topic}
+        hello = Hello(sequences, dict.fromkeys(sequences, EMPTY), ZERO, 0.0, ask.nonce)
+        self.publisher.send_event(Envelope("world", self.uuid, "", 0, [], hello))
+
+    def goodbye(self) -> None:
+        self.publisher.send_event(Envelope("world", self.uuid, "", 0, [], Hello({}, {}, ZERO, 0.0, "", True)))
+
+
+class Listener:
+    """A running subscriber and what it heard."""
+
+    def __init__(self, *topics: str, to: tuple[str, ...] = (), **options: Any) -> None:
+        limits = options.pop("limits", Limits())
+        made = ZmqDriver.subscriber(DriverSettings(limits, addresses=to, options={**QUICK, **options}))
+        assert isinstance(made, ZmqSubscriber)
+        self.subscriber = made
+        self.heard = Collector(PATIENCE)
+        self.subscriber.initialize(self.heard)
+        for topic in topics:
+            self.subscriber.register_topic(topic)
+        self.subscriber.daemonize()
+
+    def counter(self, name: str) -> int:
+        return self.subscriber.counters()[name]
+
+    def hears(self, send: Callable[[], object], topic: str, patience: float = PATIENCE) -> None:
+        """Return once something that was sent from now on has come; sends it again and again."""
+        before = self.messages(topic)
+
+        def came() -> bool:
+            if self.messages(topic) > before:
+                return True
+            send()
+            return False
+
+        eventually(came, f"something on {topic!r} came", patience)
+
+    def messages(self, topic: str) -> int:
+        return sum(len(each.messages) for each in list(self.heard.envelopes) if each.topic == topic)
+
+    def numbers(self, topic: str) -> list[int]:
+        return [
+            each.link.point.position
+            for one in list(self.heard.envelopes)
+            if one.topic == topic
+            for each in one.messages
+        ]
+
+
+class Stranger:
+    """A raw XPUB that says what it likes and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(zmq.XPUB)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.address = f"tcp://127.0.0.1:{self.socket.bind_to_random_port('tcp://127.0.0.1', 15_000, 32_000)}"
+        self.told: list[bytes] = []
+
+    def was_told(self, what: Callable[[bytes], bool]) -> None:
+        def told() -> bool:
+            while self.socket.poll(0):
+                self.told.append(self.socket.recv())
+            return any(what(each) for each in self.told)
+
+        eventually(told, "the stranger was told")
+
+    def send(self, topic: str, body: bytes | None = None) -> None:
+        head, good = codec.encode(envelope(topic, 1, "ab" * 16))
+        self.socket.send_multipart((head, good if body is None else body))
+
+    def close(self) -> None:
+        self.socket.close()
+        self.context.term()
+
+
+CHILD = """
+import sys
+from tests.unit.drivers.zmq.world import Sender
+sender = Sender(sys.argv[1], heartbeat_interval=0.1, heartbeat_timeout=0.4)
+print(sender.address, flush=True)
+for line in sys.stdin:
+    sender.send(line.strip())
+"""
+
+
+class Remote:
+    """A publisher in a process of its own: sends one message on each topic that is written to it."""
+
+    def __init__(self, address: str = ANY) -> None:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "drivers")])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=ROOT,
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        assert self.address, "the publisher's process did not start"
+
+    def send(self, topic: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{topic}\n")
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass  # it died with a line unread
+
+
+class World:
+    """Makes all of them and closes them."""
+
+    def __init__(self) -> None:
+        self._open: list[Callable[[], None]] = []
+
+    def sender(self, address: str = ANY, **options: Any) -> Sender:
+        made = Sender(address, **options)
+        self._open.append(made.publisher.close)
+        return made
+
+    def listener(self, *topics: str, to: tuple[str, ...] = (), **options: Any) -> Listener:
+        made = Listener(*topics, to=to, **options)
+        self._open.append(made.subscriber.close)
+        return made
+
+    def remote(self, address: str = ANY) -> Remote:
+        made = Remote(address)
+        self._open.append(made.close)
+        return made
+
+    def stranger(self) -> Stranger:
+        made = Stranger()
+        self._open.append(made.close)
+        return made
+
+    def close(self) -> None:
+        for each in self._open:
+            each()
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    made = World()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def eventually(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    assert poll(condition, patience), f"after {patience} s still not: {what}"
