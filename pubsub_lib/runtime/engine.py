@@ -25,6 +25,7 @@ from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.model import Full, Point, SyncAnswer, Want
 from pubsub_lib.errors import PubSubError, StoreError, TransportError
 from pubsub_lib.failpoints import hit
+from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.paranoia import differences
 from pubsub_lib.settings import Settings
 
@@ -56,7 +57,9 @@ class Engine:
         cache: Cache,
         on_events: Callable[[Sequence[Event], bool], None],
         rng: random.Random,
+        discovery: Discovery | None = None,
     ) -> None:
+        self._discovery = discovery
         self._reader = reader
         self._subscriber = subscriber
         self._on_events = on_events
@@ -84,6 +87,8 @@ class Engine:
         for topic in topics:
             self._subscriber.register_topic(topic)
         self._subscriber.daemonize()
+        if self._discovery is not None:
+            self._discovery.start()
         for name, run in (("clock", self._run_clock), ("sync", self._run_syncs)):
             thread = threading.Thread(target=run, name=f"pubsub-{name}", daemon=True)
             self._threads.append(thread)
@@ -101,8 +106,10 @@ class Engine:
         self._wake.set()
         with self._job_ready:
             self._job_ready.notify_all()
-        self._subscriber.close()
         until = time.monotonic() + timeout
+        if self._discovery is not None:
+            self._discovery.close(0.0)  # it may be reading: the thread ends by itself, and finds a closed subscriber
+        self._subscriber.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, until - time.monotonic()))

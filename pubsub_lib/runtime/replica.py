@@ -22,6 +22,7 @@ from pubsub_lib.core.model import ALL, Link, Point, Record
 from pubsub_lib.core.sequences import Tally
 from pubsub_lib.core.tracker import Counters
 from pubsub_lib.errors import ClosedError, NotFollowed, PubSubError, UsageError, WaitTimeout
+from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, HandlerCounters, Handlers
 from pubsub_lib.settings import Settings
@@ -93,16 +94,29 @@ class Replica:
     ) -> None:
         self._topics = _checked_topics(settings.topics if topics is None else topics)
         self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in (tables or {}).items()}
+        binds = False
         if subscriber is None:
-            subscriber = loader.load(settings.driver, settings.needs()).subscriber(settings.for_driver())
+            driver = loader.load(settings.driver, settings.needs())
+            subscriber, binds = driver.subscriber(settings.for_driver()), driver.capabilities.bind_based
         self._subscriber = subscriber
         self._own_store = Store(settings.store_url, limits=settings.limits) if store is None else None
         reader = store if self._own_store is None else self._own_store
         assert reader is not None
+        self._discovery: Discovery | None = None
+        if binds and settings.discovery_interval > 0 and isinstance(reader, Store):
+            self._discovery = Discovery(
+                reader.directory.live, subscriber, settings.addresses, settings.discovery_interval
+            )
         self._cache = Cache(self._decoders)
         self._handlers = Handlers(settings.handling)
         self._engine = Engine(
-            settings, reader, subscriber, self._cache, self._enqueue, rng if rng is not None else random.Random()
+            settings,
+            reader,
+            subscriber,
+            self._cache,
+            self._enqueue,
+            rng if rng is not None else random.Random(),
+            self._discovery,
         )
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
@@ -165,6 +179,11 @@ class Replica:
         """What is followed; ``("",)`` is everything."""
         with self._engine.lock:
             return tuple(self._engine.follower.tracker.topics)
+
+    @property
+    def publishers(self) -> tuple[str, ...]:
+        """The addresses that were found in the directory and are listened to, besides the configured ones."""
+        return () if self._discovery is None else self._discovery.addresses
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -16,11 +16,11 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.following import Following
 from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
-from pubsub_lib.service.loop import Loop
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.settings import ServiceSettings

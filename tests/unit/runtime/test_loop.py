@@ -8,8 +8,8 @@ import time
 import pytest
 
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.service import loop as module
-from pubsub_lib.service.loop import Loop
+from pubsub_lib.runtime import loop as module
+from pubsub_lib.runtime.loop import Loop
 
 LONG = 20.0
 

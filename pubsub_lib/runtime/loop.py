@@ -56,6 +56,8 @@ class Loop:
             until = self._step(now)
         except Exception as error:  # noqa: BLE001 - a thread that dies of its first exception is the worst of all
             self.failures += 1
+            if self._closing:
+                return now  # whatever it used is being closed
             if str(error) != self._failure:
                 self._failure = str(error)
                 if isinstance(error, PubSubError):
