@@ -77,6 +77,11 @@ class Waiting:
         return self._messages
 
     @property
+    def size(self) -> int:
+        """Bytes of the values held."""
+        return self._bytes
+
+    @property
     def oldest(self) -> Held | None:
         """The step that waits longest."""
         return next(iter(self._steps.values()), None)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from pubsub_lib.testing.simulator.plan import FAULTS, Cuts
 from pubsub_lib.testing.simulator.run import Result, run_seed
@@ -30,7 +30,11 @@ _here: list[tuple[Cuts, AbstractContextManager[None]]] = []
 
 def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     """Run what the arguments say; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    wrong = _wrong(options)
+    if wrong:
+        parser.error(wrong)
     cuts = Cuts(options.without, options.ops, options.writers, options.services, options.replicas, options.calm)
     infection = _infection(options.mutant)
     if options.seed is not None:
@@ -64,17 +68,38 @@ def _kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
+def _wrong(options: argparse.Namespace) -> str:
+    """What no run can be made of; "" for nothing."""
+    for name in ("seeds", "jobs"):
+        if getattr(options, name) < 1:
+            return f"--{name} must be 1 or more, not {getattr(options, name)}"
+    for name in ("ops", "writers", "services", "replicas", "calm"):
+        value = getattr(options, name)
+        if value is not None and value < 0:
+            return f"--{name} must not be negative, but is {value}"
+    if options.trace and options.seed is None:
+        return "--trace shows one seed: say which by --seed S"
+    if options.mutant and not MUTANTS.exists():
+        return f"--mutant needs the source tree with tests/simulator/{MUTANTS.name}"
+    if options.mutant and options.mutant not in (names := _mutants().MUTANTS):
+        return f"there is no mutant {options.mutant!r}; there are {', '.join(names)}"
+    return ""
+
+
+def _mutants() -> Any:
+    """The module of mutants, which is not part of the package."""
+    spec = importlib.util.spec_from_file_location("simulator_mutants", MUTANTS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _infection(mutant: str) -> AbstractContextManager[None]:
     if not mutant:
         return contextlib.nullcontext()
-    spec = importlib.util.spec_from_file_location("simulator_mutants", MUTANTS)
-    if spec is None or spec.loader is None or not MUTANTS.exists():
-        raise SystemExit(f"mutants are part of the source tree only: there is no {MUTANTS.name}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if mutant not in module.MUTANTS:
-        raise SystemExit(f"there is no mutant {mutant!r}; there are {', '.join(module.MUTANTS)}")
-    infected: AbstractContextManager[None] = module.infected(mutant)
+    infected: AbstractContextManager[None] = _mutants().infected(mutant)
     return infected
 
 
@@ -158,7 +183,11 @@ def table(results: Sequence[Result]) -> list[str]:
     lines = [f"{'fault':<22}{'fired':>9}{'in seeds':>10}"]
     lines += [f"{kind:<22}{counts[kind]:>9}{seeds[kind]:>10}" for kind in dict.fromkeys((*FAULTS, *sorted(counts)))]
     lines.append("syncs by cause: " + ", ".join(f"{cause} {number}" for cause, number in sorted(syncs.items())))
-    lines.append(f"killed or paused before {len(struck)} different steps")
+    reached = sorted({step for result in results for step in result.reached})
+    for what, done in (("kill", "killed"), ("pause", "paused")):
+        spared = [f"{kind} {label}" for kind, label in reached if not struck[f"{what} {kind} before {label}"]]
+        line = f"{done} before {len(reached) - len(spared)} of {len(reached)} steps of writers, services and replicas"
+        lines.append(f"{line}; never before: {', '.join(spared[:6])}" if spared else line)
     return lines
 
 

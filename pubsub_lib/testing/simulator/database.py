@@ -12,6 +12,7 @@ from pubsub_lib.testing.simulator.store import Commit, ModelStore, State, Verb
 T = TypeVar("T")
 IDLE_IN_TRANSACTION = 0.5
 """Seconds after which a session that holds locks and does nothing is ended by the server."""
+NEVER = -1
 LOST_AFTER = 0.3
 """Seconds until a client notices that the server is gone."""
 
@@ -39,6 +40,8 @@ class Database:
         self.deadlock_chance = 0.0
         self.commit_loss_chance = 0.0
         self.readers = 0
+        self.trimmed_on_read = NEVER
+        """Links that are kept when somebody reads pages; NEVER: reading trims nothing."""
         self.blind: dict[str, None] = {}
         """Clients whose requests do not arrive."""
         self._count = count
@@ -82,6 +85,8 @@ class Database:
             for _ in range(pages):
                 yield Sleep(label + " page", self.latency())
                 yield from self._reach(label, epoch)
+                if self.trimmed_on_read != NEVER:
+                    self.trim(self.trimmed_on_read)
         finally:
             self.readers -= 1
         yield Sleep(label + " read", self.latency())

@@ -88,6 +88,8 @@ def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
     pending = len(replica.follower.tracker.liveness.of(chain.name).pending)
     if chain.waiting.messages > limits.max_waiting_links:
         return f"{chain.waiting.messages} messages wait in {chain.name!r}"
+    if chain.waiting.size > limits.max_waiting_bytes:
+        return f"{chain.waiting.size} bytes wait in {chain.name!r}"
     if len(chain.heads) > MOST_HEADS or pending > MOST_PENDING:
         return f"{len(chain.heads)} heads and {pending} proofs wait in {chain.name!r}"
     return None

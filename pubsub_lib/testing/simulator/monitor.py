@@ -64,7 +64,6 @@ class Monitor:
         self._watches: dict[Replica, Watch] = {}
         self._serials: dict[int, int] = {}
         self.syncs: dict[str, int] = {}
-        self.most_waiting = 0
 
     def _demand(self, invariant: str, replica: "Replica | None", wrong: str | None) -> None:
         if wrong is not None:
@@ -146,7 +145,6 @@ class Monitor:
             self._demand("staleness", replica, invariants.staleness_is_honest(self._history, replica, chain))
             self._demand("buffers", replica, invariants.buffers_are_bounded(replica, chain))
             self._demand("need", replica, invariants.needs_are_remembered(replica, chain))
-            self.most_waiting = max(self.most_waiting, chain.waiting.messages)
         replica.replaced.clear()
         self._demand("guard", replica, invariants.guard_never_fires(replica))
         for handler in replica.handlers:

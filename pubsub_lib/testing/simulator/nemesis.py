@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pubsub_lib.testing.simulator.database import NEVER
 from pubsub_lib.testing.simulator.kernel import Process
 from pubsub_lib.testing.simulator.plan import LEASE_SECONDS
 from pubsub_lib.testing.simulator.store import State
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 Toggle = tuple[Callable[[], None], Callable[[], None]]
 """How a fault begins, and how it ends."""
+
+
+RARE_STEPS = 15.0
+"""How much likelier a step is struck when a process kind comes to it for the first time."""
 
 
 class Nemesis:
@@ -26,12 +31,14 @@ class Nemesis:
         self.active = True
         self._strokes = world.kernel.rng("strokes")
         self._victims: random.Random = world.kernel.rng("handler faults")
-        self._kill = 0.0008 if "kill" in self._faults else 0.0
-        self._pause = 0.0015 if "pause" in self._faults else 0.0
+        self._kill = 0.0006 if "kill" in self._faults else 0.0
+        self._pause = 0.0012 if "pause" in self._faults else 0.0
         self._lease_pause = 0.01 if "lease" in self._faults else 0.0
         self._off: list[Callable[[], None]] = []
         self.struck: dict[str, int] = {}
         """Kills and pauses by kind of process and step."""
+        self.reached: dict[tuple[str, str], int] = {}
+        """How often a kind of process came to a step where it could have been struck."""
         for kind in self._faults:
             self._plan_windows(kind, world.kernel.rng("fault " + kind))
 
@@ -124,6 +131,9 @@ class Nemesis:
 
     def _make_trim(self, rng: random.Random) -> Toggle:
         database, keep, period = self._world.database, rng.choice((0, 0, 1, 2, 3, 5, 8, 13)), rng.uniform(0.05, 0.5)
+        if rng.random() < 0.5:  # right under a reader, who is rarely there by chance
+            name = "trimmed_on_read"
+            return lambda: setattr(database, name, keep), lambda: setattr(database, name, NEVER)
 
         def trim() -> None:
             if self.active and running[0]:
@@ -163,7 +173,9 @@ class Nemesis:
 
     def _make_partition(self, rng: random.Random) -> Toggle:
         ways = self._ways(rng)
-        return lambda: self._cut(ways, "partition"), lambda: self._join(ways)
+        back = [(target, source) for source, target in ways]
+        kind = "partition" if back[0] in ways else "one-way partition"
+        return lambda: self._cut(ways, kind), lambda: self._join(ways)
 
     def _make_flapping(self, rng: random.Random) -> Toggle:
         ways, period = self._ways(rng), rng.uniform(0.05, 0.8)
@@ -208,7 +220,10 @@ class Nemesis:
         """Kill or pause a process right before a step."""
         if not self.active:
             return
-        dice = self._strokes.random()
+        step = process.kind, label
+        times = self.reached[step] = self.reached.get(step, 0) + 1
+        # Some steps come a thousand times a run and others once: the rare ones are struck as well.
+        dice = self._strokes.random() / (1.0 + RARE_STEPS / times)
         if dice < self._kill:
             self._world.count("kill")
             self._mark("kill", process, label)
@@ -217,7 +232,7 @@ class Nemesis:
             self._world.count("pause")
             self._mark("pause", process, label)
             process.pause(self._strokes.uniform(0.05, 2.5))
-        elif dice > 1.0 - self._lease_pause and label.startswith(("lease", "follow", "links")):
+        elif self._strokes.random() < self._lease_pause and label.startswith(("lease", "follow", "links")):
             self._world.count("lease")
             self._mark("pause", process, label)
             process.pause(self._strokes.uniform(1.0, 2.0) * LEASE_SECONDS)

@@ -52,7 +52,6 @@ class Network:
         self.receivers: dict[str, Receiver] = {}
         self.answerers: dict[str, Answerer] = {}
         self.hwm = hwm
-        self.most_in_flight = 0
         self._kernel = kernel
         self._limits = limits
         self._count = count
@@ -125,7 +124,6 @@ class Network:
             when = max(when, self._last.get(way, 0.0))
             self._last[way] = when
         self._flying[way] = self._flying.get(way, 0) + 1
-        self.most_in_flight = max(self.most_in_flight, self._flying[way])
         self._kernel.at(when, self._land, way, arrive)
 
     def _land(self, way: tuple[str, str], arrive: Callable[[], None]) -> None:

@@ -102,8 +102,9 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
     topics = tuple(f"t{number}" for number in range(rng.choice((1, 2, 3, 4))))
     writers = rng.choice((1, 1, 2, 3))
     calm = rng.uniform(6.0, 14.0) if cuts.calm is None else cuts.calm
-    births = [0.0 if rng.random() < 0.7 or number == 0 else rng.uniform(0.5, 8.0) for number in range(3)]
-    services = births[: rng.choice((0, 1, 1, 2, 2, 3))]
+    births = random.Random(f"{seed} births")
+    services = [0.0 if births.random() < 0.5 else births.uniform(0.5, calm * 0.9) for _ in range(3)]
+    services = services[: rng.choice((0, 1, 1, 2, 2, 3))]
     if "late_service" not in faults:
         services = [0.0 for _ in services]
     replicas = [_replica(random.Random(f"{seed} replica {number}"), topics, faults) for number in range(3)]
@@ -111,7 +112,7 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
     limits = Limits(
         max_frame_bytes=1400,
         max_waiting_links=rng.choice((2, 3, 5, 8)) if small else 500,
-        max_waiting_bytes=100_000,
+        max_waiting_bytes=random.Random(f"{seed} bytes").choice((1500, 100_000)) if small else 100_000,
     )
     ops, gap = rng.choice(((20, 0.05), (20, 0.4), (60, 0.05), (60, 0.25), (120, 0.12), (120, 0.25)))
     quiet = rng.random() < 0.25

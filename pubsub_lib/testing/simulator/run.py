@@ -1,6 +1,6 @@
 """Run one seed and say how it went."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,9 @@ class Result(msgspec.Struct, frozen=True):
     counts: Mapping[str, int]
     syncs: Mapping[str, int]
     struck: Mapping[str, int]
+    """"kill" or "pause", kind of process, "before" step -> how often."""
+    reached: Sequence[tuple[str, str]]
+    """Kinds of process and steps that could have been struck."""
     steps: int
     transactions: int
     ended: float
@@ -52,6 +55,7 @@ def run_seed(
         counts=world.counts,
         syncs=world.monitor.syncs,
         struck=world.nemesis.struck,
+        reached=tuple(world.nemesis.reached),
         steps=kernel.steps,
         transactions=world.history.transactions,
         ended=kernel.now,
