@@ -1,5 +1,6 @@
 """Named failpoints: parsed strictly, act once, cost nothing when unset."""
 
+import ast
 import os
 import re
 import signal
@@ -46,8 +47,31 @@ def test_kill_ends_the_process() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
 
 
+def named_by_hits(source: str) -> set[str]:
+    """Every text in the arguments of a call of ``hit``, also where a condition chooses between two."""
+    return {
+        text.value
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "hit"
+        for argument in call.args
+        for text in ast.walk(argument)
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+    }
+
+
+def test_both_names_of_a_condition_are_seen() -> None:
+    assert named_by_hits('hit("a.b" if full else "c.d"); other("e.f")') == {"a.b", "c.d"}
+
+
 def test_every_name_is_reached_somewhere_and_no_other_is() -> None:
     used = set()
     for path in (ROOT / "pubsub_lib").rglob("*.py"):
-        used |= set(re.findall(r'\bhit\("([\w.]+)"\)', path.read_text()))
+        used |= named_by_hits(path.read_text())
     assert used == failpoints.NAMES
+
+
+def test_at_every_name_a_test_kills_a_process() -> None:
+    killed = set()
+    for path in (ROOT / "tests" / "e2e").glob("test_*kill*.py"):
+        killed |= set(re.findall(r'"(\w+\.\w+)(?:=kill(?:@\d+)?)?"', path.read_text()))
+    assert failpoints.NAMES - killed == set(), "kill a process there, in tests/e2e/test_…kill….py"

@@ -1,0 +1,150 @@
+"""A host of the tests: a publisher service, workers and a replica that watches what its handler is told."""
+
+import os
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.testing.processes import free_port, poll
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = 60.0
+
+
+class Host:
+    """One host: its configuration and its processes. Ends them all at ``close``."""
+
+    def __init__(self, folder: Path, database: str, name: str = "api-1", **options: Any) -> None:
+        self.name = name
+        self.database = database
+        folder.mkdir(parents=True, exist_ok=True)
+        self.metrics_port = free_port()
+        self.config = folder / "net.conf"
+        given = {"max_idle_time": 3.0, "message_delay_window": 0.2, "sync_jitter": 0.01, "sync_interval": 0.01}
+        general = "".join(f"{key} = {value}\n" for key, value in {**given, **options}.items())
+        self.config.write_text(
+            f"[pubsub]\nstore_url = {database}\nservice_name = {name}\nenable_pub_sub = true\n"
+            f"publisher_bind_address = 127.0.0.1\npublisher_port = {free_port()}\n"
+            f"publisher_multiproc_socket = {folder}/hop/socket\n{general}"
+            f"[publisher_service]\nlease = 2\nfollow_interval = 0.05\ngrace = 0.3\nmetrics_port = {self.metrics_port}\n"
+        )
+        self.settings = Settings.from_file(self.config)
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def service(self, failpoint: str = "") -> "subprocess.Popen[str]":
+        """A service that is ready."""
+        process = self._start(["-m", "pubsub_lib.service", "--config-file", str(self.config)], failpoint)
+        assert poll(lambda: self.is_ready() or process.poll() is not None, LONG), "the service does not get ready"
+        assert process.poll() is None, process.communicate()
+        return process
+
+    def is_ready(self) -> bool:
+        """What the endpoint says."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def metric(self, name: str, what: str) -> float:
+        """One number of the service's."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        prefix = f'publisher_service_{name}{{what="{what}"}} '
+        return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
+
+    def worker(self, failpoint: str = "", origin: str | None = None) -> "subprocess.Popen[str]":
+        """A worker that waits for its work."""
+        script = str(Path(__file__).with_name("service_worker.py"))
+        process = self._start([script, str(self.config), self.name if origin is None else origin], failpoint)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()
+        return process
+
+    def close(self) -> None:
+        """Kill what is left."""
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+    def _start(self, arguments: list[str], failpoint: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", "PUBSUB_LIB_FAILPOINT": failpoint},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # nobody reads it here, and a full pipe would stop the process
+            text=True,
+        )
+        self._processes.append(process)
+        return process
+
+
+def order(worker: "subprocess.Popen[str]", count: int) -> None:
+    """Tell a worker to commit so many transactions; do not wait for it."""
+    assert worker.stdin is not None
+    worker.stdin.write(f"{count}\n")
+    worker.stdin.flush()
+
+
+def done(worker: "subprocess.Popen[str]") -> int:
+    """Wait for what was ordered; the position it came to."""
+    assert worker.stdout is not None
+    return int(worker.stdout.readline())
+
+
+def write(worker: "subprocess.Popen[str]", count: int) -> int:
+    """Order and wait."""
+    order(worker, count)
+    return done(worker)
+
+
+class Watched:
+    """A replica of everything that was written, with a handler that keeps the versions it was told."""
+
+    def __init__(self, settings: Settings, topics: tuple[str, ...] = ("t0", "t1")) -> None:
+        self.topics = topics
+        self.told: dict[str, list[int]] = {}
+        self._lock = threading.Lock()
+        self.replica = Replica(settings, topics)
+        self.replica.on("item", self._hear)
+        self.first_fulls = 0
+
+    def __enter__(self) -> "Watched":
+        self.replica.start()
+        self.replica.wait_synced(LONG)
+        self.first_fulls = self.fulls()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.replica.close()
+
+    def _hear(self, event: Any) -> None:
+        with self._lock:
+            self.told.setdefault(event.key, []).append(event.version)
+
+    def fulls(self) -> int:
+        """Full syncs begun so far."""
+        return sum(self.replica.status().counters.fulls.values())
+
+    def differs(self, store: Store) -> bool:
+        """Whether the replica misses anything at this moment."""
+        return self._have() != self._shown(store)
+
+    def _shown(self, store: Store) -> dict[str, tuple[int, bytes]]:
+        return {record.key: (record.version, record.value) for record in store.objects() if record.topic in self.topics}
+
+    def _have(self) -> dict[str, tuple[int, bytes]]:
+        return {record.key: (record.version, record.value) for record in self.replica.records("item")}
+
+    def must_come_to(self, position: int, store: Store) -> None:
+        """Equal to the database within the bound; nothing was told twice, and nobody needed a full sync."""
+        self.replica.wait_handled(position, LONG, topics=self.topics)
+        assert self._have() == self._shown(store)
+        for key, versions in self.told.items():
+            assert versions == sorted(set(versions)), f"the handler was told {key} twice or backwards: {versions}"
+        assert self.fulls() == self.first_fulls, self.replica.status().counters

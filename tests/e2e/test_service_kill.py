@@ -1,0 +1,113 @@
+"""A service and its workers killed at each of their failpoints, with real processes, sockets and databases.
+
+Each time at least one committed change was not sent when the kill came; afterwards every replica equals the database,
+without a full sync, and no handler was told anything twice.
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import Store
+from pubsub_lib.testing.processes import poll
+from tests.e2e.service_host import LONG, Host, Watched, done, order, write
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    host = Host(tmp_path, sqlite_url)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def store(host: Host) -> Iterator[Store]:
+    with Store(host.database) as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "service.before_receive=kill@10",
+        "service.after_receive=kill@10",
+        "service.before_send=kill@10",
+        "service.after_send=kill@10",
+        "service.while_following=kill@20",
+        "service.while_taking_over=kill",
+    ],
+)
+def test_the_service_is_killed_and_comes_back(failpoint: str, host: Host, store: Store) -> None:
+    service = host.service(failpoint)
+    with Watched(host.settings) as watched:
+        worker = host.worker()
+        write(worker, 5)
+        if "taking_over" in failpoint:
+            write(host.worker(origin=""), 1)  # handed over, so nothing to take over: it must not be sent twice
+            with store.transaction(origin="") as tx:  # and one that nobody hands over
+                tx.set("item", "orphan", 1, topic="t0")
+        order(worker, 30)
+        assert service.wait(LONG) == -signal.SIGKILL
+        done(worker)
+        # Unsent for sure: committed after the death, and its worker dies with what it had buffered.
+        last = write(worker, 5)
+        worker.kill()
+        assert worker.wait(LONG) == -signal.SIGKILL
+        assert store.read_heads(()).store.position == last
+        assert watched.differs(store)
+        host.service()
+        last = write(host.worker(), 3)
+        watched.must_come_to(last, store)
+
+
+@pytest.mark.parametrize("failpoint", ["writer.after_commit=kill@4", "worker.after_push=kill@4"])
+def test_a_worker_is_killed_and_the_service_publishes_what_it_left(failpoint: str, host: Host, store: Store) -> None:
+    host.service()
+    with Watched(host.settings) as watched:
+        worker = host.worker(failpoint)
+        order(worker, 10)
+        assert worker.wait(LONG) == -signal.SIGKILL
+        head = store.read_heads(()).store.position
+        assert head == 4  # the fourth is in, whoever was to hand it over
+        if failpoint.startswith("writer"):
+            assert poll(lambda: host.metric("links_total", "followed") == 1, LONG)
+        watched.must_come_to(head, store)
+        assert sum(watched.replica.status().counters.deltas.values()) == 0, "it came from the service, not by a delta"
+        watched.must_come_to(write(host.worker(), 5), store)
+
+
+def test_another_service_publishes_what_a_dead_one_s_workers_left(tmp_path: Path, host: Host, store: Store) -> None:
+    """Two hosts, one database: when one is dead for good, its links become orphans as its lease ends."""
+    other = Host(tmp_path / "other", host.database, "api-2")
+    try:
+        first, _ = host.service(), other.service()
+        with Watched(other.settings) as watched:  # found by the directory: the replica is told of one publisher only
+            worker = host.worker()
+            write(worker, 3)
+            first.kill()
+            first.wait(LONG)
+            write(worker, 5)
+            worker.kill()
+            head = store.read_heads(()).store.position
+            assert poll(lambda: other.metric("links_total", "took_over") >= 5, LONG)
+            watched.must_come_to(head, store)
+            host.service()  # it comes back: nothing is told twice
+            watched.must_come_to(write(host.worker(), 3), store)
+    finally:
+        other.close()
+
+
+def test_sigterm_takes_what_workers_have_pushed_and_says_goodbye(host: Host, store: Store) -> None:
+    service = host.service()
+    with Watched(host.settings) as watched:
+        worker = host.worker()
+        write(worker, 5)
+        order(worker, 200)
+        service.terminate()
+        assert service.wait(LONG) == 0
+        assert store.directory.live() == []
+        done(worker)
+        host.service()
+        watched.must_come_to(write(worker, 1), store)
