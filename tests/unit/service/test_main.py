@@ -1,5 +1,6 @@
 """The command: one sentence and a documented exit code for everything that can be wrong, and an orderly end."""
 
+import configparser
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import pytest
 
 from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError, DriverError, FrameError, PubSubError, StoreUnavailable, TransportError
+from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import code_of, main
 from pubsub_lib.testing.processes import free_port, poll
 
@@ -160,6 +162,21 @@ def test_a_database_that_cannot_be_had_ends_it_with_a_sentence(start: Start, con
     _, said = process.communicate(timeout=LONG)
     assert process.returncode == 4, said
     assert "Traceback" not in said
+
+
+def test_the_unit_file_starts_it_by_options_that_it_has_and_knows_its_exit_codes() -> None:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(ROOT / "etc" / "publisher-service.service")
+    service = unit["Service"]
+    for line, checks in ((service["ExecStartPre"], True), (service["ExecStart"], False)):
+        program, command, *arguments = line.split()
+        assert (program, command) == ("/usr/bin/env", "publisher-service")
+        options = main_module._parser().parse_args(arguments)
+        assert options.check is checks
+        assert options.config_file == main_module.DEFAULT_FILE
+    assert service["RestartPreventExitStatus"] == str(main_module.WRONG)
+    assert (service["RuntimeDirectory"], service["RuntimeDirectoryMode"]) == ("zmq_pubsub", "0700")
 
 
 def test_a_fault_of_its_own_is_one_sentence_too(
