@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a publisher service costs while nothing is written.
 
-``tools/idle_cost.py [--topics N] [--subscribers N] [--seconds S]``, in the environment that ``tools/test`` sets up. Fills a SQLite database with topics, starts a service with default times, lets subscribers ask for own hellos every
+``tools/idle_cost.py [--topics N] [--subscribers N] [--seconds S]``, in the environment that ``tools/test`` sets up.
+Fills a SQLite database with topics, starts a service with default times, lets subscribers ask for own hellos every
 ``max_idle_time`` as replicas do, and prints the share of one core that the service took, its memory, and the answers.
 """
 
