@@ -15,12 +15,13 @@ from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.dispatch import HandlerQueue
 from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.liveness import Freshness, Liveness
-from pubsub_lib.core.model import ALL, Delta, Head, Incomplete, TopicSnapshot, Want
+from pubsub_lib.core.model import ALL, Delta, Full, Head, Incomplete, TopicSnapshot, Want
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.core.syncing import SyncSlot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import SYNCING, Event, State
 from pubsub_lib.core.waiting import Held, Waiting
+from pubsub_lib.testing.simulator.database import Database
 from pubsub_lib.testing.simulator.replica import WatchedFollower
 from pubsub_lib.testing.simulator.store import ModelStore
 from pubsub_lib.testing.simulator.writer import Writer
@@ -230,6 +231,28 @@ def deletes_missed() -> list[Patch]:
     return [(Cache, "replace", _replace)]
 
 
+@mutant("a full sync reads the heads outside the snapshot of its rows")
+def torn_snapshot() -> list[Patch]:
+    pages = Database.pages
+
+    def _pages(self: Any, label: str, ask: Any, number: int) -> Any:
+        answer = yield from pages(self, label, ask, number)
+        return msgspec.structs.replace(
+            answer,
+            chains={chain: with_later_head(self.store, chain, part) for chain, part in answer.chains.items()},
+        )
+
+    def with_later_head(store: Any, chain: str, part: Any) -> Any:
+        return msgspec.structs.replace(part, head=store._chain_head(chain)) if isinstance(part, Full) else part
+
+    return [(Database, "pages", _pages)]
+
+
+@mutant("a topic that is dropped leaves its objects behind")
+def dropped_stays() -> list[Patch]:
+    return [(Cache, "drop", lambda self, topic: [])]
+
+
 @mutant("a transaction whose COMMIT had succeeded is tried again")
 def commit_retried() -> list[Patch]:
     def _settle(self: Any, nonce: int, since: Any) -> Any:
@@ -245,11 +268,6 @@ def commit_retried() -> list[Patch]:
 @mutant("links that wait are kept over a sync")
 def waiting_kept() -> list[Patch]:
     return [(Waiting, "drop_before", lambda self, turn: 0), (Chain, "drop_heads_before", lambda self, turn: None)]
-
-
-@mutant("trimming cuts a transaction in two")
-def trimmed_in_half() -> list[Patch]:
-    return [(ModelStore, "_may_cut", lambda self, links, at: True)]
 
 
 @mutant("each link that waits starts the clock anew")
@@ -351,6 +369,18 @@ def no_sync_timeout() -> list[Patch]:
     return [(SyncSlot, "timed_out", lambda self, now: False)]
 
 
+@mutant("a sync proves as of its answer, not of its request")
+def sync_proves_its_end() -> list[Patch]:
+    done = Tracker.sync_done
+
+    def _done(self: Any, number: int, answer: Any, now: float) -> Any:
+        if self.slot.running and self.slot.number == number:
+            self.slot.begun = now
+        return done(self, number, answer, now)
+
+    return [(Tracker, "sync_done", _done)]
+
+
 @mutant("a full sync where a delta would do")
 def full_for_delta() -> list[Patch]:
     return [(Tracker, "_want", lambda self, chain: Want())]
@@ -372,6 +402,15 @@ def staleness_from_arrival() -> list[Patch]:
         head(self, chain, point, None if began is None else now, hello, now)
 
     return [(Tracker, "_hear_head", _hear_head)]
+
+
+@mutant("every question bears the same nonce")
+def nonce_reused() -> list[Patch]:
+    ask, question = Liveness.ask, Liveness.question
+    return [
+        (Liveness, "ask", lambda self, nonce, topics, now: ask(self, "", topics, now)),
+        (Liveness, "question", lambda self, nonce: question(self, "")),
+    ]
 
 
 @mutant("the age of the reading is forgotten")

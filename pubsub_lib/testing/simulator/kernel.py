@@ -198,6 +198,8 @@ class Task:
             self.signal.waiter = None
             self.signal = None
         kernel.steps += 1
+        if kernel.tracing:
+            kernel.trace(process.name, "·", self.label)
         wait = next(self.steps, None)
         if wait is None:
             if process.alive:

@@ -36,11 +36,24 @@ class Evidence:
     def __init__(self, now: float) -> None:
         self.may_full = True
         self.heard: dict[Point, float] = {}
+        """When a point was heard of first."""
+        self.heard_in_sync: dict[Point, float] = {}
+        """The same since the running sync began: that one drops what was heard before, but not what is said again."""
         self.proved = now
         self.known: Point | None = None
         self.cause = ""
         """What is wrong with the cause of the sync that is due; "" for nothing."""
         self.due = False
+
+    def hear(self, point: Point, now: float) -> None:
+        """A link or a hello told of this point."""
+        self.heard.setdefault(point, now)
+        self.heard_in_sync.setdefault(point, now)
+
+    def forget(self, position: int) -> None:
+        """What is not beyond this position any more waits for nothing."""
+        self.heard = {at: when for at, when in self.heard.items() if at.position > position}
+        self.heard_in_sync = {at: when for at, when in self.heard_in_sync.items() if at.position > position}
 
 
 class Watch:
@@ -92,6 +105,8 @@ class Monitor:
         """A replica is about to be fed."""
         watch = self._watches[replica]
         hello = envelope.hello
+        if self._world.kernel.tracing:
+            self._trace_envelope(replica.name, "hears", envelope)
         if hello is not None:
             self._heard_hello(watch, replica, hello, now)
             return
@@ -99,7 +114,7 @@ class Monitor:
         evidence = watch.chains.get(ALL if everything else envelope.topic)
         if evidence is not None:
             for message in envelope.messages:
-                evidence.heard.setdefault(message.link.point, now)
+                evidence.hear(message.link.point, now)
 
     def _heard_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
         told = {topic: head.point for topic, head in hello.heads.items()}
@@ -110,7 +125,7 @@ class Monitor:
             evidence = watch.chains.get(topic)
             if evidence is None or (hello.nonce and asked is None):
                 continue
-            evidence.heard.setdefault(point, now)
+            evidence.hear(point, now)
             if asked is not None and evidence.known == point and not replica.follower.tracker.chain(topic).frozen:
                 evidence.proved = max(evidence.proved, asked - hello.age)
 
@@ -138,8 +153,7 @@ class Monitor:
                     ),
                 )
                 evidence.known = chain.known
-                position = chain.known_position
-                evidence.heard = {at: when for at, when in evidence.heard.items() if at.position > position}
+                evidence.forget(chain.known_position)
             if moved or outcome.events:
                 self._demand("whole", replica, invariants.content_is_whole(self._history, replica, chain))
             self._demand("staleness", replica, invariants.staleness_is_honest(self._history, replica, chain))
@@ -162,6 +176,8 @@ class Monitor:
         if watch.running and now < watch.begun + TIMING.sync_timeout - EPS:
             raise Violation("one sync", f"{replica.name}: sync {start.number} begins while {watch.running} runs")
         watch.running, watch.begun = start.number, now
+        for evidence in watch.chains.values():
+            evidence.heard_in_sync.clear()
         for name, want in start.wants.items():
             evidence = watch.chains[name]
             cause = start.causes[name]
@@ -219,7 +235,7 @@ class Monitor:
             if isinstance(part, Incomplete) and untouched:
                 raise Violation("incomplete", f"{replica.name}: {name!r} lost links that nobody trimmed")
             if evidence is not None:
-                evidence.heard = {at: when for at, when in evidence.heard.items() if when >= watch.begun}
+                evidence.heard = dict(evidence.heard_in_sync)
                 evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
 
     def sync_failed(self, replica: "Replica", number: int) -> None:
@@ -264,7 +280,8 @@ class Monitor:
     def said(self, process: Process, publishing: Publishing, envelope: Envelope) -> None:
         """A hello never claims more than is true."""
         hello = envelope.hello
-        self._world.kernel.trace(process.name, "says", repr(envelope.topic), envelope.sequence, _about(envelope))
+        if self._world.kernel.tracing:
+            self._trace_envelope(process.name, "says", envelope)
         if hello is None or hello.store is None:
             return
         now = self._world.kernel.now
@@ -276,6 +293,10 @@ class Monitor:
         for topic, last in hello.sequences.items():
             if last > publishing.sequences.get(topic, 0):
                 raise Violation("hello", f"{process.name} claims to have sent {last} on {topic!r}")
+
+    def _trace_envelope(self, who: str, what: str, envelope: Envelope) -> None:
+        topic, publisher = repr(envelope.topic), f"{envelope.service} {envelope.uuid[:4]}"
+        self._world.kernel.trace(who, what, topic, f"{publisher} {envelope.sequence}:", _about(envelope))
 
     def acts_under_lease(self, service: "Service") -> None:
         """Nobody else believes to hold it."""
