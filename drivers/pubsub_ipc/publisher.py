@@ -57,6 +57,8 @@ class IpcPublisher(Publisher):
             self._context = zmq.Context()
             self._socket = self._context.socket(zmq.PUSH)
             self._socket.sndhwm = self._buffer
+            # Also for a process that ends without close(): by default it would wait for the service for ever.
+            self._socket.linger = round(self._linger * 1000)
             self._socket.reconnect_ivl = _RECONNECT_MS
             self._socket.reconnect_ivl_max = _RECONNECT_MOST_MS
             self._socket.connect(f"{SCHEME}{self._path}")
@@ -99,7 +101,7 @@ class IpcPublisher(Publisher):
         finally:
             self._lock.release()
         if socket is not None:
-            socket.close(linger=round(self._linger * 1000))
+            socket.close()  # lingers
         if context is not None:
             context.term()
 

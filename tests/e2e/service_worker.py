@@ -5,8 +5,7 @@ time, and prints the position it came to. ``service_worker.py CONFIG ORIGIN``
 import sys
 from pathlib import Path
 
-from pubsub_lib import Settings, Store
-from pubsub_lib.runtime.worker import Worker
+from pubsub_lib import Settings, Store, Worker
 
 KEYS = 7
 

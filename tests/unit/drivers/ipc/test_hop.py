@@ -1,6 +1,8 @@
 """The hop between workers and service: buffers while the service is away, forks, and an orderly end."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,8 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.rig import Listener, Rig, Scene, scene
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def rig(tmp_path: Path, **options: Any) -> Rig:
@@ -124,6 +128,18 @@ def test_close_takes_what_was_pushed_before(on: Scene) -> None:
     gate.set()
     closing.join(10)
     assert len(listener.heard.points("t")) == 52
+
+
+def test_a_process_that_ends_without_close_does_not_wait_for_a_service_that_is_away(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pubsub_ipc import IpcDriver; from pubsub_lib.api import DriverSettings\n"
+        "from pubsub_lib.testing.rig import Rig, Scene\n"
+        "scene = Scene(Rig(IpcDriver, DriverSettings(bind_address=sys.argv[1])))\n"
+        "for _ in range(100): scene.send('t')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"}
+    command = [sys.executable, "-c", code, f"ipc://{tmp_path}/hop/socket"]
+    subprocess.run(command, env=environment, check=True, timeout=30)
 
 
 def test_a_second_service_is_refused_and_takes_nothing_away(on: Scene) -> None:

@@ -1,0 +1,159 @@
+"""The suite has teeth for the hop too: each broken variant of the multi-process driver fails the check meant for it."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from pubsub_ipc import IpcDriver
+from pubsub_ipc.publisher import IpcPublisher
+from pubsub_ipc.subscriber import IpcSubscriber
+from pubsub_lib.api import DriverSettings, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.errors import FrameError, TransportError
+from pubsub_lib.testing.conformance import DriverConformance, Rig
+from tests.conformance.test_ipc import TestIpc as IpcConformance
+
+Socket = zmq.Socket[bytes]
+
+
+class SendsInAChild(IpcPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        self._pid = os.getpid()
+        super().send_event(envelope)
+
+
+class LosesWhatItHasNoRoomFor(IpcPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        if self._counts["sent"] % 20 != 19:
+            super().send_event(envelope)
+        else:
+            self._counts["sent"] += 1
+
+
+class LeaksForeignException(IpcPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        bytes.fromhex(envelope.uuid)
+        super().send_event(envelope)
+
+
+class DiesOnABadFrame(IpcSubscriber):
+    def _deliver(self, frames: list[bytes], on_envelope: OnEnvelope) -> None:
+        try:
+            codec.decode(frames, self._limits)
+        except FrameError as error:
+            self._counts[error.reason] += 1
+            self._closed = True
+        else:
+            super()._deliver(frames, on_envelope)
+
+
+class DiesOfACallback(IpcSubscriber):
+    def _deliver(self, frames: list[bytes], on_envelope: OnEnvelope) -> None:
+        before = self._counts["callback_errors"]
+        super()._deliver(frames, on_envelope)
+        if self._counts["callback_errors"] > before:
+            self._closed = True
+
+
+class DeliversNeighbours(IpcSubscriber):
+    def _wanted(self, envelope: Envelope) -> bool:
+        return any(envelope.topic.startswith(topic) for topic in self._topics)
+
+
+class HangsInClose(IpcSubscriber):
+    def close(self) -> None:
+        time.sleep(3)
+        super().close()
+
+
+class ClosesTheParentsFromAChild(IpcSubscriber):
+    def close(self) -> None:
+        if self._stop >= 0:
+            self._closed = True
+            os.eventfd_write(self._stop, 1)  # the parent shares it
+        super().close()
+
+    def _run(self, *given: Any) -> None:
+        try:
+            poller = zmq.Poller()
+            poller.register(self._stop, zmq.POLLIN)
+            poller.register(given[1], zmq.POLLIN)
+            while not self._closed and self._stop not in dict(poller.poll()):
+                self._take(given[1], given[3])
+        finally:
+            given[1].close()
+            given[0].term()
+            given[2].release()
+
+
+BROKEN: dict[str, tuple[type[Any], str]] = {
+    "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
+    "loses silently": (LosesWhatItHasNoRoomFor, "test_send_event_must_not_lose_an_envelope_silently"),
+    "leaks a foreign exception": (LeaksForeignException, "test_send_event_must_raise_no_foreign_exception"),
+    "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "dies of a callback": (DiesOfACallback, "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread"),
+    "delivers a neighbouring topic": (DeliversNeighbours, "test_register_topic_must_be_exact_with_one_subscriber"),
+    "hangs in close": (HangsInClose, "test_close_must_be_idempotent_quick_and_safe_from_any_thread"),
+    "a child ends the parent's": (ClosesTheParentsFromAChild, "test_a_forked_child_must_not_disturb_the_parent"),
+}
+
+
+def rig_of(half: type[Any], tmp_path: Path, stranger: Socket, patience: float = 10.0) -> Rig:
+    class Broken(IpcDriver):
+        @classmethod
+        def publisher(cls, settings: DriverSettings) -> Publisher:
+            kind = half if issubclass(half, IpcPublisher) else IpcPublisher
+            return kind(tmp_path / "hop" / "socket", settings.limits, 1000, 0.5, 0.1)
+
+        @classmethod
+        def subscriber(cls, settings: DriverSettings) -> Subscriber:
+            kind = half if issubclass(half, IpcSubscriber) else IpcSubscriber
+            return kind(tmp_path / "hop" / "socket", settings.limits, 10_000)
+
+    settings = DriverSettings(bind_address=f"ipc://{tmp_path}/hop/socket")
+    return Rig(Broken, settings, inject=lambda *frames: stranger.send_multipart(frames), patience=patience)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Socket]:
+    context: zmq.Context[Socket] = zmq.Context()
+    socket = context.socket(zmq.PUSH)
+    socket.linger = 0
+    socket.connect(f"ipc://{tmp_path}/hop/socket")
+    yield socket
+    socket.close()
+    context.term()
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    log = logging.getLogger("pubsub_ipc")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
+
+
+def suite() -> DriverConformance:
+    return IpcConformance()
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("fault", sorted(BROKEN))
+def test_a_broken_hop_fails(fault: str, tmp_path: Path, stranger: Socket) -> None:
+    half, check = BROKEN[fault]
+    with pytest.raises((AssertionError, TransportError, pytest.fail.Exception)):
+        getattr(suite(), check)(rig_of(half, tmp_path, stranger, patience=1.0))
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("check", sorted({check for _, check in BROKEN.values()}))
+def test_the_same_checks_pass_for_the_hop_unbroken(check: str, tmp_path: Path, stranger: Socket) -> None:
+    getattr(suite(), check)(rig_of(IpcPublisher, tmp_path, stranger))
