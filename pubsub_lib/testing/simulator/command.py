@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import importlib.util
 import multiprocessing
+import signal
 import sys
 import time
 from collections import Counter
@@ -150,6 +151,7 @@ def _run_all(options: argparse.Namespace, cuts: Cuts) -> Iterator[Result]:
 
 
 def _prepare(cuts: Cuts, mutant: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who ends its workers
     infection = _infection(mutant)
     infection.__enter__()  # until the worker ends
     _here.append((cuts, infection))

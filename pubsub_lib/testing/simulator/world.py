@@ -62,6 +62,7 @@ class World:
 
     def count(self, kind: str) -> None:
         """A fault struck."""
+        self.kernel.trace("nemesis", "strikes", kind)
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
     def next_serial(self) -> int:
