@@ -19,6 +19,9 @@ Toggle = tuple[Callable[[], None], Callable[[], None]]
 RARE_STEPS = 15.0
 """How much likelier a step is struck when a process kind comes to it for the first time."""
 
+RAREST = ("ask again", "outcome asked", "outcome lost", "outcome answered", "head lost", "heads lost")
+"""Steps that need another fault to be reached at all."""
+
 
 class Nemesis:
     """The faults of one run. Each kind has random numbers of its own, so that leaving one out changes no other."""
@@ -223,7 +226,8 @@ class Nemesis:
         step = process.kind, label
         times = self.reached[step] = self.reached.get(step, 0) + 1
         # Some steps come a thousand times a run and others once: the rare ones are struck as well.
-        dice = self._strokes.random() / (1.0 + RARE_STEPS / times)
+        likelier = (1.0 + RARE_STEPS / times) * (10.0 if label in RAREST else 1.0)
+        dice = self._strokes.random() / likelier
         if dice < self._kill:
             self._world.count("kill")
             self._mark("kill", process, label)
