@@ -1,7 +1,8 @@
 """Local copies of a central database that know that they are right.
 
 Writers use :class:`Store`, followers :class:`Replica`; a program that publishes what it commits adds a
-:class:`Publisher`, or a :class:`Worker` where its host runs the publisher service. ``docs/architecture.md`` shows the data path.
+:class:`Publisher`, or a :class:`Worker` where its host runs the publisher service. ``docs/architecture.md`` shows
+the data path.
 """
 
 from pubsub_lib.core.events import Event

@@ -35,6 +35,25 @@ class Host:
         self.settings = Settings.from_file(self.config)
         self._processes: list[subprocess.Popen[str]] = []
 
+    def change(self, old: str, new: str) -> None:
+        """Edit the configuration."""
+        text = self.config.read_text()
+        assert old in text
+        self.config.write_text(text.replace(old, new))
+        self.settings = Settings.from_file(self.config)
+
+    def refused(self) -> tuple[int, str]:
+        """Start a service that cannot run; its exit code and all that it said."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pubsub_lib.service", "--config-file", str(self.config)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
     def service(self, failpoint: str = "") -> "subprocess.Popen[str]":
         """A service that is ready."""
         process = self._start(["-m", "pubsub_lib.service", "--config-file", str(self.config)], failpoint)
@@ -130,6 +149,10 @@ class Watched:
     def fulls(self) -> int:
         """Full syncs begun so far."""
         return sum(self.replica.status().counters.fulls.values())
+
+    def syncs(self) -> int:
+        """Syncs begun so far, full ones and deltas."""
+        return self.fulls() + sum(self.replica.status().counters.deltas.values())
 
     def differs(self, store: Store) -> bool:
         """Whether the replica misses anything at this moment."""

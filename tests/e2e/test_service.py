@@ -1,0 +1,122 @@
+"""The publisher service beside others, under a database that dies, and while nothing happens for long."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import Store
+from pubsub_lib.testing.private_server import PrivateServer
+from pubsub_lib.testing.processes import poll
+from tests.e2e.service_host import LONG, Host, Watched, write
+
+IDLE_SECONDS = 60.0
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    host = Host(tmp_path, sqlite_url)
+    yield host
+    host.close()
+
+
+@pytest.mark.parametrize("shared", ["port", "socket"])
+def test_two_services_on_one_host_get_a_sentence_that_names_what_and_who(
+    shared: str, host: Host, tmp_path: Path
+) -> None:
+    first = host.service()
+    second = Host(tmp_path / "second", host.database, "api-2")
+    try:
+        if shared == "port":
+            wanted = str(host.settings.bind_address.rpartition(":")[2])
+            own = second.settings.bind_address.rpartition(":")[2]
+            second.change(f"publisher_port = {own}", f"publisher_port = {wanted}")
+        else:
+            wanted = host.settings.multiproc_socket
+            second.change(second.settings.multiproc_socket, wanted)
+        code, said = second.refused()
+    finally:
+        second.close()
+    last = said.strip().splitlines()[-1]
+    assert code == 3
+    assert wanted in last
+    assert re.search(rf"\b{first.pid}\b", last), last
+    assert "Traceback" not in said
+    assert first.poll() is None
+    with Store(host.database) as store:
+        assert [each.service for each in store.directory.live()] == ["api-1"]
+
+
+def test_replicas_on_a_service_with_four_workers_are_equal(host: Host) -> None:
+    host.service()
+    with Watched(host.settings, ("t0",)) as one, Watched(host.settings) as both, Store(host.database) as store:
+        workers = [host.worker() for _ in range(4)]
+        for _ in range(5):
+            last = max(write(worker, 5) for worker in workers)
+        one.must_come_to(last, store)
+        both.must_come_to(last, store)
+        assert host.metric("links_total", "handed") >= 100  # more: an object that moves is in two topics
+
+
+@pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
+def test_the_database_is_killed_and_the_service_goes_on(
+    server_name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server: PrivateServer = request.getfixturevalue(server_name)
+    host = Host(tmp_path, server.url)
+    try:
+        service = host.service()
+        with Watched(host.settings) as watched:
+            worker = host.worker()
+            write(worker, 5)
+            server.kill()
+            assert poll(lambda: not host.is_ready(), LONG), "without its database it is not ready"
+            server.restart()
+            assert poll(host.is_ready, LONG)
+            last = write(worker, 5)
+            with Store(server.url) as store:
+                watched.must_come_to(last, store)
+                with store.transaction(origin="api-1") as tx:  # and it follows the changelog again
+                    tx.set("item", "left", 1, topic="t0")
+                assert poll(lambda: host.metric("links_total", "followed") >= 1, LONG)
+                assert tx.commit is not None
+                watched.must_come_to(tx.commit.point.position, store)
+        assert service.poll() is None
+    finally:
+        host.close()
+
+
+@pytest.mark.slow
+def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
+    tmp_path: Path, sqlite_url: str, postgres_url: str, mariadb_url: str
+) -> None:
+    """A lease of 2 s, on all three databases at once."""
+    with ExitStack() as ending:
+        watched = []
+        for number, database in enumerate((sqlite_url, postgres_url, mariadb_url)):
+            host = Host(tmp_path / str(number), database)
+            ending.callback(host.close)
+            host.service()
+            with Store(database) as store, store.transaction() as tx:
+                tx.set("item", "k", 1, topic="t0")
+            assert tx.commit is not None
+            each = ending.enter_context(Watched(host.settings))
+            each.replica.wait_for(tx.commit, LONG)
+            watched.append((host, each, ending.enter_context(Store(database)), each.syncs()))
+            assert poll(lambda host=host: host.metric("leases", "orphans") == 1, LONG)  # type: ignore[misc]
+
+        def wrong() -> str:
+            for host, each, store, syncs in watched:
+                if not host.is_ready() or host.metric("leases", "orphans") != 1:
+                    return f"{host.database}: a lease was lost"
+                if len(store.directory.live()) != 1:
+                    return f"{host.database}: the entry is gone"
+                if each.syncs() != syncs:
+                    return f"{host.database}: {each.replica.status().counters}"
+                if each.replica.staleness() > host.settings.timing.stale_after:
+                    return f"{host.database}: stale by {each.replica.staleness()} s"
+            return ""
+
+        assert not poll(lambda: wrong() != "", IDLE_SECONDS), wrong()
