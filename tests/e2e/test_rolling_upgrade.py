@@ -1,0 +1,215 @@
+"""Old and new programs run together: recorded frames of wire version 1.0 are read by this code, this code's are read by
+a reader of version 1.0, and what a version of the future may append harms neither. Over the codec and over real ZeroMQ.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Literal
+
+import msgspec
+import pytest
+import zmq
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL
+from pubsub_zmq.driver import ZmqDriver
+
+FRAMES = Path(__file__).parents[1] / "unit" / "core" / "frames"
+NAMES = sorted(path.stem for path in FRAMES.glob("*.hex"))
+OF_1_0 = ("data", "delete", "goodbye", "hello", "own-hello", "run", "utf8")
+PATIENCE = 20.0  # seconds; an answer ends every wait at once
+
+
+def recorded(name: str) -> tuple[bytes, bytes]:
+    head, body = (FRAMES / f"{name}.hex").read_text().split()
+    return bytes.fromhex(head), bytes.fromhex(body)
+
+
+def test_no_recorded_frame_of_1_0_is_lost() -> None:
+    assert set(OF_1_0) <= set(NAMES)
+
+
+# -- the reader of wire version 1.0: its structures as they were, of no code that lives on -----------------------------
+
+
+class OldPoint(msgspec.Struct, frozen=True, array_like=True):
+    position: int
+    nonce: int
+
+
+class OldChange(msgspec.Struct, frozen=True, array_like=True):
+    table: str
+    key: str
+    action: Literal["create", "set", "delete"]
+    version: int
+    value: bytes | None
+
+
+class OldLink(msgspec.Struct, frozen=True, array_like=True):
+    topic: str
+    prev: OldPoint
+    point: OldPoint
+    changes: list[OldChange]
+    count: int
+    digest: int
+    tx_prev: OldPoint
+    tx_links: int
+    origin: str = ""
+    written_at: float = 0.0
+
+
+class OldMessage(msgspec.Struct, frozen=True, array_like=True):
+    link: OldLink
+    part: int = 1
+    parts: int = 1
+
+
+class OldHead(msgspec.Struct, frozen=True, array_like=True):
+    point: OldPoint
+    count: int
+    digest: int
+
+
+class OldHello(msgspec.Struct, frozen=True, array_like=True):
+    sequences: Mapping[str, int]
+    heads: Mapping[str, OldHead]
+    store: OldPoint | None
+    age: float
+    nonce: str = ""
+    goodbye: bool = False
+
+
+class OldBody(msgspec.Struct, frozen=True, array_like=True):
+    major: int
+    minor: int
+    service: str
+    uuid: bytes
+    sequence: int
+    messages: list[OldMessage]
+    hello: OldHello | None = None
+
+
+def old_reading(body: bytes) -> OldBody:
+    """What a program of wire version 1.0 understands; its own minor version is not compared."""
+    read = msgspec.msgpack.decode(body, type=OldBody)
+    assert read.major == 1
+    return msgspec.structs.replace(read, minor=0)
+
+
+# -- what a newer minor version sends: every structure has more at its end ---------------------------------------------
+
+
+def longer(thing: object) -> Any:
+    """The same with fields appended to every structure, however deep it stands."""
+    if isinstance(thing, msgspec.Struct):
+        own = [longer(getattr(thing, field)) for field in thing.__struct_fields__]
+        return [*own, "appended", {"more": [1, None]}]
+    if isinstance(thing, Mapping):
+        return {key: longer(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [longer(each) for each in thing]
+    return thing
+
+
+def of_the_future(name: str) -> tuple[bytes, bytes]:
+    """What a recorded frame says, as a minor version newer than this code will send it."""
+    head, body = codec.encode(codec.decode(recorded(name)))
+    fields = longer(msgspec.msgpack.decode(body, type=codec._Body))
+    fields[1] = 99
+    return head, msgspec.msgpack.encode(fields)
+
+
+def begins_with(new: object, old: object) -> bool:
+    """Whether ``old`` is what a reader sees of ``new`` that knows no field appended since."""
+    if isinstance(old, list):
+        return isinstance(new, list) and len(new) >= len(old) and all(map(begins_with, new, old))
+    if isinstance(old, dict):
+        return (
+            isinstance(new, dict) and new.keys() == old.keys() and all(begins_with(new[key], old[key]) for key in old)
+        )
+    return type(new) is type(old) and new == old
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_this_code_reads_the_recorded_frame(name: str) -> None:
+    got = codec.decode(recorded(name))
+    assert old_reading(codec.encode(got)[1]) == old_reading(recorded(name)[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_this_code_and_the_old_one_read_a_newer_minor_version(name: str) -> None:
+    assert of_the_future(name) != recorded(name)
+    assert codec.decode(of_the_future(name)) == codec.decode(recorded(name))
+    assert old_reading(of_the_future(name)[1]) == old_reading(recorded(name)[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_this_code_sends_begins_with_what_the_old_one_sent(name: str) -> None:
+    head, body = codec.encode(codec.decode(recorded(name)))
+    assert head == recorded(name)[0]
+    new, old = msgspec.msgpack.decode(body), msgspec.msgpack.decode(recorded(name)[1])
+    assert new[0] == old[0]
+    assert new[1] >= old[1]
+    assert begins_with([*new[2:]], [*old[2:]])
+
+
+def test_begins_with_sees_what_would_break_an_old_reader() -> None:
+    assert begins_with([1, [2, 3, "new"]], [1, [2, 3]])
+    assert begins_with({"a": [1, 2]}, {"a": [1]})
+    for broken in ([1], [2, [2, 3]], [1, [3, 2]], [1, [2, 3.0]], ["new", 1, [2, 3]], [1, {"2": 3}]):
+        assert not begins_with(broken, [1, [2, 3]])
+
+
+# -- over real sockets: a program of 1.0 is a bare socket that knows the recorded bytes --------------------------------
+
+
+@pytest.mark.parametrize("future", [False, True], ids=["of-1.0", "of-the-future"])
+def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(future: bool) -> None:
+    names = [name for name in NAMES if name != "own-hello"]  # that goes to its asker alone
+    sent = [of_the_future(name) if future else recorded(name) for name in names]
+    got: SimpleQueue[Envelope] = SimpleQueue()
+    with zmq.Context() as context, context.socket(zmq.XPUB) as xpub:
+        xpub.linger = 0
+        xpub.rcvtimeo = round(PATIENCE * 1000)
+        port = xpub.bind_to_random_port("tcp://127.0.0.1")
+        subscriber = ZmqDriver.subscriber(DriverSettings(limits=Limits(), addresses=(f"tcp://127.0.0.1:{port}",)))
+        with contextlib.closing(subscriber):
+            subscriber.initialize(got.put)
+            subscriber.register_topic(ALL)
+            subscriber.daemonize()
+            assert xpub.recv() == b"\1D"  # the old publisher sees the new one's subscription
+            for frames in sent:
+                xpub.send_multipart(frames)
+            envelopes = [got.get(timeout=PATIENCE) for _ in sent]
+            assert envelopes == [codec.decode(recorded(name)) for name in names]
+            assert subscriber.counters()["foreign"] == subscriber.counters()["version"] == 0
+
+            subscriber.request_hello("abc123", ["a"])
+            seen = {xpub.recv() for _ in range(2)}
+            assert seen == {b"\1Habc123\0", b"\1Habc123\0\x91\xa1a"}  # the question as 1.0 asked it
+            xpub.send_multipart(of_the_future("own-hello") if future else recorded("own-hello"))
+            assert got.get(timeout=PATIENCE) == codec.decode(recorded("own-hello"))
+
+
+def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
+    asked: SimpleQueue[HelloAsk] = SimpleQueue()
+    publisher = ZmqDriver.publisher(DriverSettings(limits=Limits(), bind_address="tcp://127.0.0.1:*"))
+    with contextlib.closing(publisher), zmq.Context() as context, context.socket(zmq.SUB) as sub:
+        publisher.initialize(asked.put)
+        sub.linger = 0
+        sub.rcvtimeo = round(PATIENCE * 1000)
+        sub.subscribe(b"D")
+        sub.subscribe(b"Habc123\0")
+        sub.subscribe(b"Habc123\0\x91\xa1a")
+        sub.connect(publisher.endpoint)  # type: ignore[attr-defined]
+        assert asked.get(timeout=PATIENCE) == HelloAsk("abc123", ("a",))  # and all subscriptions before it are there
+        for name in NAMES:
+            publisher.send_event(codec.decode(recorded(name)))
+            head, body = sub.recv_multipart()
+            assert head == recorded(name)[0]
+            assert old_reading(body) == old_reading(recorded(name)[1])

@@ -1,0 +1,46 @@
+"""The hexdump tells the truth: every byte once, each value under its field, nothing the codec does not send."""
+
+import msgspec
+import pytest
+from generate_wire_format import DUMPS, FRAMES, Reader, Row, dump, head_rows, recorded
+
+from pubsub_lib.core import codec
+
+BODY = msgspec.inspect.type_info(codec._Body)
+
+
+def rows_of(body: bytes) -> list[Row]:
+    return list(Reader(body).rows(BODY, ""))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FRAMES.glob("*.hex")))
+def test_every_byte_stands_in_the_dump_once(name: str) -> None:
+    head, body = recorded(name)
+    assert b"".join(row.data for row in rows_of(body)) == body
+    assert [row.at for row in rows_of(body)] == sorted({row.at for row in rows_of(body)})
+    assert b"".join(row.data for row in head_rows(head)) == head
+
+
+def test_values_stand_under_their_fields() -> None:
+    says = {row.name: row.says for row in rows_of(recorded("data")[1])}
+    (message,) = codec.decode(recorded("data")).messages
+    assert says["messages[0].link.prev.position"] == str(message.link.prev.position) == "3"
+    assert says["messages[0].link.point.nonce"] == str(message.link.point.nonce)
+    assert says["messages[0].link.changes[0].key"] == '"p1"'
+    assert says["messages[0].link.digest"] == str(2**64 - 1)
+    assert says["messages[0].link.changes[0].value"] == '15 bytes: {"switch":"s1"}'
+
+
+def test_what_the_codec_does_not_write_is_refused() -> None:
+    body = recorded("data")[1]
+    with pytest.raises(ValueError, match="no such collection"):
+        rows_of(b"\xc0" + body[1:])
+    with pytest.raises(ValueError, match="writes no 0xd0 here"):
+        rows_of(body[:1] + b"\xd0\x01" + body[2:])
+
+
+def test_a_frame_that_the_codec_would_write_otherwise_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, body = recorded("data")
+    monkeypatch.setattr("generate_wire_format.recorded", lambda name: (head, b"\x98" + body[1:] + b"\xc0"))
+    with pytest.raises(ValueError, match="older version"):
+        dump(next(iter(DUMPS)))
