@@ -11,6 +11,7 @@ from typing import Final
 
 import zmq
 
+from pubsub_ipc.batch import Batch
 from pubsub_ipc.place import SCHEME, SocketLock, make_folder
 from pubsub_lib.api import OnEnvelope, Subscriber
 from pubsub_lib.core import codec
@@ -23,8 +24,10 @@ _log = logging.getLogger(__name__)
 
 _QUESTIONS: Final = 64
 """Own questions that are remembered: a hello for another's is not delivered."""
-_BATCH: Final = 1000
-"""Messages taken before the thread looks whether it is to stop."""
+_BATCH: Final = 200
+"""Messages taken at once, when so many wait."""
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""And bytes of them."""
 _DRAIN: Final = 1.0
 """Seconds for which ``close`` still takes what workers have pushed."""
 _QUIET_MS: Final = 20
@@ -195,16 +198,21 @@ class IpcSubscriber(Subscriber):
             time.sleep(0.1)
 
     def _take(self, socket: "zmq.Socket[bytes]", on_envelope: OnEnvelope) -> int:
-        """Deliver what is there now; how many messages."""
-        for number in range(_BATCH):
-            if self._ended:
-                return number
+        """Deliver what is there now, in one batch; how many messages it held."""
+        batch, taken, size = Batch(), 0, 0
+        while taken < _BATCH and size < _BATCH_BYTES and not self._ended:
             try:
                 frames = socket.recv_multipart(zmq.DONTWAIT)
             except zmq.Again:
-                return number
-            self._deliver(frames, on_envelope)
-        return _BATCH
+                break
+            taken += 1
+            size += sum(map(len, frames))
+            envelope = self._decode(frames)
+            if envelope is not None:
+                batch.add(envelope)
+        for envelope in batch.envelopes():
+            self._deliver(envelope, on_envelope)
+        return taken
 
     def _drain(self, socket: "zmq.Socket[bytes]", on_envelope: OnEnvelope) -> None:
         until = time.monotonic() + _DRAIN
@@ -215,17 +223,23 @@ class IpcSubscriber(Subscriber):
         except zmq.ZMQError as error:
             _log.warning("the worker socket %s could not be emptied at its end: %s", self._path, error)
 
-    def _deliver(self, frames: list[bytes], on_envelope: OnEnvelope) -> None:
+    def _decode(self, frames: list[bytes]) -> Envelope | None:
+        """The envelope, or None for what is dropped and counted."""
         try:
             envelope = codec.decode(frames, self._limits)
         except FrameError as error:
             self._counts[error.reason] += 1
             _log.debug("dropped a message of a worker: %s", error)
-            return
+            return None
         if not self._wanted(envelope):
             self._counts["unwanted"] += 1
-            return
+            return None
         self._counts["received"] += 1
+        return envelope
+
+    def _deliver(self, envelope: Envelope, on_envelope: OnEnvelope) -> None:
+        if self._ended:
+            return
         try:
             on_envelope(envelope)
         except BaseException:  # noqa: BLE001 - whatever a service raises, SystemExit too, must not end receiving

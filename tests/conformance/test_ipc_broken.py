@@ -14,9 +14,8 @@ from pubsub_ipc import IpcDriver
 from pubsub_ipc.publisher import IpcPublisher
 from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.api import DriverSettings, OnEnvelope, Publisher, Subscriber
-from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.errors import FrameError, TransportError
+from pubsub_lib.errors import TransportError
 from pubsub_lib.testing.conformance import DriverConformance, Rig
 from tests.conformance.test_ipc import TestIpc as IpcConformance
 
@@ -44,20 +43,16 @@ class LeaksForeignException(IpcPublisher):
 
 
 class DiesOnABadFrame(IpcSubscriber):
-    def _deliver(self, frames: list[bytes], on_envelope: OnEnvelope) -> None:
-        try:
-            codec.decode(frames, self._limits)
-        except FrameError as error:
-            self._counts[error.reason] += 1
-            self._closed = True
-        else:
-            super()._deliver(frames, on_envelope)
+    def _decode(self, frames: list[bytes]) -> Envelope | None:
+        envelope = super()._decode(frames)
+        self._closed = self._closed or envelope is None
+        return envelope
 
 
 class DiesOfACallback(IpcSubscriber):
-    def _deliver(self, frames: list[bytes], on_envelope: OnEnvelope) -> None:
+    def _deliver(self, envelope: Envelope, on_envelope: OnEnvelope) -> None:
         before = self._counts["callback_errors"]
-        super()._deliver(frames, on_envelope)
+        super()._deliver(envelope, on_envelope)
         if self._counts["callback_errors"] > before:
             self._closed = True
 

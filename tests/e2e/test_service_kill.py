@@ -31,10 +31,10 @@ def store(host: Host) -> Iterator[Store]:
 @pytest.mark.parametrize(
     "failpoint",
     [
-        "service.before_receive=kill@10",
-        "service.after_receive=kill@10",
-        "service.before_send=kill@10",
-        "service.after_send=kill@10",
+        "service.before_receive=kill@6",
+        "service.after_receive=kill@6",
+        "service.before_send=kill@6",
+        "service.after_send=kill@6",
         "service.while_following=kill@20",
         "service.while_taking_over=kill",
     ],

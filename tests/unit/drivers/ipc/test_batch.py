@@ -1,0 +1,56 @@
+"""Batches of the hop: nothing is lost, repeated or reordered on a topic of a worker, whatever waits together."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_ipc.batch import Batch
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.model import ZERO, Link, Point
+
+HELLO = Hello({}, {}, None, 0.0)
+
+
+def message(topic: str, number: int) -> Message:
+    return Message(Link(topic, ZERO, Point(number, number), [], 0, 0, ZERO, 1))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("tu"), st.integers(0, 3), st.integers(0, 2))))
+def test_each_worker_s_messages_on_a_topic_stay_in_order_and_gaps_stay_gaps(
+    steps: list[tuple[str, str, int, int]],
+) -> None:
+    batch = Batch()
+    sequences: dict[tuple[str, str], int] = {}
+    sent: dict[tuple[str, str], list[tuple[int, Message]]] = {}
+    hellos = 0
+    for number, (uuid, topic, count, gap) in enumerate(steps):
+        name = (uuid, topic)
+        first = sequences.get(name, 0) + 1 + gap
+        messages = [message(topic, 10 * number + each) for each in range(count)]
+        if messages:
+            sequences[name] = first + count - 1
+            sent.setdefault(name, []).extend(enumerate(messages, first))
+            batch.add(Envelope("s", uuid, topic, first, messages))
+        else:
+            hellos += 1
+            batch.add(Envelope("s", uuid, topic, 0, [], HELLO))
+    came: dict[tuple[str, str], list[tuple[int, Message]]] = {}
+    for envelope in batch.envelopes():
+        if envelope.hello is not None:
+            hellos -= 1
+        else:
+            name = (envelope.uuid, envelope.topic)
+            came.setdefault(name, []).extend(enumerate(envelope.messages, envelope.sequence))
+    assert came == sent
+    assert hellos == 0
+
+
+def test_what_comes_in_turns_goes_out_together() -> None:
+    batch = Batch()
+    for sequence in range(1, 6):
+        for uuid in "abc":
+            batch.add(Envelope("s", uuid, "t", sequence, [message("t", sequence)]))
+    assert [(each.uuid, each.sequence, len(each.messages)) for each in batch.envelopes()] == [
+        ("a", 1, 5),
+        ("b", 1, 5),
+        ("c", 1, 5),
+    ]
