@@ -49,15 +49,18 @@ class Follower:
         self.faults = Faults()
 
     def follow(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> Outcome:
-        """Follow more topics; subscribe to them before. Raises NotFollowed when everything is followed already and a
-        topic is named, or the other way round."""
+        """Follow more topics; subscribe to them before. Raises as ``check_follow``."""
+        self.check_follow(topics)
+        return self._carry_out(self.tracker.follow(topics, now, known), now)
+
+    def check_follow(self, topics: Collection[str]) -> None:
+        """Raises NotFollowed when everything is followed already and a topic is named, or the other way round."""
         every = {*self.tracker.topics, *topics}
         if ALL in every and len(every) > 1:
             raise NotFollowed(
                 f"a replica follows either everything or named topics, not both: {sorted(every - {ALL})[:5]}; "
                 "use two replicas"
             )
-        return self._carry_out(self.tracker.follow(topics, now, known), now)
 
     def unfollow(self, topic: str) -> Outcome:
         """Drop a topic and its objects; reported to handlers as deletes. Raises NotFollowed."""

@@ -26,13 +26,13 @@ from pubsub_lib.core.model import Full, Point, SyncAnswer, Want
 from pubsub_lib.errors import PubSubError, StoreError, TransportError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.runtime.discovery import Discovery
+from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.paranoia import differences
 from pubsub_lib.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-MOST_SLEEP = 3600.0
-"""Seconds; a wait without a deadline still looks up once in a while."""
+NEVER = float("inf")
 
 
 class SyncReader(Protocol):
@@ -72,12 +72,13 @@ class Engine:
         self.failure: PubSubError | None = None
         """Why the replica must not be trusted any more (a paranoid check failed)."""
         self._paranoid = settings.paranoid
-        self._wake = threading.Event()
         self._restless = False
         self._job: StartSync | None = None
-        self._job_ready = threading.Condition()
         self._closing = False
-        self._threads: list[threading.Thread] = []
+        self._topics_lock = threading.Lock()
+        """Around what the driver is subscribed to *and* what the follower follows: they must not come apart."""
+        self._clock = Loop("clock", self._tick)
+        self._syncs = Loop("sync", self._sync)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -89,51 +90,46 @@ class Engine:
         self._subscriber.daemonize()
         if self._discovery is not None:
             self._discovery.start()
-        for name, run in (("clock", self._run_clock), ("sync", self._run_syncs)):
-            thread = threading.Thread(target=run, name=f"pubsub-{name}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        with self.lock:
-            outcome = self.follower.follow(topics, time.monotonic())
-        self._carry_out(outcome)
-        self._wake.set()
+        self._clock.start()
+        self._syncs.start()
+        with self._topics_lock:
+            self._begin_to_follow(topics)
 
-    def close(self, timeout: float) -> None:
-        """Stop. Any thread, also one of this engine's own; a sync that runs is not waited for longer than told."""
+    def close(self, until: float) -> None:
+        """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. What was
+        not started, or was closed already, is no matter.
+        """
         with self.lock:
             self._closing = True
             self.changed.notify_all()
-        self._wake.set()
-        with self._job_ready:
-            self._job_ready.notify_all()
-        until = time.monotonic() + timeout
         if self._discovery is not None:
             self._discovery.close(0.0)  # it may be reading: the thread ends by itself, and finds a closed subscriber
         self._subscriber.close()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, until - time.monotonic()))
-
-    @property
-    def closing(self) -> bool:
-        """True once ``close`` was called."""
-        return self._closing
+        self._clock.close(until - time.monotonic())
+        self._syncs.close(until - time.monotonic())
 
     def follow(self, topics: Sequence[str]) -> None:
-        """Follow more topics."""
-        for topic in topics:
-            self._subscriber.register_topic(topic)
+        """Follow more topics. Raises NotFollowed, and then nothing was changed."""
+        with self._topics_lock:
+            with self.lock:
+                self.follower.check_follow(topics)
+            for topic in topics:
+                self._subscriber.register_topic(topic)
+            self._begin_to_follow(topics)
+
+    def unfollow(self, topic: str) -> None:
+        """Drop a topic. Raises NotFollowed."""
+        with self._topics_lock:
+            with self.lock:
+                outcome = self.follower.unfollow(topic)
+                self._tell(outcome)
+            self._subscriber.unregister_topic(topic)
+
+    def _begin_to_follow(self, topics: Sequence[str]) -> None:
         with self.lock:
             outcome = self.follower.follow(topics, time.monotonic())
         self._carry_out(outcome)
-        self._wake.set()
-
-    def unfollow(self, topic: str) -> None:
-        """Drop a topic."""
-        with self.lock:
-            outcome = self.follower.unfollow(topic)
-            self._tell(outcome)
-        self._subscriber.unregister_topic(topic)
+        self._clock.wake()
 
     # -- the receiving thread -------------------------------------------------------------------------------------
 
@@ -147,33 +143,28 @@ class Engine:
             wake = restless and not self._restless
             self._restless = restless
         if wake:
-            self._wake.set()
+            self._clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------
 
-    def _run_clock(self) -> None:
-        while True:
-            with self.lock:
-                if self._closing:
-                    return
-                now = time.monotonic()
-                outcome = self.follower.tick(now)
-                self._tell(outcome)
-                tracker = self.follower.tracker
-                self._restless = tracker.restless
-                wait = tracker.next_time() - now
-            self._carry_out(outcome)
-            self._wake.wait(min(max(wait, 0.0), MOST_SLEEP))
-            self._wake.clear()
+    def _tick(self, now: float) -> float:
+        with self.lock:
+            outcome = self.follower.tick(now)
+            self._tell(outcome)
+            tracker = self.follower.tracker
+            self._restless = tracker.restless
+            again = tracker.next_time()
+        self._carry_out(outcome)
+        return again
 
     def _carry_out(self, outcome: Outcome) -> None:
         """Do what a step asks for; without the lock, because drivers have locks of their own."""
         for question in outcome.questions:
             self._ask(question)
         if outcome.sync is not None:
-            with self._job_ready:
+            with self.lock:
                 self._job = outcome.sync
-                self._job_ready.notify_all()
+            self._syncs.wake()
 
     def _ask(self, question: RequestHello) -> None:
         try:
@@ -185,38 +176,36 @@ class Engine:
 
     # -- the sync thread ------------------------------------------------------------------------------------------
 
-    def _run_syncs(self) -> None:
-        while True:
-            job = self._next_job()
-            if job is None:
-                return
-            try:
-                answer = self._read(job)
-            except Exception as error:  # noqa: BLE001 - whatever happens, this thread lives: it is the cure for everything else
-                self._sync_failed(job, error)
-                continue
-            with self.lock:
-                first = not self.follower.tracker.synced
-                outcome = self.follower.sync_done(job.number, answer, time.monotonic())
-                self.last_error = None
-                self._tell(outcome, first=first)
-            self._carry_out(outcome)
-            self._wake.set()
-            if self._paranoid:
-                self._compare(tuple(job.wants))
-
-    def _next_job(self) -> StartSync | None:
-        with self._job_ready:
-            while self._job is None and not self._closing:
-                self._job_ready.wait()
+    def _sync(self, now: float) -> float:
+        with self.lock:
             job, self._job = self._job, None
-        return None if self._closing else job
+        if job is None or self._closing:
+            return NEVER
+        try:
+            answer = self._read(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the tracker must hear of it, and try again
+            self._sync_failed(job, error)
+            return time.monotonic()
+        with self.lock:
+            first = not self.follower.tracker.synced
+            outcome = self.follower.sync_done(job.number, answer, time.monotonic())
+            self.last_error = None
+            self._tell(outcome, first=first)
+        self._carry_out(outcome)
+        self._clock.wake()
+        if self._paranoid:
+            self._compare(tuple(job.wants))
+        return time.monotonic()
 
     def _read(self, job: StartSync) -> SyncAnswer:
         kinds = {want.after is None for want in job.wants.values()}
         for full in kinds:
             hit("sync.during_snapshot" if full else "sync.during_delta")
-        return self._reader.read_sync(job.wants)
+        answer = self._reader.read_sync(job.wants)
+        missing = job.wants.keys() - answer.chains.keys()
+        if missing:
+            raise StoreError(f"the store's answer lacks {sorted(missing)[:5]}; it must answer all that was asked")
+        return answer
 
     def _sync_failed(self, job: StartSync, error: Exception) -> None:
         foreign = not isinstance(error, PubSubError)
@@ -225,7 +214,7 @@ class Engine:
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"a sync broke: {error!r}")
             self.follower.sync_failed(job.number, time.monotonic())
             self.changed.notify_all()
-        self._wake.set()
+        self._clock.wake()
         if foreign:
             _log.error("a sync broke and will be tried again; please report this", exc_info=error)
         elif not repeated and not self._closing:

@@ -315,9 +315,13 @@ class Handlers:
         ended = [handle.join(max(end - time.monotonic(), 0.0)) for handle in handles]
         return all(ended)
 
+    def in_handler(self) -> bool:
+        """True in a handler's own thread. Does not block."""
+        return any(handle.is_current() for handle in self._handles)
+
     def refuse_handlers(self, what: str) -> None:
         """Raises UsageError in a handler's own thread: ``what`` would wait for itself there. Does not block."""
-        if any(handle.is_current() for handle in self._handles):
+        if self.in_handler():
             raise UsageError(f"{what} was called by a handler, which would wait for itself; call it elsewhere")
 
     def _wait(

@@ -38,12 +38,20 @@ class Loop:
         self._thread.start()
 
     def close(self, timeout: float) -> bool:
-        """Stop; False when a step is still in the middle of something after so many seconds. Idempotent."""
+        """Stop; False when a step is still in the middle of something after so many seconds. Idempotent; from any
+        thread, and from a step itself it does not wait.
+        """
         self._closing = True
         self._wake.set()
+        if self._thread is threading.current_thread():
+            return False
         if self._thread.ident is not None:
-            self._thread.join(timeout)
+            self._thread.join(max(0.0, timeout))
         return not self._thread.is_alive()
+
+    def wake(self) -> None:
+        """Let the next step come at once. Any thread, does not block."""
+        self._wake.set()
 
     def _run(self) -> None:
         while not self._closing:

@@ -3,6 +3,7 @@
 """
 
 import logging
+import os
 import threading
 import time
 import uuid
@@ -44,6 +45,7 @@ class Publisher:
         """Raises ConfigError without a service name, DriverError when the driver cannot be had."""
         if not settings.service:
             raise ConfigError("a publisher needs a stable name; set service_name (Settings.service)")
+        self._pid = os.getpid()
         self._store = store
         self._driver = driver if driver is not None else _load(settings)
         self._lock = threading.Lock()
@@ -79,6 +81,8 @@ class Publisher:
         """Send these links, in this order; called by the store after each commit, in the writer's thread. Blocks for
         at most a second. Raises TransportError, FrameError or ClosedError; the change is in the changelog anyway.
         """
+        if os.getpid() != self._pid:
+            raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
         with self._lock:
             if self._closing:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
@@ -92,6 +96,8 @@ class Publisher:
 
     def close(self) -> None:
         """Say goodbye, stop and release everything, within about 3 s. Idempotent."""
+        if os.getpid() != self._pid:
+            return
         self._stop_listening()
         with self._lock:
             if self._closing:

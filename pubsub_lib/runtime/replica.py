@@ -92,7 +92,7 @@ class Replica:
         subscriber: Subscriber | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self._topics = _checked_topics(settings.topics if topics is None else topics)
+        self._topics = _checked_topics(settings.topics or (ALL,) if topics is None else topics)
         self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in (tables or {}).items()}
         binds = False
         if subscriber is None:
@@ -122,6 +122,7 @@ class Replica:
         self._state_lock = threading.Lock()
         self._started = False
         self._closed = False
+        self._ended = threading.Event()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -132,22 +133,31 @@ class Replica:
             if self._started:
                 raise UsageError("this replica was started already; make a new one for a second run")
             self._started = True
-        self._engine.start(self._topics)
+        try:
+            self._engine.start(self._topics)
+        except BaseException:
+            self.close()  # nobody else will: a with statement whose begin fails has no end
+            raise
 
     def close(self) -> None:
-        """Stop every thread and release everything, within ``CLOSE_TIMEOUT`` or a little more. Idempotent, from any
-        thread; called by a handler, it does not wait for that handler. Objects can no longer be read afterwards.
+        """Stop every thread and release everything, within ``CLOSE_TIMEOUT`` and the driver's 2 s. Idempotent (a later
+        call waits for the first), from any thread; called by a handler, it does not wait for that handler. What is in
+        the middle of a reading or a call then ends by itself. Objects can no longer be read afterwards.
         """
+        if os.getpid() != self._pid:
+            return
+        until = time.monotonic() + CLOSE_TIMEOUT
         with self._state_lock:
-            if self._closed or os.getpid() != self._pid:
-                return
-            self._closed = True
-            started = self._started
-        if started:
-            self._engine.close(CLOSE_TIMEOUT)
-        self._handlers.close(CLOSE_TIMEOUT)
+            first, self._closed = not self._closed, True
+        if not first:
+            if not self._handlers.in_handler():
+                self._ended.wait(CLOSE_TIMEOUT)
+            return
+        self._engine.close(until)
+        self._handlers.close(max(0.0, until - time.monotonic()))
         if self._own_store is not None:
             self._own_store.close()
+        self._ended.set()
 
     def __enter__(self) -> "Replica":
         self.start()
@@ -177,6 +187,7 @@ class Replica:
     @property
     def topics(self) -> tuple[str, ...]:
         """What is followed; ``("",)`` is everything."""
+        self._check()
         with self._engine.lock:
             return tuple(self._engine.follower.tracker.topics)
 
@@ -264,6 +275,7 @@ class Replica:
     @property
     def synced(self) -> bool:
         """True when every followed topic was synced and the handlers have had the objects of that sync."""
+        self._check()
         with self._engine.lock:
             return self._engine.follower.tracker.synced and self._handlers.initial_done
 
@@ -277,6 +289,7 @@ class Replica:
         """Block until ``synced``. Raises WaitTimeout (with the reason, when the store cannot be read), ClosedError,
         and UsageError when called by a handler, which would wait for itself.
         """
+        self._check()
         until = _deadline(timeout)
         self._handlers.refuse_handlers("wait_synced")
         self._wait(lambda: self._engine.follower.tracker.synced, until, "the first sync")
@@ -291,6 +304,7 @@ class Replica:
         number, all followed topics are (or ``topics``): a topic that was not written to says so only at its next
         hello, poll or sync. Raises WaitTimeout, ClosedError, NotFollowed.
         """
+        self._check()
         number, names = self._target(position, topics)
         self._wait(
             lambda: self._engine.follower.tracker.covered(names) >= number, _deadline(timeout), f"position {number}"
@@ -302,6 +316,7 @@ class Replica:
         """Block until ``wait_for`` and every handler has had (or given up) the changes up to there. Raises as
         ``wait_for``, and UsageError when called by a handler.
         """
+        self._check()
         until = _deadline(timeout)
         self._handlers.refuse_handlers("wait_handled")
         self.wait_for(position, _left(until), topics=topics)
@@ -375,7 +390,8 @@ class Replica:
 
     def _check_followed(self, topic: str) -> None:
         followed = self._engine.follower.tracker.topics
-        if topic not in followed and ALL not in followed and topic not in self._topics:
+        soon = () if self._started else self._topics  # a handler may be registered before the start
+        if topic not in followed and ALL not in followed and topic not in soon:
             raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
 
     def _check(self) -> None:
@@ -391,7 +407,9 @@ class Replica:
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     if isinstance(topics, str):
         raise UsageError(f"topics must be a list of names, not the string {topics!r}; write [{topics!r}]")
-    if not topics or tuple(topics) == (ALL,):
+    if not topics:
+        raise UsageError("no topic was named; leave the topics out, or give None, to follow everything")
+    if tuple(topics) == (ALL,):
         return (ALL,)
     return tuple(check_name("topic", topic) for topic in topics)
 
