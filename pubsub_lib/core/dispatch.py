@@ -113,7 +113,6 @@ class _Item(msgspec.Struct, gc=False):
         return self.tried is None and self.first.old_value is None and self.latest.new_value is None
 
     def event(self) -> Event:
-        """What the handler is told: the newest value against what it knew before."""
         """What the handler is told: the newest value, against what it was told before."""
         first, latest, tried = self.first, self.latest, self.tried
         if first is latest:
