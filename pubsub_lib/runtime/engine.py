@@ -169,10 +169,12 @@ class Engine:
     def _ask(self, question: RequestHello) -> None:
         try:
             self._subscriber.request_hello(question.nonce, question.topics)
+        # Silence has its own cure: without a proof of freshness the replica polls the store.
         except TransportError as error:
-            # Silence has its own cure: without a proof of freshness the replica polls the store.
             if not self._closing:
                 _log.warning("cannot ask the publishers how fresh they are: %s", error)
+        except Exception:  # noqa: BLE001 - a driver's bug must not cost the sync that is to be started
+            _log.exception("the driver broke when it was to ask the publishers; please report this")
 
     # -- the sync thread ------------------------------------------------------------------------------------------
 

@@ -52,6 +52,29 @@ def test_the_sync_thread_survives_whatever_a_reader_raises(
     assert sum("please report" in message for message in told) == 1
 
 
+def test_an_answer_that_lacks_something_is_a_failed_sync(config: Settings, store: Store) -> None:
+    reader = Forgetful(store)
+    with Replica(config, topics=["t"], store=reader) as replica:
+        replica.wait_synced(timeout=LONG)
+        assert reader.forgets == 0
+        assert replica.status().counters.syncs_failed == 2
+
+
+class Forgetful:
+    """A real reader that leaves its first answers empty."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.forgets = 2
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        answer = self._store.read_sync(wants)
+        if self.forgets:
+            self.forgets -= 1
+            return SyncAnswer(answer.store, {})
+        return answer
+
+
 def test_rule_09_an_answer_that_comes_after_the_timeout_is_ignored(sqlite_url: str, store: Store) -> None:
     from msgspec.structs import replace
 

@@ -1,17 +1,27 @@
 """The replica as a program sees it: on a real SQLite store and the real in-process driver."""
 
+import contextlib
 import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store
-from pubsub_lib.errors import ClosedError, NotFollowed, PubSubError, UsageError, ValueRefused, WaitTimeout
+from pubsub_lib.api import Subscriber
+from pubsub_lib.errors import (
+    ClosedError,
+    NotFollowed,
+    PubSubError,
+    TransportError,
+    UsageError,
+    ValueRefused,
+    WaitTimeout,
+)
 from tests.unit.runtime.world import Recorder, settings
 
 LONG = 20.0
@@ -393,3 +403,146 @@ def _in_the_child(replica: Replica, config: Settings) -> None:
             if own.get("a", "1") == 1:
                 os._exit(0)
     os._exit(1)
+
+
+class Odd:
+    """A subscriber that hears nothing and misbehaves as it is told."""
+
+    def __init__(self, refuse_start: bool = False, refuse_questions: bool = False) -> None:
+        self.refuse_start = refuse_start
+        self.refuse_questions = refuse_questions
+        self.topics: set[str] = set()
+        self.asked = threading.Event()
+        self.closed = False
+
+    def initialize(self, on_envelope: Any) -> None:
+        pass
+
+    def register_topic(self, topic: str) -> None:
+        self.topics.add(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        self.topics.discard(topic)
+
+    def register_listen_address(self, address: str) -> None:
+        pass
+
+    def unregister_listen_address(self, address: str) -> None:
+        pass
+
+    def request_hello(self, nonce: str, topics: Any) -> None:
+        self.asked.set()
+        if self.refuse_questions:
+            raise ValueError("a bug in the driver")
+
+    def daemonize(self) -> None:
+        if self.refuse_start:
+            raise TransportError("no address to be had")
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_clock_thread_survives_a_driver_that_breaks(config: Settings, store: Store) -> None:
+    driver = Odd(refuse_questions=True)
+    with Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)) as replica:
+        replica.wait_synced(timeout=LONG)
+        driver.asked.clear()
+        assert driver.asked.wait(LONG), "nobody asks any more"
+
+
+def test_a_start_that_fails_releases_everything(config: Settings, store: Store) -> None:
+    driver = Odd(refuse_start=True)
+    with pytest.raises(TransportError), Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)):
+        pass
+    assert driver.closed
+
+
+def test_close_before_start_closes_the_driver(config: Settings, store: Store) -> None:
+    driver = Odd()
+    Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)).close()
+    assert driver.closed
+
+
+def test_no_topic_is_not_everything(config: Settings, published: Store) -> None:
+    with pytest.raises(UsageError, match="no topic"):
+        Replica(config, topics=[])
+    with Replica(config, topics=["t"]) as replica:
+        replica.unfollow("t")
+        with pytest.raises(UsageError, match="no topic"):
+            replica.follow()
+        assert replica.topics == ()
+
+
+def test_a_refused_topic_is_not_subscribed(config: Settings, store: Store) -> None:
+    driver = Odd()
+    with Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)) as replica:
+        with pytest.raises(NotFollowed):
+            replica.follow("")
+        assert driver.topics == {"t"}
+
+
+def test_topics_and_subscriptions_never_come_apart(config: Settings, store: Store) -> None:
+    driver = Odd()
+    with Replica(config, topics=["keep"], subscriber=cast(Subscriber, driver)) as replica:
+
+        def churn() -> None:
+            for _ in range(200):
+                with contextlib.suppress(NotFollowed):
+                    replica.unfollow("x")
+                replica.follow("x")
+
+        threads = [threading.Thread(target=churn) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(replica.topics) == driver.topics == {"keep", "x"}
+
+
+def test_after_close_everything_says_so(config: Settings, store: Store) -> None:
+    replica = Replica(config, topics=["t"])
+    replica.start()
+    replica.close()
+    for ask in (
+        lambda: replica.synced,
+        lambda: replica.topics,
+        lambda: replica.staleness(),
+        lambda: replica.wait_synced(LONG),
+        lambda: replica.wait_for(1, LONG),
+        lambda: replica.wait_handled(1, LONG),
+        lambda: replica.status(),
+    ):
+        with pytest.raises(ClosedError):
+            ask()
+
+
+def test_a_handler_for_a_topic_that_was_dropped_is_refused(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        replica.unfollow("t")
+        with pytest.raises(NotFollowed):
+            replica.on("a", print, topic="t")
+
+
+def test_a_child_does_not_wait_for_a_lock_that_its_parent_held(config: Settings, published: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with replica._engine.lock:
+            child = multiprocessing.get_context("fork").Process(target=_everything_refuses, args=(replica,))
+            child.start()
+            child.join(LONG)
+            assert child.exitcode == 0
+
+
+def _everything_refuses(replica: Replica) -> None:
+    refused = 0
+    for ask in (lambda: replica.synced, lambda: replica.topics, lambda: replica.wait_synced(1), replica.status):
+        try:
+            ask()
+        except ClosedError:
+            refused += 1
+    replica.close()
+    os._exit(0 if refused == 4 else 1)
