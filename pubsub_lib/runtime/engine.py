@@ -246,4 +246,3 @@ class Engine:
         if outcome.events:
             self._on_events(outcome.events, first)
         self.changed.notify_all()
-

@@ -16,12 +16,10 @@ from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError
+from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.settings import Settings
 
 _log = logging.getLogger(__name__)
-
-MOST_SLEEP = 3600.0
-"""Seconds; a wait without a deadline still looks up once in a while."""
 
 
 class PublishedStore(Protocol):
@@ -50,13 +48,10 @@ class Publisher:
         self._driver = driver if driver is not None else _load(settings)
         self._lock = threading.Lock()
         """Around numbering *and* sending: envelopes must leave in the order of their sequences."""
-        self._core = Publishing(
-            settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic()
-        )
-        self._wake = threading.Event()
+        self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
         self._closing = False
         self._unsent = 0
-        self._thread = threading.Thread(target=self._run, name="pubsub-publisher", daemon=True)
+        self._loop = Loop("publisher", self._step)
         self._stop_listening: Callable[[], None] = lambda: None
 
     @property
@@ -75,7 +70,7 @@ class Publisher:
         """Bind or connect, say hello, and send every commit from now on. Raises TransportError."""
         self._driver.initialize(self._on_ask)
         self._stop_listening = self._store.on_commit(self.publish)
-        self._thread.start()
+        self._loop.start()
 
     def publish(self, links: Sequence[Link]) -> None:
         """Send these links, in this order; called by the store after each commit, in the writer's thread. Blocks for
@@ -88,7 +83,7 @@ class Publisher:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
             for envelope in self._core.publish(links, time.monotonic()):
                 self._driver.send_event(envelope)
-        self._wake.set()
+        self._loop.wake()
 
     def counters(self) -> Mapping[str, int]:
         """The driver's counters, and ``unsent``: hellos that could not be sent."""
@@ -104,31 +99,25 @@ class Publisher:
                 return
             self._closing = True
             self._send(self._core.goodbye(time.monotonic()))
-        self._wake.set()
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(1.0)
+        self._loop.close(1.0)
         self._driver.close()
 
     def _on_ask(self, ask: HelloAsk) -> None:
         with self._lock:
             if not self._closing:
                 self._send(self._core.asked(ask, time.monotonic()))
-        self._wake.set()
+        self._loop.wake()
 
-    def _run(self) -> None:
-        while not self._closing:
-            now = time.monotonic()
-            with self._lock:
-                self._send(self._core.tick(now))
-                reading = self._core.wants_reading(now)
-                if reading:
-                    self._core.begin_reading()
+    def _step(self, now: float) -> float:
+        with self._lock:
+            self._send(self._core.tick(now))
+            reading = self._core.wants_reading(now)
             if reading:
-                self._read_heads()
-            with self._lock:
-                wait = self._core.next_time() - time.monotonic()
-            self._wake.wait(min(max(wait, 0.0), MOST_SLEEP))
-            self._wake.clear()
+                self._core.begin_reading()
+        if reading:
+            self._read_heads()
+        with self._lock:
+            return self._core.next_time()
 
     def _read_heads(self) -> None:
         began = time.monotonic()
