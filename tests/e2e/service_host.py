@@ -84,6 +84,11 @@ class Host:
         assert process.stdout.readline() == "ready\n", process.communicate()
         return process
 
+    def controller(self, failpoint: str = "", kill_at: int = 0) -> "subprocess.Popen[str]":
+        """A controller that says "synced" when it is; ``kill_at``: its handler kills it at this event."""
+        script = str(Path(__file__).with_name("service_controller.py"))
+        return self._start([script, str(self.config), str(kill_at)], failpoint)
+
     def close(self) -> None:
         """Kill what is left."""
         for process in self._processes:

@@ -1,0 +1,77 @@
+"""A controller killed while it reads everything, while it reads a delta, and in a handler: nobody else is disturbed,
+and it is back with one full sync.
+"""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pubsub_lib import Store
+from tests.e2e.service_host import LONG, Host, Watched, write
+
+QUICK: dict[str, Any] = {"max_idle_time": 0.5, "reading_age": 0.3, "round_trip": 0.3, "poll_interval": 0.2}
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    host = Host(tmp_path, sqlite_url, **QUICK)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def store(host: Host) -> Iterator[Store]:
+    with Store(host.database) as store:
+        yield store
+
+
+def said(controller: "subprocess.Popen[str]") -> str:
+    assert controller.stdout is not None
+    return controller.stdout.readline()
+
+
+def must_hold(controller: "subprocess.Popen[str]", position: int, store: Store) -> None:
+    """It comes to the position, and equals the database there."""
+    assert controller.stdin is not None
+    controller.stdin.write(f"{position}\n")
+    controller.stdin.flush()
+    held = json.loads(said(controller))
+    assert held == {record.key: [record.version, record.value.decode()] for record in store.objects(table="item")}
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "kill_at"),
+    [("sync.during_snapshot=kill", 0), ("sync.during_delta=kill", 0), ("", 10)],
+    ids=["snapshot", "delta", "handler"],
+)
+def test_a_controller_is_killed_and_comes_back(failpoint: str, kill_at: int, host: Host, store: Store) -> None:
+    service = host.service()
+    worker = host.worker()
+    write(worker, 5)
+    with Watched(host.settings) as other:
+        victim = host.controller(failpoint, kill_at)
+        if failpoint.startswith("sync.during_snapshot"):
+            assert victim.wait(LONG) == -signal.SIGKILL
+        elif failpoint:
+            assert said(victim) == "synced\n"
+            service.kill()  # what is committed now is not sent: it takes a delta
+            service.wait(LONG)
+            write(worker, 5)
+            assert victim.wait(LONG) == -signal.SIGKILL
+            host.service()
+        else:
+            assert said(victim) == "synced\n"
+            while victim.poll() is None:  # a handler that lags gets fewer events than there are changes
+                write(worker, 5)
+            assert victim.returncode == -signal.SIGKILL
+        last = write(worker, 5)
+        other.must_come_to(last, store)
+        back = host.controller()
+        assert said(back) == "synced\n"
+        must_hold(back, last, store)
+        must_hold(back, write(worker, 5), store)
