@@ -62,7 +62,7 @@ class PollingDriver(Driver):
         url.parse(settings.store_url)
 
         def open_store() -> ChangelogReader:
-            return Store(settings.store_url, settings=_STORE, limits=settings.limits)
+            return Store(settings.store_url, settings=_STORE, limits=settings.limits, create=False)
 
         return PollingSubscriber(
             open_store,

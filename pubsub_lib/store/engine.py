@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from pubsub_lib.errors import ConfigError, StoreReadOnly
+from pubsub_lib.store import sqlite
 from pubsub_lib.store.settings import StoreSettings
 
 
@@ -38,6 +39,7 @@ def _sqlite(url: URL, settings: StoreSettings, writes: bool) -> Engine:
     # One connection for the threads of a process that write: they queue here fairly, instead of polling the file.
     size = {"pool_size": 1, "max_overflow": 0} if writes else _pool(settings)
     engine = _create(url, settings, connect_args={"timeout": settings.lock_timeout, "check_same_thread": False}, **size)
+    sqlite.watch(engine)
 
     @event.listens_for(engine, "connect")
     def _connected(dbapi: DBAPIConnection, _record: object) -> None:

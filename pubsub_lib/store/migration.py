@@ -58,7 +58,11 @@ class Older(SchemaError):
 def require(connection: Connection) -> None:
     """Refuse a database without the current schema. Raises SchemaError."""
     if not check(connection):
-        raise SchemaError("the database holds no tables of this library; open it once without read_only")
+        name = connection.engine.url.render_as_string()
+        raise SchemaError(
+            f"the database {name} holds no tables of this library; correct the URL, "
+            "or open it once without read_only and without create=False, which creates them"
+        )
 
 
 def ensure(readers: Engine, writers: Engine, lock_seconds: float) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import URL, Connection, Engine, func, select
 from sqlalchemy.orm import Session
 
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.errors import ClosedError, StoreReadOnly, ValueRefused
-from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, url
+from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.session import SessionRecorder
@@ -45,12 +45,16 @@ class Store:
         tables: Mapping[str, type[Any]] | None = None,
         origin: str = "",
         read_only: bool = False,
+        create: bool = True,
     ) -> None:
         """Open a database; an empty one gets the schema at once (safe between processes).
 
         ``database``: SQLAlchemy URL (sqlite, postgresql, mysql, mariadb). ``tables``: their types; when some are
         given, only those tables exist. ``origin``: the service that is to publish what is written here ("": none).
         ``read_only``: never writes, and a standby will do; for the command line and the audit, not for replicas.
+        ``create`` False: makes neither a SQLite file nor tables, and does not connect yet; every call until the schema
+        is found raises StoreUnavailable (no file, no server) or SchemaError (no tables), and may be repeated. For
+        replicas, which may be started before the database exists.
         Raises ConfigError (URL, tables), SchemaError (older: run :func:`migrate`; newer; foreign tables),
         StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
         """
@@ -60,6 +64,7 @@ class Store:
         self._tables = Tables(tables or {}, limits)
         self._origin = check_name("service", origin) if origin else ""
         self._read_only = read_only
+        self._found = False  # the schema; asked for at the first use when it is not asked for here
         self._writers = engine.make(self._url, settings, writes=True, primary=not read_only)
         self._readers = engine.make(self._url, settings, writes=False, primary=not read_only)
         self._pid = os.getpid()
@@ -72,7 +77,8 @@ class Store:
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
         try:
-            self._open_schema()
+            if create or read_only:
+                self._open_schema()
         except BaseException:
             self.close()
             raise
@@ -304,17 +310,21 @@ class Store:
                 _log.exception("a callback of on_commit raised; the transaction at %s stays", links[0].point)
 
     def _open_schema(self) -> None:
-        seconds = self._settings.lock_timeout
-
         def opened() -> None:
             with faults.translated(f"opening {self._url.render_as_string()}"):
                 if self._read_only:
-                    with self._reader_engine().connect() as connection:
-                        migration.require(connection)
+                    self._require_schema()
                 else:
-                    migration.ensure(self._readers, self._writers, seconds)
+                    _create_file(self._url)
+                    migration.ensure(self._readers, self._writers, self._settings.lock_timeout)
+                    self._found = True
 
         retry.attempt_busy(self._settings, opened)
+
+    def _require_schema(self) -> None:
+        with self._readers.connect() as connection:
+            migration.require(connection)
+        self._found = True
 
     def _check_writable(self) -> None:
         self._check_open()
@@ -334,10 +344,14 @@ class Store:
 
     def _writer_engine(self) -> Engine:
         self._check_writable()
+        if not self._found:
+            self._require_schema()
         return self._writers
 
     def _reader_engine(self) -> Engine:
         self._check_open()
+        if not self._found:
+            self._require_schema()
         return self._readers
 
     def _read(self, doing: str, fn: Callable[[Connection], T]) -> T:
@@ -372,6 +386,12 @@ def migrate(
     writers = engine.make(parsed, settings, writes=True, primary=True)
     try:
         with faults.translated(f"migrating {parsed.render_as_string()}"):
+            _create_file(parsed)
             migration.upgrade(writers, settings.lock_timeout)
     finally:
         writers.dispose()
+
+
+def _create_file(database: URL) -> None:
+    if database.get_backend_name() == "sqlite":
+        sqlite.create(database)

@@ -1,0 +1,81 @@
+"""A SQLite database is a file, and a file can be missing, mistyped, or replaced by another of the same name.
+
+No connection ever creates the file (:func:`create` does, on purpose), and no pooled connection is handed out once
+the name leads to another file: a restored backup (``os.replace``) would otherwise stay unseen for ever.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from sqlalchemy import URL, Engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DisconnectionError
+
+from pubsub_lib.errors import StoreUnavailable
+
+_TRIES: Final = 10
+"""A file that is replaced that often while it is being opened will not hold still for an eleventh."""
+
+Identity = tuple[int, int]
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection that remembers which file it opened."""
+
+    identity: Identity = (0, 0)
+
+
+def path_of(url: URL) -> Path:
+    """The absolute path of the database's file, also of one that is written as a URI (``file:net.db``)."""
+    name = url.database or ""
+    if name.startswith("file:"):
+        name = unquote(name[5:].partition("?")[0].partition("#")[0])
+        if name.startswith("//"):
+            name = "/" + name[2:].partition("/")[2]
+    return Path(name).absolute()  # not resolved: a symbolic link may be turned to another file
+
+
+def create(url: URL) -> None:
+    """Make the file, empty, if it is not there. Raises OSError."""
+    if "mode" not in url.query:
+        os.close(os.open(path_of(url), os.O_RDWR | os.O_CREAT, 0o644))
+
+
+def watch(engine: Engine) -> None:
+    """Let this engine open only a file that exists, and hand out only connections to the file of now."""
+    path = path_of(engine.url)
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> FileConnection:
+        if not options.get("uri"):
+            args, options = [path.as_uri() + "?mode=rw"], {**options, "uri": True}
+        elif "mode=" not in args[0]:
+            args = [args[0] + ("&" if "?" in args[0] else "?") + "mode=rw"]
+        for _ in range(_TRIES):
+            before = _identity(path)
+            connection = sqlite3.connect(*args, **options, factory=FileConnection)
+            if _identity(path) == before:
+                connection.identity = before
+                return connection
+            connection.close()
+        raise StoreUnavailable(f"the SQLite file {path} is replaced again and again; try again once it stays")
+
+    @event.listens_for(engine, "checkout")
+    def _checkout(connection: DBAPIConnection, _record: object, _proxy: object) -> None:
+        # The old file cannot be mistaken for the new one: its number is not given away while we hold it open.
+        if isinstance(connection, FileConnection) and connection.identity != _identity(path):
+            raise DisconnectionError(f"the SQLite file {path} was replaced")
+
+
+def _identity(path: Path) -> Identity:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise StoreUnavailable(
+            f"the SQLite file {path} does not exist; correct the URL, or open it once without read_only and without "
+            "create=False, which creates it"
+        ) from None
+    return status.st_dev, status.st_ino
