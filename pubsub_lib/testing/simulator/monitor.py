@@ -207,7 +207,7 @@ class Monitor:
         elif cause == "polled":
             if now - evidence.proved < TIMING.stale_after - EPS:
                 return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
-            if world.calm_since < world.kernel.now - PROVED_IN_CALM and world.publishers_are_well(replica):
+            if world.settled_since < world.kernel.now - PROVED_IN_CALM and world.publishers_are_well(replica):
                 return f"{name!r} ({cause}) in calm, with a publisher that answers"
         elif cause in ("doubted", "broken"):
             return None if restored else f"{name!r} ({cause}) although the history never changed"

@@ -11,6 +11,10 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.testing.simulator.kernel import Kernel
 
 LATENCY = (0.001, 0.008)
+DELAY = (0.1, 3.0)
+"""Seconds by which a delayed message comes later, and in a queue all behind it."""
+REORDER = (0.01, 0.3)
+"""Seconds by which a message comes later that others overtake."""
 
 
 class Receiver(Protocol):
@@ -116,10 +120,10 @@ class Network:
         when = now + self._rng.uniform(*LATENCY)
         if dice.random() < self.weather.delay:
             self._count("delay")
-            when += dice.uniform(0.1, 3.0)
+            when += dice.uniform(*DELAY)
         if dice.random() < self.weather.reorder:
             self._count("reorder")
-            when += dice.uniform(0.01, 0.3)
+            when += dice.uniform(*REORDER)
         else:
             when = max(when, self._last.get(way, 0.0))
             self._last[way] = when

@@ -11,7 +11,7 @@ from pubsub_lib.testing.simulator.invariants import Violation
 from pubsub_lib.testing.simulator.kernel import Kernel, LocalClock, Process
 from pubsub_lib.testing.simulator.monitor import Monitor
 from pubsub_lib.testing.simulator.nemesis import Nemesis
-from pubsub_lib.testing.simulator.network import Network
+from pubsub_lib.testing.simulator.network import DELAY, Network
 from pubsub_lib.testing.simulator.plan import BOUND, DRIFT, TIMING, Plan
 from pubsub_lib.testing.simulator.replica import Replica
 from pubsub_lib.testing.simulator.rest import at_rest, covered
@@ -80,6 +80,11 @@ class World:
     def handler_fails(self) -> bool:
         """True when a handler is to raise now."""
         return self.nemesis.handler_fails()
+
+    @property
+    def settled_since(self) -> float:
+        """When the last message that a fault delayed has arrived, with all that waited behind it."""
+        return self.calm_since + (DELAY[1] if "delay" in self.plan.faults else 0.0)
 
     def publishers_are_well(self, replica: Replica) -> bool:
         """True when the replica has a publisher whose database answers, and nothing slows its own syncs down."""
