@@ -150,15 +150,16 @@ class Cache:
         """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets``.
 
         What the snapshot lacks is deleted and told with the last known value and version None. Versions may
-        go down: the snapshot may be of another history. Events come in the order of their versions, deletes
-        first.
+        go down: the snapshot may be of another history. When that shows, the topic's floors are forgotten; else
+        they stay, and what is gone leaves one, until :meth:`prove` finds it wrong. Events come in the order of
+        their versions, deletes first.
         """
         state = self._topics.get(topic)
         if state is None:
             state = self._topics[topic] = _Topic()
         position = snapshot.head.point.position
         shift = self._merged.shift
-        events = self._merged.forgive(topic, position)
+        same_history = position >= state.position
         gone = {
             (table, key): entry
             for table, key, entry in state.objects()
@@ -172,12 +173,17 @@ class Cache:
             if old is not None and old.version == record.version and old.value == record.value:
                 old.fingerprint = print_
                 continue
+            if old is not None and old.version >= record.version:
+                same_history = False
             new = Entry(record.version, record.value, print_, topic)
             state.tables.setdefault(record.table, {})[record.key] = new
             changed.append((ident, new))
-        for table, key in gone:
+        events = self._merged.forgive(topic, position, position if same_history else -1)
+        for (table, key), entry in gone.items():
             del state.tables[table][key]
-            event = shift((table, key), topic, None, None, position)
+            # Gone at some version above the entry's; a floor above the topic's position could outlive every proof.
+            ended = entry.version if same_history and entry.version <= position else None
+            event = shift((table, key), topic, None, None, position, 0.0, ended)
             if event is not None:
                 events.append(event)
         state.recount()
@@ -201,6 +207,21 @@ class Cache:
             if event is not None:
                 events.append(event)
         del self._topics[topic]
+        self._merged.lagging.pop(topic, None)
+        self._reindex(events)
+        return events
+
+    @property
+    def lagging(self) -> Collection[str]:
+        """Topics that hold something older than an end that another topic saw: a proof of them is of use."""
+        return self._merged.lagging
+
+    def prove(self, topic: str, upto: int) -> list[Event]:
+        """A topic has everything up to this position of the store. If it still holds what an end at or before that
+        position hides, then that end is of a history that a restore has undone, and the object shows again.
+        """
+        state = self._topics.get(topic)
+        events = self._merged.disprove(topic, upto, upto if state is None else state.position)
         self._reindex(events)
         return events
 

@@ -73,7 +73,8 @@ class Follower:
     def feed(self, envelope: Envelope, now: float) -> Outcome:
         """An envelope arrived."""
         actions = self.tracker.feed(envelope, now)
-        return self._carry_out(actions, now) if actions else NOTHING
+        outcome = self._carry_out(actions, now) if actions else NOTHING
+        return outcome if envelope.hello is None or not self.cache.lagging else self._prove(outcome)
 
     def tick(self, now: float) -> Outcome:
         """Time passed."""
@@ -82,7 +83,8 @@ class Follower:
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> Outcome:
         """The store answered."""
-        return self._carry_out(self.tracker.sync_done(number, answer, now), now)
+        outcome = self._carry_out(self.tracker.sync_done(number, answer, now), now)
+        return self._prove(outcome) if self.cache.lagging else outcome
 
     def sync_failed(self, number: int, now: float) -> None:
         """The store did not answer."""
@@ -124,6 +126,13 @@ class Follower:
         if not applied.intact:
             self.faults.mismatches += 1
             self.mismatched(topic, now)
+
+    def _prove(self, outcome: Outcome) -> Outcome:
+        """What a topic holds below a floor although it lags no longer is shown after all (a restored history)."""
+        events = list(outcome.events)
+        for topic in list(self.cache.lagging):
+            events.extend(self.cache.prove(topic, self.tracker.covered([topic])))
+        return Outcome(events, outcome.questions, outcome.sync)
 
     def mismatched(self, topic: str, now: float) -> None:
         """A topic's count or digest is not the store's: have the differing buckets fetched (rule 10)."""

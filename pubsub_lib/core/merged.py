@@ -4,8 +4,12 @@ Topics are chains of their own. An object that moves from topic A to topic B is 
 B, and the two arrive in either order, so an object can be in both for a while. Shown is the highest version.
 What a link's delete took away stays away: an entry with a lower version in a topic that lags behind is
 history, not the object come back. That is remembered as a *floor*, together with the topic whose chain it
-came from: when that topic is replaced or dropped (perhaps because the store's history changed), its floors
-are worth nothing and are forgotten.
+came from. What a snapshot of a topic lacks leaves a floor too, at the last version that was known there.
+
+A floor of a history that a restore has undone would hide what stands in another topic. So floors are forgotten
+when their topic is seen to have changed its history or is dropped, and a floor ends when it is *disproved*: a
+topic that has everything up to the floor's position, and yet holds an older entry, does not lag. A topic's floors
+are never above its own position, nor that above the store's, so the next proof of every topic ends each wrong one.
 """
 
 from collections import OrderedDict
@@ -38,7 +42,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 class Floor(msgspec.Struct, frozen=True, gc=False):
-    """A delete, seen in ``topic``: nothing up to ``version`` is shown any more."""
+    """An end, seen in ``topic``: nothing up to ``version`` is shown any more."""
 
     version: int
     topic: str
@@ -69,6 +73,10 @@ class Merged:
         self.shown: dict[str, dict[str, Entry]] = {}
         self.contested: dict[Ident, Contest] = {}
         self.floors: OrderedDict[Ident, Floor] = OrderedDict()
+        self.lagging: dict[str, set[Ident]] = {}
+        """Per topic the objects whose entry there a floor hides, and perhaps some of which that is over."""
+        self._floored: dict[str, set[Ident]] = {}
+        """Per topic the objects that a floor of it is kept of, here or in a contest: never more than one each."""
         self._decoders = dict(decoders)
 
     def decoder(self, table: str) -> Decode:
@@ -83,10 +91,19 @@ class Merged:
         return shown
 
     def bury(self, ident: Ident, floor: Floor) -> None:
-        """Remember the delete of an object that nobody holds any more."""
+        """Remember the floor of an object that nobody holds any more."""
         self.floors[ident] = floor
+        self._floored.setdefault(floor.topic, set()).add(ident)
         if len(self.floors) > REMEMBERED_DELETES:
-            self.floors.popitem(last=False)
+            oldest, gone = self.floors.popitem(last=False)
+            self._unmark(oldest, gone)
+
+    def _unmark(self, ident: Ident, floor: Floor) -> None:
+        idents = self._floored.get(floor.topic)
+        if idents is not None:
+            idents.discard(ident)
+            if not idents:
+                del self._floored[floor.topic]
 
     def shift(
         self,
@@ -96,10 +113,13 @@ class Merged:
         deleted: int | None,
         position: int,
         written_at: float = 0.0,
+        ended: int | None = None,
     ) -> Event | None:
         """Tell that a topic's entry of an object is now ``new`` (None: gone, by a link's delete of version
-        ``deleted``, or inferred when that is None). Returns what changed for the viewer, or None.
+        ``deleted``, or inferred when that is None; then ``ended`` is a version that is over for certain, or None).
+        Returns what changed for the viewer, or None.
         """
+        floor = ended if deleted is None else deleted
         table, key = ident
         shown = self.table(table)
         winner = shown.get(key)
@@ -112,8 +132,8 @@ class Merged:
                     shown[key] = new
                 else:
                     del shown[key]
-                    if deleted is not None:
-                        self.bury(ident, Floor(deleted, topic))
+                    if floor is not None:
+                        self.bury(ident, Floor(floor, topic))
                 return self.event(table, key, winner, new, deleted, position, written_at)
             holders = {} if winner is None else {winner.topic: winner}
             contest = Contest(holders, self.floors.pop(ident, NO_FLOOR))
@@ -121,23 +141,53 @@ class Merged:
             contest.holders[topic] = new
         else:
             contest.holders.pop(topic, None)
-            if deleted is not None and deleted > contest.floor.version:
-                contest.floor = Floor(deleted, topic)
+            if floor is not None and floor > contest.floor.version:
+                self._unmark(ident, contest.floor)
+                contest.floor = Floor(floor, topic)
+                self._floored.setdefault(topic, set()).add(ident)
         return self._resolve(ident, contest, deleted, position, written_at)
 
-    def forgive(self, topic: str, position: int) -> list[Event]:
-        """Forget the floors that a topic's links set, because its chain is not the same any more. Returns the
-        events of the objects that show again by it.
+    def forgive(self, topic: str, position: int, above: int = -1) -> list[Event]:
+        """Forget the floors of a topic, all or those above a version: its chain is not the same any more. Returns
+        the events of the objects that show again by it.
         """
-        for ident in [ident for ident, floor in self.floors.items() if floor.topic == topic]:
-            del self.floors[ident]
         events = []
-        for ident, contest in list(self.contested.items()):
-            if contest.floor.topic == topic:
-                contest.floor = NO_FLOOR
-                event = self._resolve(ident, contest, None, position, 0.0)
-                if event is not None:
-                    events.append(event)
+        for ident in list(self._floored.get(topic, ())):
+            contest = self.contested.get(ident)
+            floor = self.floors[ident] if contest is None else contest.floor
+            if floor.version <= above:
+                continue
+            self._unmark(ident, floor)
+            if contest is None:
+                del self.floors[ident]
+                continue
+            contest.floor = NO_FLOOR
+            event = self._resolve(ident, contest, None, position, 0.0)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def disprove(self, topic: str, upto: int, position: int) -> list[Event]:
+        """A topic has everything up to a position of the store: what it holds below a floor that is not above that
+        does not lag, so the floor is of another history. Returns the events of what shows again.
+        """
+        events = []
+        still = set()
+        for ident in self.lagging.pop(topic, ()):
+            contest = self.contested.get(ident)
+            entry = None if contest is None else contest.holders.get(topic)
+            if contest is None or entry is None or entry.version > contest.floor.version:
+                continue
+            if contest.floor.version > upto:
+                still.add(ident)
+                continue
+            self._unmark(ident, contest.floor)
+            contest.floor = NO_FLOOR
+            event = self._resolve(ident, contest, None, position, 0.0)
+            if event is not None:
+                events.append(event)
+        if still:
+            self.lagging[topic] = still
         return events
 
     def _resolve(
@@ -149,6 +199,7 @@ class Merged:
         best: Entry | None = None
         for entry in contest.holders.values():
             if entry.version <= contest.floor.version:
+                self.lagging.setdefault(entry.topic, set()).add(ident)
                 continue
             # Equal versions in two topics come from two histories: what is shown stays until one is replaced.
             if best is None or (entry.version, entry is old) > (best.version, best is old):
@@ -156,8 +207,11 @@ class Merged:
         alone = len(contest.holders) == 1 and best is not None
         if alone or not contest.holders:
             self.contested.pop(ident, None)
-            if not alone and contest.floor.version:
-                self.bury(ident, contest.floor)
+            if contest.floor.version:
+                if alone:
+                    self._unmark(ident, contest.floor)
+                else:
+                    self.bury(ident, contest.floor)
         else:
             self.contested[ident] = contest
         if best is old:

@@ -201,6 +201,90 @@ def test_a_delete_of_a_history_that_is_gone_does_not_hide_a_later_create_elsewhe
     assert brief(cache.apply(link("b", 0, 5, put("x", 5, V2))).events) == [("create", "x", 5, None, V2)]
 
 
+def test_what_a_replace_lacks_stays_away_while_another_topic_lags() -> None:
+    """Moved from a to b, deleted there; of a nothing came since, and b was synced whole."""
+    cache = Cache()
+    cache.apply(link("a", 0, 1, put("x", 1)))
+    cache.apply(link("b", 0, 3, put("x", 3, V2)))
+    assert brief(cache.replace("b", snapshot(9, rec("o", 8))).events) == [
+        ("delete", "x", None, V2, None), ("create", "o", 8, None, V1),
+    ]  # fmt: skip
+    assert cache.get("port", "x") is None
+    assert list(cache.lagging) == ["a"]
+    assert cache.prove("a", 2) == [], "a has not seen what b saw"
+    assert brief(cache.replace("a", snapshot(2)).events) == []
+    assert cache.prove("a", 9) == []
+    assert list(cache.lagging) == []
+    assert brief(cache.apply(link("a", 2, 12, put("x", 12))).events) == [("create", "x", 12, None, V1)]
+
+
+def test_a_links_delete_stays_over_a_replace_of_its_topic() -> None:
+    cache = Cache()
+    cache.apply(link("a", 0, 1, put("x", 1)))
+    cache.apply(link("b", 0, 3, put("x", 3, V2)))
+    cache.apply(link("b", 3, 5, delete("x", 5)))
+    assert cache.replace("b", snapshot(9)).events == []
+    assert cache.replace("b", snapshot(9, buckets=frozenset({bucket_of("port", "x")}), whole=[])).events == []
+    assert cache.get("port", "x") is None
+
+
+def test_a_floor_of_another_history_ends_with_the_next_proof_of_what_it_hides() -> None:
+    """Restored to 1 and written on past 3: b's snapshot does not show that its object at 3 never was."""
+    cache = Cache()
+    cache.apply(link("a", 0, 1, put("x", 1)))
+    cache.apply(link("b", 0, 3, put("x", 3, V2)))
+    cache.replace("b", snapshot(9))
+    assert brief(cache.prove("a", 3)) == [("create", "x", 1, None, V1)]
+    assert cache.iterate() == [rec("x", 1)]
+    assert list(cache.lagging) == []
+
+
+@pytest.mark.parametrize("records", [[rec("o", 1)], [rec("o", 2, V3)]])
+def test_a_replace_that_shows_another_history_leaves_no_floor(records: list[Record]) -> None:
+    cache = Cache()
+    cache.apply(link("a", 0, 1, put("x", 1)))
+    cache.apply(link("b", 0, 3, put("o", 2), put("x", 3, V2)))
+    assert brief(cache.replace("b", snapshot(9, *records)).events)[0] == ("set", "x", 1, V2, V1)
+
+
+def test_a_replace_leaves_no_floor_above_its_position() -> None:
+    cache = Cache()
+    cache.apply(link("a", 0, 1, put("x", 1)))
+    cache.apply(link("b", 0, 3, put("x", 30, V2), put("y", 2)))
+    cache.apply(link("c", 0, 1, put("y", 1, V2)))
+    cache.apply(link("b", 3, 4, delete("y", 40)))
+    assert brief(cache.replace("b", snapshot(9)).events) == [("create", "y", 1, None, V2), ("set", "x", 1, V2, V1)]
+
+
+def test_floors_of_other_topics_cost_a_replace_nothing() -> None:
+    """A whole sync of many topics is not quadratic: counted in looks at floors, not in seconds."""
+    cache = Cache()
+    topics = [f"t{number}" for number in range(300)]
+    for number, topic in enumerate(topics):
+        cache.apply(link(topic, 0, 2 * number + 1, put(topic, 2 * number + 1)))
+        cache.apply(link(topic, 2 * number + 1, 2 * number + 2, delete(topic, 2 * number + 2)))
+    merged = cache._merged
+    assert len(merged.floors) == len(topics)
+
+    class Counted(type(merged.floors)):  # type: ignore[misc]
+        looks = 0
+
+        def items(self) -> object:
+            Counted.looks += len(self)
+            return super().items()
+
+        def __getitem__(self, ident: tuple[str, str]) -> object:
+            Counted.looks += 1
+            return super().__getitem__(ident)
+
+    merged.floors = Counted(merged.floors)
+    for topic in topics:
+        cache.drop(topic)
+    assert not merged.floors
+    assert not merged._floored
+    assert Counted.looks <= len(topics)
+
+
 def test_drop_tells_deletes_and_lets_other_topics_show() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 2, put("x", 1), put("y", 2)))
@@ -307,7 +391,7 @@ class Histories(RuleBasedStateMachine):
         self.chains = {topic: (self.store.links[topic], 0) for topic in TOPICS}
         self.told: dict[tuple[str, str], tuple[int, bytes]] = {}
         self.seen: dict[tuple[str, str], int] = {}
-        self.only_links = True
+        self.one_history = True
 
     def take(self, events: list[Event]) -> None:
         """Fold events as a controller would; each must fit what was told before."""
@@ -322,8 +406,7 @@ class Histories(RuleBasedStateMachine):
                 assert event.version is not None
                 assert old != (event.version, event.new_value), "told without a change"
                 self.told[ident] = (event.version, event.new_value)
-            if self.only_links:
-                assert event.version is not None
+            if self.one_history and event.version is not None:
                 assert event.version > self.seen.get(ident, 0), "a version went back"
                 self.seen[ident] = event.version
 
@@ -343,7 +426,7 @@ class Histories(RuleBasedStateMachine):
         self.nonce += 1
         self.store = self.backups[number].fork(self.nonce)
         del self.backups[number + 1 :]
-        self.only_links = False
+        self.one_history = False
 
     def stray(self, topic: str) -> bool:
         """Is what the cache has of a topic not in the store's history?"""
@@ -364,7 +447,6 @@ class Histories(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def replace(self, topic: str) -> None:
-        self.only_links = False
         done = self.cache.replace(topic, TopicSnapshot(self.store.head(topic), self.store.records(topic)))
         self.chains[topic] = (self.store.links[topic], len(self.store.links[topic]))
         assert done.intact
@@ -372,7 +454,6 @@ class Histories(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def repair(self, topic: str) -> None:
-        self.only_links = False
         records, mine = self.store.records(topic), self.cache.bucket_digests(topic)
         theirs: dict[int, int] = {}
         for r in records:
@@ -386,8 +467,14 @@ class Histories(RuleBasedStateMachine):
         self.take(done.events)
 
     @rule(topic=st.sampled_from(TOPICS))
+    def prove(self, topic: str) -> None:
+        """A publisher says what the topic's head is, and the cache has that."""
+        if not self.stray(topic) and self.chains[topic][1] == len(self.store.links[topic]):
+            self.take(self.cache.prove(topic, self.store.position))
+
+    @rule(topic=st.sampled_from(TOPICS))
     def drop(self, topic: str) -> None:
-        self.only_links = False
+        self.one_history = False
         self.take(self.cache.drop(topic))
         self.chains[topic] = (self.store.links[topic], 0)
 
@@ -421,6 +508,9 @@ class Histories(RuleBasedStateMachine):
             if self.stray(topic):
                 self.replace(topic)
             self.apply(topic, 10_000)
+        for topic in TOPICS:
+            self.take(self.cache.prove(topic, self.store.position))
+        assert not self.cache.lagging
         expected = {ident: (version, value) for ident, (_, version, value) in self.store.objects.items()}
         self.what_was_told_is_what_is_shown()
         assert self.told == expected
