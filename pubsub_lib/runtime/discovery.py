@@ -54,6 +54,7 @@ class Discovery:
         self._missed: dict[str, int] = {}
         """Addresses that are listened to, and how often in a row they were not in the directory."""
         self._refused: frozenset[str] = frozenset()
+        self._closing = False
         self._loop = Loop("discovery", self.step)
 
     @property
@@ -67,6 +68,7 @@ class Discovery:
 
     def close(self, timeout: float) -> None:
         """Stop; waits so many seconds for a reading that runs."""
+        self._closing = True
         self._loop.close(timeout)
 
     def step(self, now: float) -> float:
@@ -87,6 +89,8 @@ class Discovery:
         try:
             self._subscriber.register_listen_address(address)
         except PubSubError as error:
+            if self._closing:
+                return False  # so is the subscriber
             # Somebody entered what this driver cannot use: said once, and the others are still found.
             if address not in self._refused:
                 self._refused |= {address}

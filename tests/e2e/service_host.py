@@ -10,6 +10,7 @@ from typing import Any
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.testing.processes import free_port, poll
+from tests.e2e.network import Namespace
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 60.0
@@ -18,8 +19,13 @@ LONG = 60.0
 class Host:
     """One host: its configuration and its processes. Ends them all at ``close``."""
 
-    def __init__(self, folder: Path, database: str, name: str = "api-1", **options: Any) -> None:
+    def __init__(
+        self, folder: Path, database: str, name: str = "api-1", at: Namespace | None = None, **options: Any
+    ) -> None:
+        """``at``: in a network of its own; else on this machine's loopback."""
         self.name = name
+        self.address = "127.0.0.1" if at is None else at.its
+        self._prefix = [] if at is None else at.prefix
         self.database = database
         folder.mkdir(parents=True, exist_ok=True)
         self.metrics_port = free_port()
@@ -28,9 +34,10 @@ class Host:
         general = "".join(f"{key} = {value}\n" for key, value in {**given, **options}.items())
         self.config.write_text(
             f"[pubsub]\nstore_url = {database}\nservice_name = {name}\nenable_pub_sub = true\n"
-            f"publisher_bind_address = 127.0.0.1\npublisher_port = {free_port()}\n"
+            f"publisher_bind_address = {self.address}\npublisher_port = {free_port()}\n"
             f"publisher_multiproc_socket = {folder}/hop/socket\n{general}"
             f"[publisher_service]\nlease = 2\nfollow_interval = 0.05\ngrace = 0.3\nmetrics_port = {self.metrics_port}\n"
+            f"metrics_address = {self.address}\n"
         )
         self.settings = Settings.from_file(self.config)
         self._processes: list[subprocess.Popen[str]] = []
@@ -64,14 +71,14 @@ class Host:
     def is_ready(self) -> bool:
         """What the endpoint says."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/ready", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/ready", timeout=5) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
 
     def metric(self, name: str, what: str) -> float:
         """One number of the service's."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
         prefix = f'publisher_service_{name}{{what="{what}"}} '
         return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
@@ -97,7 +104,7 @@ class Host:
 
     def _start(self, arguments: list[str], failpoint: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [*self._prefix, sys.executable, *arguments],
             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", "PUBSUB_LIB_FAILPOINT": failpoint},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
