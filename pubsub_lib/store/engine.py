@@ -12,14 +12,18 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from pubsub_lib.errors import ConfigError, StoreReadOnly
 from pubsub_lib.store import sqlite
+from pubsub_lib.store.forking import ForkGate, GatedPool
 from pubsub_lib.store.settings import StoreSettings
 
 
-def make(url: URL, settings: StoreSettings, *, writes: bool, primary: bool) -> Engine:
-    """An engine that is not connected yet. ``writes``: for writers; ``primary``: refuse a PostgreSQL standby."""
+def make(url: URL, settings: StoreSettings, *, writes: bool, primary: bool, gate: ForkGate | None = None) -> Engine:
+    """An engine that is not connected yet. ``writes``: for writers; ``primary``: refuse a PostgreSQL standby.
+
+    ``gate``: a store's, before all its SQLite connections; by default an own one.
+    """
     backend = url.get_backend_name()
     if backend == "sqlite":
-        return _sqlite(url, settings, writes)
+        return _sqlite(url, settings, writes, gate or ForkGate(settings.lock_timeout))
     if backend == "postgresql":
         return _postgresql(url, settings, writes, primary)
     return _mysql(url, settings, writes)
@@ -35,10 +39,13 @@ def _create(url: URL, settings: StoreSettings, **more: Any) -> Engine:
     )
 
 
-def _sqlite(url: URL, settings: StoreSettings, writes: bool) -> Engine:
+def _sqlite(url: URL, settings: StoreSettings, writes: bool, gate: ForkGate) -> Engine:
     # One connection for the threads of a process that write: they queue here fairly, instead of polling the file.
     size = {"pool_size": 1, "max_overflow": 0} if writes else _pool(settings)
-    engine = _create(url, settings, connect_args={"timeout": settings.lock_timeout, "check_same_thread": False}, **size)
+    arguments = {"timeout": settings.lock_timeout, "check_same_thread": False}
+    engine = _create(url, settings, poolclass=GatedPool, connect_args=arguments, **size)
+    assert isinstance(engine.pool, GatedPool)
+    engine.pool.join(gate)
     sqlite.watch(engine)
 
     @event.listens_for(engine, "connect")

@@ -17,6 +17,7 @@ from pubsub_lib.errors import ClosedError, StoreReadOnly, ValueRefused
 from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
+from pubsub_lib.store.forking import ForkGate
 from pubsub_lib.store.session import SessionRecorder
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.tables import Tables
@@ -31,6 +32,10 @@ _log = logging.getLogger(__name__)
 
 class Store:
     """The database of a writer or of a replica. All methods may be called from any thread, and in a forked child.
+
+    A fork waits, with SQLite for at most ``lock_timeout``, until no thread uses the store: the child could find the
+    file locked for ever otherwise. It does not wait when the forking thread itself is in a reading or writing of this
+    store, or when a program's own SQLAlchemy connections are: do not fork there.
 
     Every method may block for the configured timeouts (:class:`StoreSettings`) and raises, besides what it names
     itself: StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
@@ -65,8 +70,9 @@ class Store:
         self._origin = check_name("service", origin) if origin else ""
         self._read_only = read_only
         self._found = False  # the schema; asked for at the first use when it is not asked for here
-        self._writers = engine.make(self._url, settings, writes=True, primary=not read_only)
-        self._readers = engine.make(self._url, settings, writes=False, primary=not read_only)
+        gate = ForkGate(settings.lock_timeout)
+        self._writers = engine.make(self._url, settings, writes=True, primary=not read_only, gate=gate)
+        self._readers = engine.make(self._url, settings, writes=False, primary=not read_only, gate=gate)
         self._pid = os.getpid()
         self._abandoned: list[object] = []
         self._closed = False
@@ -141,7 +147,9 @@ class Store:
         """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
 
         What it raises is logged and counted (``callback_errors``) and undoes nothing. Returns a function that ends it.
+        A forked child does not inherit it.
         """
+        self._adopt()
         with self._callback_lock:
             self._callbacks = [*self._callbacks, callback]
 
@@ -301,6 +309,7 @@ class Store:
             self._hand_over(commit.links)
 
     def _hand_over(self, links: Sequence[Link]) -> None:
+        self._adopt()  # a session's recorder may have been inherited
         for callback in self._callbacks:
             try:
                 callback(links)
@@ -334,12 +343,17 @@ class Store:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the store was closed; open another one")
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """In a forked child: leave to the parent what is the parent's."""
         if self._pid != os.getpid():
             # A forked child must neither use nor close its parent's connections: they are kept, untouched.
             self._abandoned += [self._writers.pool, self._readers.pool]
             self._writers.dispose(close=False)
             self._readers.dispose(close=False)
             self._callback_lock = threading.Lock()
+            self._callbacks = []  # a publisher, say, whose thread and sockets are not here
             self._pid = os.getpid()
 
     def _writer_engine(self) -> Engine:

@@ -1,0 +1,136 @@
+"""Forks while threads use the store: the child finds no lock that nobody will ever release, and no callback."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pubsub_lib.store import Store, StoreSettings
+from tests.unit.store.conftest import Opener
+
+
+def put(store: Store, key: str, value: object = 1) -> None:
+    with store.transaction() as tx:
+        tx.set("t", key, value)
+
+
+def child(work: Callable[[], object], seconds: int = 20) -> int:
+    """The exit status of a forked child: 0 when ``work`` returned; it is killed when it hangs."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(seconds)
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_children_of_a_busy_parent_write_and_read(open_store: Opener) -> None:
+    store, other = open_store(), open_store()
+    stop = threading.Event()
+
+    def busy(work: Callable[[int], object]) -> threading.Thread:
+        def run() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                work(number)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    put(store, "parent")
+    threads = [
+        busy(lambda number: put(store, "parent", number)),
+        busy(lambda _: store.topics()),
+        busy(lambda number: put(other, "other", number)),
+    ]
+    try:
+        for number in range(12):
+
+            def work(number: int = number) -> None:
+                put(store, f"child {number}", store.get("t", "parent"))
+                put(other, f"other child {number}", len(other.topics()))
+
+            assert child(work) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert len(list(store.objects())) == 2 + 2 * 12
+
+
+def test_the_fork_waits_for_a_transaction_of_another_thread(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        begun = threading.Event()
+
+        def write() -> None:
+            with store._writers.connect() as connection:
+                connection.exec_driver_sql("SELECT 1")
+                begun.set()
+                time.sleep(0.2)  # work, not synchronisation: long enough for a fork to come into it
+                connection.commit()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert begun.wait(20)
+        assert child(lambda: put(store, "child")) == 0
+        thread.join()
+        put(store, "parent")
+
+
+def test_a_fork_inside_of_its_own_reading_or_behind_a_stuck_thread_does_not_hang(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(sqlite_url, settings=StoreSettings(lock_timeout=0.2)) as store:
+        put(store, "a")
+        with store._readers.connect() as connection:
+            connection.exec_driver_sql("SELECT 1")
+            assert child(lambda: None) == 0
+        assert caplog.messages == []
+        begun, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with store._readers.connect():
+                begun.set()
+                done.wait(20)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert begun.wait(20)
+        assert child(lambda: None) == 0
+        assert "start method spawn" in caplog.text
+        done.set()
+        thread.join()
+        put(store, "b")
+        assert child(lambda: put(store, "c")) == 0
+        assert len(list(store.objects())) == 3
+
+
+def test_callbacks_stay_with_the_parent(store: Store) -> None:
+    seen: list[object] = []
+    store.on_commit(lambda links: seen.append(os.getpid()))
+
+    def work() -> None:
+        put(store, "a")
+        assert seen == []
+        store.on_commit(lambda links: seen.append("own"))
+        put(store, "b")
+        assert seen == ["own"]
+
+    def own_first() -> None:
+        store.on_commit(lambda links: seen.append("own"))
+        put(store, "c")
+        assert seen == ["own"]
+
+    assert child(work) == 0
+    assert child(own_first) == 0
+    put(store, "d")
+    assert seen == [os.getpid()]
