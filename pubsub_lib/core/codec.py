@@ -86,17 +86,25 @@ def private_frame(nonce: str) -> bytes:
     return b"H%b\0" % nonce.encode()
 
 
-def ask_frame(nonce: str, topics: Collection[str]) -> bytes:
+def ask_frame(nonce: str, topics: Collection[str], limits: Limits = Limits()) -> bytes:  # noqa: B008 - frozen
     """A question as a subscription, for transports whose publishers see subscriptions: the private prefix,
     then the topics. No answer is ever sent under it, so subscribe to ``private_frame(nonce)`` first.
 
-    Raises ValueRefused when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL.
+    Raises ValueRefused when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL, and
+    FrameError("oversized") when no publisher would read it: ask about fewer topics at once.
     """
     check_nonce(nonce)
     try:
-        return private_frame(nonce) + _encode(sorted(topics))
+        frame = private_frame(nonce) + _encode(sorted(topics))
     except UnicodeEncodeError as error:
         raise ValueRefused(f"the question about {sorted(topics)!r} is no valid Unicode text: {error}") from error
+    if len(frame) > limits.max_frame_bytes:
+        raise FrameError(
+            f"a question about {len(topics)} topics has {len(frame)} bytes but at most {limits.max_frame_bytes} "
+            "are allowed; ask about fewer topics at once",
+            "oversized",
+        )
+    return frame
 
 
 def read_ask(frame: bytes, limits: Limits = Limits()) -> HelloAsk:  # noqa: B008 - frozen

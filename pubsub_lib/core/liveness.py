@@ -3,7 +3,7 @@
 A *proof* of a chain says: at this time, on the replica's own clock, the store's head was a point that the replica has.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -15,7 +15,19 @@ NEVER = float("-inf")
 MOST_PENDING = 64
 """Proofs of one chain that wait for known to reach their head."""
 MOST_QUESTIONS = 64
-"""Questions whose answers are still accepted."""
+"""Questions whose answers are still accepted at least; of many topics those of the last rounds, ..."""
+ROUNDS_OF_QUESTIONS = 3
+"""... so many of them, which outlasts the answers that count (``Timing.check``)."""
+QUESTION_TOPICS = 200
+"""Topics of one question at most: as many as a publisher answers in one hello."""
+QUESTION_BYTES = 15 * 1024
+"""Bytes of one question's topics at most: with its nonce below 16 KiB. For some transports a question is a
+subscription; libzmq walks one of a megabyte recursively and runs out of stack.
+"""
+
+
+TOPIC_OVERHEAD = 5
+"""Of a topic in a question, in msgpack."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +106,21 @@ class Question(msgspec.Struct, frozen=True):
     topics: frozenset[str]
 
 
+def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """Topics in the portions in which publishers are asked about them, in order."""
+    portion: list[str] = []
+    size = 0
+    for topic in topics:
+        length = len(topic.encode(errors="replace")) + TOPIC_OVERHEAD
+        if portion and (len(portion) == QUESTION_TOPICS or size + length > QUESTION_BYTES):
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(topic)
+        size += length
+    if portion:
+        yield tuple(portion)
+
+
 class Liveness:
     """When to ask, which answers count, how stale each chain is, and whether to poll."""
 
@@ -101,6 +128,7 @@ class Liveness:
         self._timing = timing
         self._chains: dict[str, Freshness] = {}
         self._questions: dict[str, Question] = {}
+        self._asked = 0
         self.ask_at = now
         self.poll_at = now
 
@@ -118,9 +146,17 @@ class Liveness:
 
     def ask(self, nonce: str, topics: Collection[str], now: float) -> None:
         """A question goes out."""
-        if len(self._questions) >= MOST_QUESTIONS:
-            del self._questions[next(iter(self._questions))]
+        self._forget(nonce)
         self._questions[nonce] = Question(now, frozenset(topics))
+        self._asked += len(self._questions[nonce].topics)
+        # By topics and not by questions: a replica that follows topics one by one asks many small ones.
+        while len(self._questions) > MOST_QUESTIONS and self._asked > ROUNDS_OF_QUESTIONS * len(self._chains):
+            self._forget(next(iter(self._questions)))
+
+    def _forget(self, nonce: str) -> None:
+        forgotten = self._questions.pop(nonce, None)
+        if forgotten is not None:
+            self._asked -= len(forgotten.topics)
 
     def question(self, nonce: str) -> Question | None:
         """The question that an answer belongs to. Several publishers answer the same one."""

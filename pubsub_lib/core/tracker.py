@@ -14,7 +14,7 @@ from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartS
 from pubsub_lib.core.chain import Chain, HelloHead
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.liveness import Claim, Liveness
+from pubsub_lib.core.liveness import Claim, Liveness, cut
 from pubsub_lib.core.model import ALL, Delta, Full, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.sequences import Sequences
 from pubsub_lib.core.syncing import SyncSlot
@@ -81,7 +81,7 @@ class Tracker:
             self._chains[topic] = Chain(topic, self._limits, point, now)
             self._joining[topic] = now + self._timing.hello_wait
             self.liveness.add(topic, now)
-        return [self._question(fresh, now)]
+        return [*self._questions(fresh, now)]
 
     def unfollow(self, topic: str) -> None:
         """Stop following a topic; a sync that runs for it is ignored."""
@@ -146,7 +146,7 @@ class Tracker:
         self._turn += 1
         actions: list[Action] = []
         if self._chains and self.liveness.periodic(now):
-            actions.append(self._question(self._chains, now))
+            actions.extend(self._questions(self._chains, now))
             for chain in self._chains.values():
                 chain.new_round()
         for topic in [topic for topic, until in self._joining.items() if now >= until]:
@@ -342,10 +342,12 @@ class Tracker:
         if chain.state in (State.FOLLOWING, State.HOLDING):
             self._happen(chain, Event.POLLED, now)
 
-    def _question(self, topics: Collection[str], now: float) -> RequestHello:
-        nonce = f"{self._rng.getrandbits(96):024x}"
-        self.liveness.ask(nonce, topics, now)
-        return RequestHello(nonce, tuple(topics))
+    def _questions(self, topics: Collection[str], now: float) -> Iterator[RequestHello]:
+        # Each portion under its own nonce: its answer greets these topics, and no others.
+        for portion in cut(topics):
+            nonce = f"{self._rng.getrandbits(96):024x}"
+            self.liveness.ask(nonce, portion, now)
+            yield RequestHello(nonce, portion)
 
     # -- syncs ---------------------------------------------------------------------------------------------------------
 

@@ -120,6 +120,17 @@ def test_a_question_is_read_back(nonce: str, topics: set[str]) -> None:
     assert codec.read_ask(frame) == HelloAsk(nonce, tuple(sorted(topics)))
 
 
+def test_a_question_that_no_publisher_would_read_is_refused() -> None:
+    topics = [f"{number:04}" + "t" * 251 for number in range(4200)]
+    with pytest.raises(FrameError, match="fewer topics") as refused:
+        codec.ask_frame("abc", topics)
+    assert refused.value.reason == "oversized"
+    size = len(codec.ask_frame("abc", ["t"]))
+    assert codec.ask_frame("abc", ["t"], Limits(max_frame_bytes=size))
+    with pytest.raises(FrameError):
+        codec.ask_frame("abc", ["t"], Limits(max_frame_bytes=size - 1))
+
+
 def test_the_bare_private_prefix_is_no_question() -> None:
     with pytest.raises(FrameError, match="names no topics"):
         codec.read_ask(codec.private_frame("abc"))

@@ -5,8 +5,19 @@ from itertools import pairwise
 import pytest
 
 from pubsub_lib.core.actions import RequestHello
-from pubsub_lib.core.liveness import MOST_PENDING, MOST_QUESTIONS, Claim, Freshness, Liveness
+from pubsub_lib.core.codec import ask_frame
+from pubsub_lib.core.liveness import (
+    MOST_PENDING,
+    MOST_QUESTIONS,
+    QUESTION_BYTES,
+    QUESTION_TOPICS,
+    Claim,
+    Freshness,
+    Liveness,
+    cut,
+)
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Heads, Point
+from pubsub_lib.core.publishing import HELLO_TOPICS
 from pubsub_lib.core.transitions import State
 from tests.unit.core.builders import CALM, Bench, History
 
@@ -86,6 +97,41 @@ def test_rule_06_several_publishers_answer_the_same_question() -> None:
     bench.hear(history.reading(), nonce=nonce, age=0.9)
     bench.hear(history.reading(), nonce=nonce, age=0.1)
     assert bench.staleness() == pytest.approx(0.1)
+
+
+def test_rule_06_a_question_about_many_topics_is_cut() -> None:
+    topics = tuple(f"{number:04}" + "t" * 251 for number in range(700)) + tuple(map(str, range(1000)))
+    bench = Bench(History(), topics)
+    for question in bench.questions:
+        assert len(question.topics) <= HELLO_TOPICS
+        assert len(ask_frame(question.nonce, question.topics)) <= QUESTION_BYTES + 64
+    assert [topic for question in bench.questions for topic in question.topics] == list(topics)
+    assert len({question.nonce for question in bench.questions}) == len(bench.questions)
+
+
+def test_rule_06_a_portions_answer_greets_its_own_topics_only() -> None:
+    history = History()
+    history.one("t0")
+    bench = Bench(history, [f"t{number}" for number in range(HELLO_TOPICS + 1)])
+    first, last = bench.questions
+    bench.hear(Heads(history.point, dict.fromkeys(last.topics, EMPTY)), nonce=last.nonce)
+    assert bench.state(last.topics[0]) is State.FULL_DUE
+    assert bench.state(first.topics[0]) is State.JOINING
+
+
+def test_rule_06_answers_of_two_rounds_are_awaited_however_many_questions_a_round_has() -> None:
+    live = Liveness(CALM, 0.0)
+    many = QUESTION_TOPICS * (MOST_QUESTIONS + 5)
+    for number in range(many):
+        live.add(str(number), 0.0)
+    nonces = []
+    for turn in range(6):
+        for number, portion in enumerate(cut([str(each) for each in range(many)])):
+            nonces.append(f"{turn}.{number}")
+            live.ask(nonces[-1], portion, float(turn))
+    asked = len(nonces) // 6
+    assert all(live.question(nonce) is not None for nonce in nonces[-2 * asked :])
+    assert len([nonce for nonce in nonces if live.question(nonce) is not None]) <= 3 * asked
 
 
 # -- rule 7 ------------------------------------------------------------------------------------------------------
