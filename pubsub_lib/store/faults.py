@@ -21,6 +21,7 @@ from pubsub_lib.errors import (
 # PostgreSQL: SQLSTATE (or its class of two characters).
 _POSTGRESQL: Final[dict[str, type[PubSubError]]] = {
     "40": StoreBusy,  # serialization failure, deadlock
+    "40003": StoreUnavailable,  # statement_completion_unknown: in doubt, unlike its class
     "55P03": StoreBusy,  # lock_timeout
     "25006": StoreReadOnly,
     "53100": StoreFull,
@@ -83,7 +84,7 @@ _ADVICE: Final[dict[type[PubSubError], str]] = {
     StoreBusy: "others hold what it needs; try again",
     StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs",
     StoreReadOnly: "the database refuses writes; use the primary, with a user and a disk that may write",
-    StoreFull: "the database has no room left; free some or trim the changelog",
+    StoreFull: "the database has no room left; free disk space first (removing needs some, too), then trim the changelog",
     SchemaError: "its tables are not those of this library; see the URL, or run migrate()",
     ConfigError: "the database refuses this URL; see its user, password, rights and database name",
     StoreError: "see the database's log",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
+from psycopg import errors
 from sqlalchemy import Engine, create_engine, exc, text
 
 from pubsub_lib.core.model import ZERO
@@ -104,7 +105,7 @@ def test_a_full_database(sqlite_url: str) -> None:
             pages = connection.execute(text("PRAGMA page_count")).scalar_one()
             connection.execute(text(f"PRAGMA max_page_count = {pages}"))
         before = store.read_heads([]).store
-        with pytest.raises(StoreFull, match="no room"):
+        with pytest.raises(StoreFull, match="free disk space first"):
             write(store, "x" * 100_000)
         assert store.read_heads([]).store == before
         assert store.get("t", "k") == 1
@@ -147,6 +148,18 @@ def test_a_lost_counter_is_named(open_store: Opener, database_url: str) -> None:
     for action in actions:
         with pytest.raises(StoreError, match="pubsub_store"):
             action()
+
+
+def test_a_commit_whose_end_the_server_does_not_know_is_in_doubt() -> None:
+    """SQLSTATE 40003; the rest of its class says that the transaction is rolled back."""
+    for original, kind in (
+        (errors.StatementCompletionUnknown(), StoreUnavailable),
+        (errors.SerializationFailure(), StoreBusy),
+        (errors.DeadlockDetected(), StoreBusy),
+    ):
+        error = exc.DBAPIError("COMMIT", None, original)
+        assert faults.kind_of(error) is kind
+        assert (kind in faults.DEFINITE) is (kind is StoreBusy)
 
 
 def test_nothing_foreign_leaves() -> None:
