@@ -88,19 +88,31 @@ def _whole_transactions(connection: Connection, after: Point, most: int) -> list
     return [rows.link(row) for row in connection.execute(ordered.where(links.position == last))]
 
 
-def trim_batch(connection: Connection, keep_links: int | None, keep_us: int | None) -> int:
-    """Remove one batch of whole transactions that are over a bound, oldest first; the number of links removed.
+def cut_by_count(connection: Connection, keep: int) -> int:
+    """The last position to remove so that at least ``keep`` links stay; -1: none. Costs ``keep`` index entries."""
+    links = schema.links.c
+    query = select(func.max(links.position))
+    if keep > 0:
+        nth = select(links.position).order_by(links.position.desc()).offset(keep - 1).limit(1)
+        oldest_kept = connection.execute(nth).scalar_one_or_none()
+        if oldest_kept is None:
+            return -1
+        query = query.where(links.position < oldest_kept)
+    last = connection.execute(query).scalar_one()
+    return -1 if last is None else int(last)
 
-    A bound of None does not bind. The caller commits, and calls again until nothing is removed.
+
+def trim_batch(connection: Connection, cut: int, keep_us: int | None) -> int:
+    """Remove one batch of whole transactions, oldest first; the number of links removed.
+
+    Those up to the position ``cut`` (-1: none), and those that were stored longer than ``keep_us`` microseconds ago
+    (None: none). The caller commits, and calls again until nothing is removed.
     """
     links = schema.links.c
     oldest = select(links.position, links.stored_at).order_by(links.position).limit(_BATCH)
     candidates: Sequence[tuple[int, int]] = [(row.position, row.stored_at) for row in connection.execute(oldest)]
     if not candidates:
         return 0
-    cut = -1
-    if keep_links is not None:
-        cut = max(cut, _cut_by_count(connection, keep_links, candidates[-1][0]))
     if keep_us is not None:
         limit = int(connection.execute(select(NowMicroseconds())).scalar_one()) - keep_us
         # stored_at follows the commit order, but a database's clock may be set back: stop at the first young link.
@@ -112,16 +124,3 @@ def trim_batch(connection: Connection, keep_links: int | None, keep_us: int | No
     if cut < candidates[0][0]:
         return 0
     return connection.execute(delete(schema.links).where(links.position <= cut)).rowcount
-
-
-def _cut_by_count(connection: Connection, keep: int, upto: int) -> int:
-    """The last position to remove so that at least ``keep`` links stay."""
-    links = schema.links.c
-    if keep == 0:
-        return upto
-    query = select(links.position).order_by(links.position.desc()).offset(keep - 1).limit(1)
-    oldest_kept = connection.execute(query).scalar_one_or_none()
-    if oldest_kept is None:
-        return -1
-    before = connection.execute(select(func.max(links.position)).where(links.position < oldest_kept)).scalar_one()
-    return -1 if before is None else int(before)

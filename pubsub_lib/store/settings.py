@@ -1,11 +1,15 @@
 """How a store treats its database: pool, timeouts, retries, pages. Frozen; made once."""
 
+import math
 from typing import Annotated
 
 import msgspec
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+from pubsub_lib.errors import ConfigError
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+# The servers count in milliseconds, of 31 bits.
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,3 +36,21 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows read by one statement of a sync."""
     max_delta_links: Count = 100_000
     """A delta of more links is answered as incomplete: a full sync is bounded by the objects, a delta is not."""
+
+
+def checked(name: str, given: msgspec.Struct) -> None:
+    """Check what msgspec checks only when it decodes: the types and bounds of a struct that was made in Python.
+
+    Raises ConfigError, which names the field after ``name``.
+    """
+    for field in given.__struct_fields__:
+        value = getattr(given, field)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"the store's {name}.{field} is {value} but must be finite; correct it")
+    try:
+        msgspec.convert(msgspec.to_builtins(given), type(given))
+    except (msgspec.ValidationError, TypeError) as error:
+        reason, _, where = str(error).partition(" - at `$.")
+        field = where.rstrip("`")
+        shown = f".{field} is {getattr(given, field, None)!r} but" if field else ""
+        raise ConfigError(f"the store's {name}{shown} must be: {reason}; correct it") from error

@@ -19,7 +19,7 @@ from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.forking import ForkGate
 from pubsub_lib.store.session import SessionRecorder
-from pubsub_lib.store.settings import StoreSettings
+from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import Stored
@@ -60,10 +60,12 @@ class Store:
         ``create`` False: makes neither a SQLite file nor tables, and does not connect yet; every call until the schema
         is found raises StoreUnavailable (no file, no server) or SchemaError (no tables), and may be repeated. For
         replicas, which may be started before the database exists.
-        Raises ConfigError (URL, tables), SchemaError (older: run :func:`migrate`; newer; foreign tables),
-        StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
+        Raises ConfigError (URL, tables, settings, limits), SchemaError (older: run :func:`migrate`; newer; foreign
+        tables), StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
         """
         self._url = url.parse(database)
+        checked("settings", settings)
+        checked("limits", limits)
         self._settings = settings
         self._limits = limits
         self._tables = Tables(tables or {}, limits)
@@ -194,9 +196,13 @@ class Store:
                 f"trimming to {keep_links} links or {keep_seconds} s is not possible; give numbers from 0"
             )
         keep_us = None if keep_seconds is None else round(keep_seconds * 1e6)
+        cut = -1
+        if keep_links is not None:
+            # Once for all batches: it walks over everything that is kept. What is written meanwhile is not cut.
+            cut = self._read("trimming", lambda connection: changelog.cut_by_count(connection, keep_links))
         total = 0
         while True:
-            removed = self._write("trimming", lambda connection: changelog.trim_batch(connection, keep_links, keep_us))
+            removed = self._write("trimming", lambda connection: changelog.trim_batch(connection, cut, keep_us))
             total += removed
             if not removed:
                 return total
@@ -397,6 +403,7 @@ def migrate(
     Stop its writers first. Raises ConfigError, SchemaError (newer, foreign), StoreUnavailable, StoreBusy.
     """
     parsed = url.parse(database)
+    checked("settings", settings)
     writers = engine.make(parsed, settings, writes=True, primary=True)
     try:
         with faults.translated(f"migrating {parsed.render_as_string()}"):

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, delete, insert, select, update
+from sqlalchemy import create_engine, delete, event, insert, select, update
 
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Want
 from pubsub_lib.errors import StoreError, ValueRefused
-from pubsub_lib.store import Store, schema
+from pubsub_lib.store import Store, changelog, schema
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import SETTINGS, Opener
 
@@ -182,6 +182,17 @@ def test_trimming_by_count(keep: int, store: Store) -> None:
     assert store.trim(keep_links=keep) == max(0, 7 - keep)
     assert store.read_links(None, 100)[0] == links[7 - min(keep, 7) :]
     assert store.trim(keep_links=keep) == 0
+
+
+def test_trimming_looks_for_the_cut_once_however_many_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store, 12)
+    monkeypatch.setattr(changelog, "_BATCH", 2)
+    statements: list[str] = []
+    for engine in (store._writers, store._readers):
+        event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2].upper()))
+    assert store.trim(keep_links=3) == 9
+    assert sum("POSITION DESC" in each for each in statements) == 1
+    assert sum("DELETE" in each for each in statements) == 5
 
 
 def test_trimming_removes_whole_transactions(store: Store) -> None:
