@@ -26,7 +26,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_waiting_links: Positive = 10_000
     """Links that wait in one chain for an earlier one (runs count each part)."""
     max_waiting_bytes: Positive = 64 * 1024 * 1024
-    """Values of the links that wait in one chain."""
+    """Changes that wait in one chain: table, key and value of each, and 200 bytes for what is around them, so that
+    deletes count as well."""
 
 
 def check_name(kind: str, name: str) -> str:

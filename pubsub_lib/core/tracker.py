@@ -60,6 +60,7 @@ class Tracker:
         self._chains: dict[str, Chain] = {}
         self._joining: dict[str, float] = {}
         self._holding: dict[str, Chain] = {}
+        self._due: dict[str, Chain] = {}
         self._turn = 0
         self.slot = SyncSlot(timing, rng, now)
         self.liveness = Liveness(timing, now)
@@ -89,9 +90,10 @@ class Tracker:
             return
         self._joining.pop(topic, None)
         self._holding.pop(topic, None)
+        self._due.pop(topic, None)
         self.liveness.remove(topic)
         self.sequences.forget_topic(topic)
-        if not any(chain.state in DUE for chain in self._chains.values()):
+        if not self._due:
             self.slot.no_need()
 
     @property
@@ -352,7 +354,7 @@ class Tracker:
     # -- syncs ---------------------------------------------------------------------------------------------------------
 
     def _begin_sync(self, now: float) -> list[Action]:
-        due = [chain for chain in self._chains.values() if chain.state in DUE]
+        due = list(self._due.values())
         if not due:
             self.slot.no_need()
             return []
@@ -430,7 +432,7 @@ class Tracker:
             self._happen(chain, Event.HELD, now)
 
     def _remember_needs(self, now: float) -> None:
-        if any(chain.state in DUE for chain in self._chains.values()):
+        if self._due:
             self.slot.need(now)
 
     def _happen(self, chain: Chain, event: Event, now: float) -> None:
@@ -439,8 +441,11 @@ class Tracker:
             self._holding[chain.name] = chain
         else:
             self._holding.pop(chain.name, None)
-            if chain.state in DUE:
-                self.slot.need(now)
+        if chain.state in DUE:
+            self._due[chain.name] = chain
+            self.slot.need(now)
+        else:
+            self._due.pop(chain.name, None)
 
     # -- small things ------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link, Point
 
+CHANGE_OVERHEAD = 200
+"""Bytes that a change needs in memory besides the text of its table, key and value: the objects around them."""
+
 
 class Held:
     """One step of a chain, perhaps not all of it yet: the messages that lead from ``prev`` to ``point``."""
@@ -78,7 +81,7 @@ class Waiting:
 
     @property
     def size(self) -> int:
-        """Bytes of the values held."""
+        """Bytes of the changes held, as :func:`size_of` counts them."""
         return self._bytes
 
     @property
@@ -146,8 +149,14 @@ class Waiting:
 
 
 def size_of(link: Link) -> int:
-    """Bytes of a link's values."""
-    return sum(len(change.value) for change in link.changes if change.value is not None)
+    """Bytes of a link's changes: table, key and value, and what each needs besides. A delete is not for nothing.
+
+    Names count by their characters: to encode each would cost more than the bound is exact.
+    """
+    return sum(
+        CHANGE_OVERHEAD + len(change.table) + len(change.key) + (0 if change.value is None else len(change.value))
+        for change in link.changes
+    )
 
 
 def _first_version(link: Link) -> int:

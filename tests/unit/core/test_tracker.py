@@ -12,6 +12,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Point, Want
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import State
+from pubsub_lib.core.waiting import size_of
 from tests.unit.core.builders import CALM, Bench, History, envelope, run_of
 
 WINDOW = CALM.message_delay_window
@@ -141,7 +142,7 @@ def test_rule_02_waiting_is_bounded_and_overflow_schedules_a_delta() -> None:
 
 
 def test_rule_02_waiting_is_bounded_in_bytes() -> None:
-    history, bench = following(Limits(max_waiting_bytes=10))
+    history, bench = following(Limits(max_waiting_bytes=size_of(History().one(value='"12345"')) + 10))
     _, second, third = history.one(), history.one(value='"12345"'), history.one(value='"12345"')
     bench.feed(second)
     assert bench.state() is State.HOLDING
@@ -592,6 +593,35 @@ def test_rule_08_topics_added_and_dropped_while_running() -> None:
     assert set(bench.tracker.topics) == {"t"}
     assert bench.feed(history.one("u")) == []
     assert bench.tracker.counters.unfollowed == 1
+
+
+def test_rule_08_to_drop_a_topic_looks_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8,000 topics dropped one by one while none is due would else be 64,000,000 looks."""
+    bench = Bench(History(), [f"t{number}" for number in range(50)]).synced()
+    looks = 0
+
+    class Counted(dict[str, object]):
+        def values(self):  # type: ignore[no-untyped-def]
+            nonlocal looks
+            looks += len(self)
+            return super().values()
+
+    monkeypatch.setattr(bench.tracker, "_chains", Counted(bench.tracker._chains))
+    for number in range(50):
+        bench.tracker.unfollow(f"t{number}")
+    assert looks == 0
+
+
+def test_rule_08_a_need_ends_with_the_last_topic_that_had_it() -> None:
+    history, bench = following()
+    bench.do(bench.tracker.follow(["u", "v"], bench.now))
+    bench.wait(CALM.hello_wait)
+    bench.fail()
+    bench.tracker.unfollow("u")
+    assert bench.tracker.slot.waits
+    bench.tracker.unfollow("v")
+    assert not bench.tracker.slot.waits
+    assert bench.state() is State.FOLLOWING
 
 
 def test_rule_08_a_topic_dropped_and_followed_again_during_its_sync_ignores_the_answer() -> None:

@@ -5,8 +5,11 @@ import pytest
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Link
-from pubsub_lib.core.waiting import Waiting, size_of
+from pubsub_lib.core.waiting import CHANGE_OVERHEAD, Waiting, size_of
 from tests.unit.core.builders import History, run_of
+
+ONE = size_of(History().one(value="12"))
+"""Of a link with one change and a value of 2 bytes."""
 
 
 def hold(waiting: Waiting, link: Link | Message, now: float = 0.0, turn: int = 1) -> bool:
@@ -50,7 +53,7 @@ def test_a_transactions_links_come_in_the_order_in_which_it_wrote_them() -> None
 
 
 @pytest.mark.parametrize(
-    ("limits", "fits"), [(Limits(max_waiting_links=3), 3), (Limits(max_waiting_bytes=7), 3), (Limits(), 6)]
+    ("limits", "fits"), [(Limits(max_waiting_links=3), 3), (Limits(max_waiting_bytes=3 * ONE + 1), 3), (Limits(), 6)]
 )
 def test_rule_02_the_buffer_never_exceeds_its_bounds(limits: Limits, fits: int) -> None:
     history = History()
@@ -67,7 +70,7 @@ def test_room_is_given_back_in_every_way_of_leaving() -> None:
     history = History()
     links = [history.one(value="12") for _ in range(3)]
     for _ in range(5):
-        waiting = Waiting(Limits(max_waiting_links=3, max_waiting_bytes=6))
+        waiting = Waiting(Limits(max_waiting_links=3, max_waiting_bytes=3 * ONE))
         for leave in (
             lambda: waiting.take(ZERO),  # noqa: B023 - called within the round
             lambda: waiting.drop_old(links[0].point, everywhere=False),  # noqa: B023
@@ -119,7 +122,18 @@ def test_rule_05_drop_before_a_turn_judges_by_the_first_message() -> None:
     assert waiting.drop_before(5) == 1
 
 
-def test_size_is_that_of_the_values() -> None:
+def test_size_is_that_of_the_changes_deletes_included() -> None:
     history = History()
-    assert size_of(history.commit(("t", "a", "123"), ("t", "b", "4"))[0]) == 4
-    assert size_of(history.one(key="a", value=None)) == 0
+    link = history.commit(("t", "a", "123"), ("t", "b", "4"))[0]
+    names = sum(len(change.table) + len(change.key) for change in link.changes)
+    assert size_of(link) == 4 + names + 2 * CHANGE_OVERHEAD
+    delete = history.one(key="a", value=None)
+    assert size_of(delete) == len(delete.changes[0].table) + 1 + CHANGE_OVERHEAD
+
+
+def test_deletes_that_wait_are_bounded() -> None:
+    history = History()
+    keys = [f"{number:03}" + "k" * 500 for number in range(20)]
+    history.commit(*[("t", key, "1") for key in keys])
+    link = history.commit(*[("t", key, None) for key in keys])[0]
+    assert not hold(Waiting(Limits(max_waiting_bytes=10_000)), link)

@@ -13,11 +13,12 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Heads, Point, SyncAnswer
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import State
+from pubsub_lib.core.waiting import CHANGE_OVERHEAD
 from tests.unit.core.builders import History, Objects, Write, envelope, hello, run_of
 
 TOPICS = ("a", "b")
 TIMING = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, sync_backoff_most=4.0)
-TIGHT = Limits(max_waiting_links=4, max_waiting_bytes=8)
+TIGHT = Limits(max_waiting_links=4, max_waiting_bytes=2 * (CHANGE_OVERHEAD + len("port") + len("k1")) + 8)
 HEALING = 60.0
 """Seconds without faults after which the replica must have everything: more than any bound of TIMING."""
 
