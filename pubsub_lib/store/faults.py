@@ -84,7 +84,7 @@ _ADVICE: Final[dict[type[PubSubError], str]] = {
     StoreBusy: "others hold what it needs; try again",
     StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs",
     StoreReadOnly: "the database refuses writes; use the primary, with a user and a disk that may write",
-    StoreFull: "the database has no room left; free disk space first (removing needs some, too), then trim the changelog",
+    StoreFull: "the database has no room left; free disk space first (trimming needs some, too), then trim",
     SchemaError: "its tables are not those of this library; see the URL, or run migrate()",
     ConfigError: "the database refuses this URL; see its user, password, rights and database name",
     StoreError: "see the database's log",
