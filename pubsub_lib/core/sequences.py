@@ -1,11 +1,19 @@
 """Where exactly messages were lost: gaps in the sequences per (publisher UUID, topic). Decides nothing (rule 11)."""
 
+from collections import OrderedDict
+
 import msgspec
 
 MOST_STREAMS_OF_A_SERVICE = 2
 """UUIDs of one service name whose streams are remembered: the running one and the one before."""
 MOST_MISSING = 1000
 """Single numbers of one stream that may still arrive late; older ones are given up as lost."""
+MOST_UUIDS = 1_000
+"""UUIDs of all services that are remembered: those heard last. What a forgotten one sends next is no hole."""
+MOST_STREAMS = 100_000
+"""Streams of all of them, ..."""
+MOST_MISSING_IN_ALL = 100_000
+"""... and single numbers of all streams."""
 
 
 class Tally(msgspec.Struct):
@@ -34,8 +42,12 @@ class Sequences:
 
     def __init__(self) -> None:
         self.tally = Tally()
-        self._streams: dict[str, dict[str, _Stream]] = {}
+        self._streams: OrderedDict[str, dict[str, _Stream]] = OrderedDict()
+        """By UUID, the one heard last at the end."""
+        self._services: dict[str, str] = {}
         self._uuids: dict[str, list[str]] = {}
+        self._count = 0
+        self._missing = 0
 
     def heard(self, service: str, uuid: str, topic: str, first: int, count: int) -> None:
         """Messages ``first`` .. ``first + count - 1`` came."""
@@ -43,7 +55,7 @@ class Sequences:
         stream = topics.get(topic)
         last = first + count - 1
         if stream is None:
-            topics[topic] = _Stream(last)
+            self._begin(topics, topic, last)
         elif first == stream.highest + 1:
             stream.highest = last
         else:
@@ -54,7 +66,7 @@ class Sequences:
         topics = self._topics(service, uuid)
         stream = topics.get(topic)
         if stream is None:
-            topics[topic] = _Stream(last)
+            self._begin(topics, topic, last)
         elif last > stream.highest:
             self._miss(stream, stream.highest + 1, last)
             stream.highest = last
@@ -62,19 +74,49 @@ class Sequences:
     def forget_topic(self, topic: str) -> None:
         """The topic is no longer followed; coming back to it later is no hole."""
         for topics in self._streams.values():
-            topics.pop(topic, None)
+            self._end(topics, topic)
 
     def _topics(self, service: str, uuid: str) -> dict[str, _Stream]:
         topics = self._streams.get(uuid)
-        if topics is None:
-            topics = self._streams[uuid] = {}
-            uuids = self._uuids.setdefault(service, [])
-            if uuids:
-                self.tally.restarts += 1
-            uuids.append(uuid)
-            while len(uuids) > MOST_STREAMS_OF_A_SERVICE:
-                del self._streams[uuids.pop(0)]
+        if topics is not None:
+            self._streams.move_to_end(uuid)
+            return topics
+        topics = self._streams[uuid] = {}
+        self._services[uuid] = service
+        uuids = self._uuids.setdefault(service, [])
+        if uuids:
+            self.tally.restarts += 1
+        uuids.append(uuid)
+        if len(uuids) > MOST_STREAMS_OF_A_SERVICE:
+            self._forget(uuids[0])
+        elif len(self._streams) > MOST_UUIDS:
+            self._forget(next(iter(self._streams)))
         return topics
+
+    def _begin(self, topics: dict[str, _Stream], topic: str, last: int) -> None:
+        """A stream of the UUID that was heard just now, so it is the last to be forgotten."""
+        topics[topic] = _Stream(last)
+        self._count += 1
+        while self._count > MOST_STREAMS and len(self._streams) > 1:
+            self._forget(next(iter(self._streams)))
+        if self._count > MOST_STREAMS:
+            self._end(topics, next(iter(topics)))
+
+    def _end(self, topics: dict[str, _Stream], topic: str) -> None:
+        stream = topics.pop(topic, None)
+        if stream is not None:
+            self._count -= 1
+            self._missing -= len(stream.missing)
+
+    def _forget(self, uuid: str) -> None:
+        topics = self._streams.pop(uuid)
+        for topic in list(topics):
+            self._end(topics, topic)
+        service = self._services.pop(uuid)
+        uuids = self._uuids[service]
+        uuids.remove(uuid)
+        if not uuids:
+            del self._uuids[service]
 
     def _out_of_order(self, stream: _Stream, first: int, last: int) -> None:
         if first > stream.highest:
@@ -86,13 +128,18 @@ class Sequences:
                 stream.highest = number
             elif number in stream.missing:
                 del stream.missing[number]
+                self._missing -= 1
                 self.tally.filled += 1
             else:
                 self.tally.duplicates += 1
 
     def _miss(self, stream: _Stream, first: int, last: int) -> None:
         self.tally.holes += last - first + 1
+        before = len(stream.missing)
         for number in range(max(first, last - MOST_MISSING + 1), last + 1):
             stream.missing[number] = None
-        while len(stream.missing) > MOST_MISSING:
+        # When other streams miss so much that no room is left, this one gives up what it misses.
+        most = min(MOST_MISSING, max(0, MOST_MISSING_IN_ALL - self._missing + before))
+        while len(stream.missing) > most:
             del stream.missing[next(iter(stream.missing))]
+        self._missing += len(stream.missing) - before

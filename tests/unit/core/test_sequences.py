@@ -2,9 +2,11 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub_lib.core import sequences as module
 from pubsub_lib.core.sequences import MOST_MISSING, MOST_STREAMS_OF_A_SERVICE, Sequences, Tally
 from tests.unit.core.builders import Bench, History, envelope
 
@@ -106,6 +108,39 @@ def test_memory_is_bounded_whatever_is_claimed() -> None:
     streams = sequences._streams
     assert len(streams) == MOST_STREAMS_OF_A_SERVICE
     assert all(len(stream.missing) <= MOST_MISSING for topics in streams.values() for stream in topics.values())
+
+
+def test_any_number_of_services_is_bounded_and_the_one_that_speaks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_UUIDS", 20)
+    sequences = Sequences()
+    for number in range(500):
+        sequences.heard(f"s{number}", f"u{number}", "t", 1, 1)
+        sequences.heard("api-1", "mine", "t", number + 1, 1)
+    assert len(sequences._streams) == len(sequences._services) == len(sequences._uuids) == 20
+    assert sequences.tally == Tally()
+    sequences.heard("api-1", "mine", "t", 502, 1)
+    assert sequences.tally == Tally(holes=1)
+    sequences.heard("s0", "u0", "t", 90, 1)
+    assert sequences.tally == Tally(holes=1), "a forgotten one begins anew"
+
+
+def test_streams_and_missing_numbers_are_bounded_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_STREAMS", 30)
+    monkeypatch.setattr(module, "MOST_MISSING_IN_ALL", 100)
+    sequences = Sequences()
+    rng = random.Random(1)
+    for number in range(2000):
+        uuid, topic = rng.choice("abc"), f"t{rng.randrange(25) if number < 1000 else number}"
+        sequences.heard(uuid, uuid, topic, rng.randrange(1, 200), 1)
+        if rng.random() < 0.1:
+            sequences.forget_topic(topic)
+        streams = [stream for topics in sequences._streams.values() for stream in topics.values()]
+        assert len(streams) == sequences._count <= 30
+        assert sum(len(stream.missing) for stream in streams) == sequences._missing <= 100
+    sequences = Sequences()
+    for number in range(100):
+        sequences.heard("a", "a", f"t{number}", 1, 1)
+    assert list(sequences._streams["a"]) == [f"t{number}" for number in range(70, 100)]
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32), st.floats(0, 0.5))
