@@ -26,7 +26,7 @@ from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, HandlerCounters, Handlers
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store
+from pubsub_lib.store import Store, StoreSettings
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
@@ -99,7 +99,7 @@ class Replica:
             driver = loader.load(settings.driver, settings.needs())
             subscriber, binds = driver.subscriber(settings.for_driver()), driver.capabilities.bind_based
         self._subscriber = subscriber
-        self._own_store = Store(settings.store_url, limits=settings.limits) if store is None else None
+        self._own_store = _reader(settings) if store is None else None
         reader = store if self._own_store is None else self._own_store
         assert reader is not None
         self._discovery: Discovery | None = None
@@ -402,6 +402,12 @@ class Replica:
 
     def _decode(self, table: str, key: str, value: bytes) -> Any:
         return decoded(self._decoders.get(table, plain), table, key, value)
+
+
+def _reader(settings: Settings) -> Store:
+    """A store to read from, which may not be there yet: a replica makes no database, and waits for one that is late."""
+    # One attempt: the tracker tries again by its own rules, and what failed is to be seen meanwhile.
+    return Store(settings.store_url, settings=StoreSettings(retry_attempts=1), limits=settings.limits, create=False)
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

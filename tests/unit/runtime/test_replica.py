@@ -294,11 +294,16 @@ def test_a_replica_without_any_publisher_polls_and_says_so(sqlite_url: str, stor
         assert "polled" in status.counters.deltas
 
 
-def test_an_unreachable_store_is_named_by_the_wait_and_found_when_it_comes(tmp_path: Path) -> None:
-    folder = tmp_path / "later"
-    config = settings(f"sqlite:///{folder / 'net.db'}")
-    with pytest.raises(PubSubError, match="later"):
-        Store(config.store_url).read_heads([""])
+def test_a_database_that_is_not_there_is_named_by_the_wait_and_found_when_it_comes(sqlite_url: str) -> None:
+    config = settings(sqlite_url)
+    with Replica(config, topics=["t"]) as replica:
+        with pytest.raises(WaitTimeout, match=r"store\.sqlite"):
+            replica.wait_synced(timeout=2.5)
+        assert not Path(sqlite_url.removeprefix("sqlite:///")).exists(), "a mistyped name must not make a database"
+        with Store(config.store_url) as store, store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("a", "1") == 1
 
 
 def test_a_store_that_goes_away_leaves_the_copy_and_the_reason(config: Settings, store: Store) -> None:
