@@ -17,6 +17,7 @@ from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.store_settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The own options of the driver between workers and service."""
     discovery_interval: Annotated[float, msgspec.Meta(ge=0)] = 10.0
     """How often a replica looks for publishers in the directory, in seconds. 0: it listens to ``addresses`` alone."""
+    store: StoreSettings = StoreSettings()
+    """How the database is used: pool, timeouts, retries. In an INI file the names begin with ``store_``."""
 
     def __post_init__(self) -> None:
         """Check what a type alone cannot say, and what msgspec checks only when it decodes."""
@@ -132,6 +135,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             bind_address=f"{transport}://{bind}:{port}" if enabled else "",
             timing=Timing(**{option.name: values[option.name] for option in options.TIMING}),
             limits=Limits(**{option.name: values[option.name] for option in options.LIMITS}),
+            store=StoreSettings(
+                **{option.name.removeprefix(options.STORE_PREFIX): values[option.name] for option in options.STORE}
+            ),
             handling=HandlerPolicy(
                 queue_limit=values["queue_limit"],
                 tries=values["handler_tries"],

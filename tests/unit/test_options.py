@@ -12,6 +12,7 @@ from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import DriverError
+from pubsub_lib.store import StoreSettings
 
 ETC = Path(__file__).parents[2] / "etc"
 
@@ -46,6 +47,11 @@ def test_every_field_of_a_struct_has_its_option_with_the_same_default(
 ) -> None:
     fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
     assert {option.name: option.default for option in opts} == fields
+
+
+def test_the_stores_settings_have_their_options_with_the_same_defaults() -> None:
+    fields = {f"store_{name}": getattr(StoreSettings(), name) for name in StoreSettings.__struct_fields__}
+    assert {option.name: option.default for option in options.STORE} == fields
 
 
 def test_handling_has_its_options_with_the_same_defaults() -> None:

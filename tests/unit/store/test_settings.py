@@ -7,6 +7,7 @@ import pytest
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, StoreSettings, migrate
 
 
@@ -36,6 +37,18 @@ def test_settings_out_of_bounds_are_refused_by_name(field: str, value: Any, tmp_
 def test_limits_out_of_bounds_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"limits\.max_value_bytes is 0 "):
         Store(f"sqlite:///{tmp_path}/net.db", limits=Limits(max_value_bytes=0))
+
+
+def test_an_ini_file_sets_them_and_is_held_to_the_same_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "pubsub.conf"
+    path.write_text("[pubsub]\nstore_url = sqlite:///net.db\nstore_pool_size = 17\nstore_lock_timeout = 1.5\n")
+    assert Settings.from_file(path).store == StoreSettings(pool_size=17, lock_timeout=1.5)
+    for line, word in (("store_pool_size = 0", "store_pool_size"), ("store_lock_timeout = 1e12", "store.lock_timeout")):
+        path.write_text(f"[pubsub]\nstore_url = sqlite:///net.db\n{line}\n")
+        with pytest.raises(ConfigError, match=word):
+            Settings.from_file(path)
+    with pytest.raises(ConfigError, match=r"store\.page_size"):
+        Settings(store_url="sqlite:///net.db", store=StoreSettings(page_size=0))
 
 
 def test_whole_seconds_are_seconds(sqlite_url: str) -> None:

@@ -1,4 +1,7 @@
-"""How a store treats its database: pool, timeouts, retries, pages. Frozen; made once."""
+"""How a store treats its database: pool, timeouts, retries, pages. Frozen; made once.
+
+Below the store, because :class:`pubsub_lib.settings.Settings` holds it, and needs no SQLAlchemy.
+"""
 
 import math
 from typing import Annotated
