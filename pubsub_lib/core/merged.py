@@ -73,10 +73,13 @@ class Merged:
         self.shown: dict[str, dict[str, Entry]] = {}
         self.contested: dict[Ident, Contest] = {}
         self.floors: OrderedDict[Ident, Floor] = OrderedDict()
-        self.lagging: dict[str, set[Ident]] = {}
+        self.lagging: dict[str, dict[Ident, None]] = {}
         """Per topic the objects whose entry there a floor hides, and perhaps some of which that is over."""
-        self._floored: dict[str, set[Ident]] = {}
-        """Per topic the objects that a floor of it is kept of, here or in a contest: never more than one each."""
+        self._floored: dict[str, dict[Ident, None]] = {}
+        """Per topic the objects that a floor of it is kept of, here or in a contest: never more than one each.
+
+        In order of insertion, unlike sets: events must come in the same order in every process.
+        """
         self._decoders = dict(decoders)
 
     def decoder(self, table: str) -> Decode:
@@ -93,7 +96,7 @@ class Merged:
     def bury(self, ident: Ident, floor: Floor) -> None:
         """Remember the floor of an object that nobody holds any more."""
         self.floors[ident] = floor
-        self._floored.setdefault(floor.topic, set()).add(ident)
+        self._floored.setdefault(floor.topic, {})[ident] = None
         if len(self.floors) > REMEMBERED_DELETES:
             oldest, gone = self.floors.popitem(last=False)
             self._unmark(oldest, gone)
@@ -101,7 +104,7 @@ class Merged:
     def _unmark(self, ident: Ident, floor: Floor) -> None:
         idents = self._floored.get(floor.topic)
         if idents is not None:
-            idents.discard(ident)
+            idents.pop(ident, None)
             if not idents:
                 del self._floored[floor.topic]
 
@@ -144,7 +147,7 @@ class Merged:
             if floor is not None and floor > contest.floor.version:
                 self._unmark(ident, contest.floor)
                 contest.floor = Floor(floor, topic)
-                self._floored.setdefault(topic, set()).add(ident)
+                self._floored.setdefault(topic, {})[ident] = None
         return self._resolve(ident, contest, deleted, position, written_at)
 
     def forgive(self, topic: str, position: int, above: int = -1) -> list[Event]:
@@ -172,14 +175,14 @@ class Merged:
         does not lag, so the floor is of another history. Returns the events of what shows again.
         """
         events = []
-        still = set()
+        still: dict[Ident, None] = {}
         for ident in self.lagging.pop(topic, ()):
             contest = self.contested.get(ident)
             entry = None if contest is None else contest.holders.get(topic)
             if contest is None or entry is None or entry.version > contest.floor.version:
                 continue
             if contest.floor.version > upto:
-                still.add(ident)
+                still[ident] = None
                 continue
             self._unmark(ident, contest.floor)
             contest.floor = NO_FLOOR
@@ -199,7 +202,7 @@ class Merged:
         best: Entry | None = None
         for entry in contest.holders.values():
             if entry.version <= contest.floor.version:
-                self.lagging.setdefault(entry.topic, set()).add(ident)
+                self.lagging.setdefault(entry.topic, {})[ident] = None
                 continue
             # Equal versions in two topics come from two histories: what is shown stays until one is replaced.
             if best is None or (entry.version, entry is old) > (best.version, best is old):
