@@ -37,6 +37,41 @@ def _count(name: str, default: int, text: str) -> cfg.Opt:
     return cfg.IntOpt(name, default=default, min=1, help=text)
 
 
+STORE_PREFIX: Final = "store_"
+"""Stands before a name of :class:`pubsub_lib.store.StoreSettings`; ``timeout`` alone would not say whose."""
+STORE: Final[tuple[cfg.Opt, ...]] = (
+    _count(
+        "store_pool_size",
+        5,
+        "Connections to the database that are kept per process and kind (writers, readers); twice as many may be open "
+        "for a moment.",
+    ),
+    _seconds("store_connect_timeout", 5.0, "How long a connection to the database may take to be made."),
+    _seconds("store_statement_timeout", 30.0, "How long one SQL statement may take; SQLite has no such bound."),
+    _seconds(
+        "store_lock_timeout",
+        5.0,
+        "How long to wait for one lock (SQLite: for the writer's place), and for a free connection of the pool.",
+    ),
+    _seconds(
+        "store_idle_in_transaction_timeout",
+        10.0,
+        "After how long the server ends the transaction of a writer that stopped; MySQL and SQLite have no such bound.",
+    ),
+    _count(
+        "store_retry_attempts",
+        10,
+        "Tries of one operation that met a deadlock, a lock timeout or a lost connection.",
+    ),
+    _seconds("store_retry_max_seconds", 30.0, "After how long no new try of an operation begins."),
+    _count("store_page_size", 2000, "Rows that one statement of a sync reads."),
+    _count(
+        "store_max_delta_links",
+        100_000,
+        "A replica that fell behind by more links than this reads all objects instead.",
+    ),
+)
+
 GENERAL: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "store_url",
@@ -57,6 +92,7 @@ GENERAL: Final[tuple[cfg.Opt, ...]] = (
         default=False,
         help="For tests: compare the cache with the database after every sync, and fail on a difference.",
     ),
+    *STORE,
 )
 
 # The spec's options: same names, same defaults; only the switch lost Dragonflow's name.
@@ -166,41 +202,6 @@ LIMITS: Final[tuple[cfg.Opt, ...]] = (
     _count("max_waiting_bytes", 64 * 1024 * 1024, "Bytes of the messages that wait in one topic."),
 )
 
-STORE_PREFIX: Final = "store_"
-"""Stands before a name of :class:`pubsub_lib.store.StoreSettings`; ``timeout`` alone would not say whose."""
-STORE: Final[tuple[cfg.Opt, ...]] = (
-    _count(
-        "store_pool_size",
-        5,
-        "Connections to the database that are kept per process and kind (writers, readers); twice as many may be open "
-        "for a moment.",
-    ),
-    _seconds("store_connect_timeout", 5.0, "How long a connection to the database may take to be made."),
-    _seconds("store_statement_timeout", 30.0, "How long one SQL statement may take; SQLite has no such bound."),
-    _seconds(
-        "store_lock_timeout",
-        5.0,
-        "How long to wait for one lock (SQLite: for the writer's place), and for a free connection of the pool.",
-    ),
-    _seconds(
-        "store_idle_in_transaction_timeout",
-        10.0,
-        "After how long the server ends the transaction of a writer that stopped; MySQL and SQLite have no such bound.",
-    ),
-    _count(
-        "store_retry_attempts",
-        10,
-        "Tries of one operation that met a deadlock, a lock timeout or a lost connection.",
-    ),
-    _seconds("store_retry_max_seconds", 30.0, "After how long no new try of an operation begins."),
-    _count("store_page_size", 2000, "Rows that one statement of a sync reads."),
-    _count(
-        "store_max_delta_links",
-        100_000,
-        "A replica that fell behind by more links than this reads all objects instead.",
-    ),
-)
-
 HANDLING: Final[tuple[cfg.Opt, ...]] = (
     _count("queue_limit", 10_000, "Changes that wait for one slow handler before changes of one key are merged."),
     _count("handler_tries", 5, "How often a handler that raises is called for one change before it is parked."),
@@ -243,7 +244,7 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
     cfg.PortOpt("metrics_port", default=8867, help="Port of that endpoint; 0 means none."),
 )
 
-OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + STORE + HANDLING
+OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + HANDLING
 
 
 def register(conf: cfg.ConfigOpts, driver: str = "") -> None:

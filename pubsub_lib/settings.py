@@ -17,12 +17,42 @@ from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, ValueRefused
-from pubsub_lib.store_settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 
 _CHANGE_OVERHEAD: Final = 4096
 """What a frame needs beside one value at most: names, keys, points (all bounded, design §5)."""
+
+
+_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+# The servers count in milliseconds, of 31 bits.
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a store treats its database: pool, timeouts, retries, pages. Frozen; made once. All times in seconds.
+
+    A writer that stops while it holds the counter stops all writers, therefore ``lock_timeout`` (those who wait) and
+    ``idle_in_transaction_timeout`` (the one that stopped) are short. MySQL has no idle-in-transaction timeout
+    (MariaDB has), SQLite has neither that nor a statement timeout; both count whole seconds, rounded up, on MariaDB.
+    """
+
+    pool_size: _Count = 5
+    """Connections kept per process and kind (writers, readers); twice as many may be open for a moment."""
+    connect_timeout: _Seconds = 5.0
+    statement_timeout: _Seconds = 30.0
+    """One SQL statement; a page of a sync is one statement."""
+    lock_timeout: _Seconds = 5.0
+    """Waiting for one lock (SQLite: for the writer's place), and for a free connection of the pool."""
+    idle_in_transaction_timeout: _Seconds = 10.0
+    retry_attempts: _Count = 10
+    """Tries of one operation that met a deadlock, a lock timeout or a lost connection."""
+    retry_max_seconds: _Seconds = 30.0
+    """No new try begins after this."""
+    page_size: _Count = 2000
+    """Rows read by one statement of a sync."""
+    max_delta_links: _Count = 100_000
+    """A delta of more links is answered as incomplete: a full sync is bounded by the objects, a delta is not."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -3,10 +3,10 @@
 from pubsub_lib.store.directory import Directory, Service
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.session import SessionRecorder
+from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.store import OnCommit, Store, migrate
 from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import DEFAULT_TOPIC, Stored
-from pubsub_lib.store_settings import StoreSettings
 
 __all__ = [
     "DEFAULT_TOPIC",

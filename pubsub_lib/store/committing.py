@@ -14,9 +14,9 @@ from pubsub_lib.errors import OutcomeUnknown, PubSubError, StoreBusy, StoreUnava
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import faults, retry, writer
 from pubsub_lib.store.links import Commit
+from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Encode
 from pubsub_lib.store.writer import Work
-from pubsub_lib.store_settings import StoreSettings
 
 
 def commit_or_drop(connection: Connection) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from pubsub_lib.errors import ConfigError, StoreReadOnly
 from pubsub_lib.store import sqlite
 from pubsub_lib.store.forking import ForkGate, GatedPool
-from pubsub_lib.store_settings import StoreSettings
+from pubsub_lib.store.settings import StoreSettings
 
 
 def make(url: URL, settings: StoreSettings, *, writes: bool, primary: bool, gate: ForkGate | None = None) -> Engine:

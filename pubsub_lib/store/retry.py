@@ -6,8 +6,8 @@ from typing import TypeVar
 import tenacity
 
 from pubsub_lib.errors import PubSubError, StoreBusy, StoreUnavailable
+from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.writer import ReadChanged
-from pubsub_lib.store_settings import StoreSettings
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ from pubsub_lib.core.model import (
 from pubsub_lib.errors import SchemaError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import changelog, rows, schema
+from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Stored
-from pubsub_lib.store_settings import StoreSettings
 
 
 def store_point(connection: Connection) -> Point:

@@ -19,10 +19,10 @@ from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.forking import ForkGate
 from pubsub_lib.store.session import SessionRecorder
+from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import Stored
-from pubsub_lib.store_settings import StoreSettings, checked
 
 T = TypeVar("T")
 OnCommit = Callable[[Sequence[Link]], None]

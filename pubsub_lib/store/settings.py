@@ -1,0 +1,28 @@
+"""The settings of a store, checked where they are used. The struct stands below, because ``Settings`` holds one."""
+
+import math
+
+import msgspec
+
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.settings import StoreSettings
+
+__all__ = ["StoreSettings", "checked"]
+
+
+def checked(name: str, given: msgspec.Struct) -> None:
+    """Check what msgspec checks only when it decodes: the types and bounds of a struct that was made in Python.
+
+    Raises ConfigError, which names the field after ``name``.
+    """
+    for field in given.__struct_fields__:
+        value = getattr(given, field)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"the store's {name}.{field} is {value} but must be finite; correct it")
+    try:
+        msgspec.convert(msgspec.to_builtins(given), type(given))
+    except (msgspec.ValidationError, TypeError) as error:
+        reason, _, where = str(error).partition(" - at `$.")
+        field = where.rstrip("`")
+        shown = f".{field} is {getattr(given, field, None)!r} but" if field else ""
+        raise ConfigError(f"the store's {name}{shown} must be: {reason}; correct it") from error
