@@ -1,3 +1,10 @@
+"""Fixtures of the store's tests.
+
+Rules of the design's "Store" are found by the names of tests: ``test_position_…``, ``test_topic_rows_…``,
+``test_history_…``, ``test_isolation_…``, ``test_keys_…``, ``test_values_…``, ``test_verbs_…``,
+``test_users_transaction_…``, ``test_between_commit_and_publish_…``, ``test_leases_…``.
+"""
+
 from collections.abc import Callable, Iterator
 from typing import Any
 

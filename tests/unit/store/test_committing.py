@@ -53,14 +53,14 @@ def lost_after(commit: Callable[[], None]) -> None:
     raise lost()
 
 
-def test_lost_before_it_took_effect_it_is_run_again(store: Store) -> None:
+def test_history_lost_before_it_took_effect_it_is_run_again(store: Store) -> None:
     with commits(store, lost_before), store.transaction() as tx:
         tx.create("t", "k", 1)
     assert tx.commit is not None
     assert assert_consistent(store) == 1
 
 
-def test_lost_after_it_took_effect_it_is_not_run_again(store: Store) -> None:
+def test_history_lost_after_it_took_effect_it_is_not_run_again(store: Store) -> None:
     with commits(store, lost_after) as calls, store.transaction() as tx:
         tx.create("t", "k", 1)
     assert tx.commit is not None

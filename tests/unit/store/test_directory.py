@@ -19,7 +19,7 @@ def let_leases_end(url: str) -> None:
     engine.dispose()
 
 
-def test_a_service_is_live_while_its_lease_lasts(open_store: Opener, database_url: str) -> None:
+def test_leases_a_service_is_live_while_its_lease_lasts(open_store: Opener, database_url: str) -> None:
     directory = open_store().directory
     directory.register("api", "u1", "tcp://host:1", 60)
     directory.register("api", "u2", "tcp://host:2", 60)
@@ -40,7 +40,7 @@ def test_a_service_is_live_while_its_lease_lasts(open_store: Opener, database_ur
     assert directory.unregister("u1") is False
 
 
-def test_a_lease_has_one_holder(open_store: Opener, database_url: str) -> None:
+def test_leases_have_one_holder(open_store: Opener, database_url: str) -> None:
     directory = open_store().directory
     assert directory.holder("l") is None
     assert directory.acquire("l", "a", 60) is True
@@ -57,7 +57,7 @@ def test_a_lease_has_one_holder(open_store: Opener, database_url: str) -> None:
     assert directory.acquire("l", "a", 60) is True
 
 
-def test_one_of_many_gets_the_lease(store: Store) -> None:
+def test_leases_one_of_many_gets_it(store: Store) -> None:
     start, got = threading.Barrier(6), list[str]()
 
     def take(holder: str) -> None:

@@ -17,7 +17,7 @@ def ask(engine: Engine, *queries: str) -> list[str]:
 
 
 @pytest.mark.parametrize("which", ["_writers", "_readers"])
-def test_timeouts_are_set(which: str, open_store: Opener) -> None:
+def test_isolation_timeouts_are_set(which: str, open_store: Opener) -> None:
     engine: Engine = getattr(open_store(settings=SETTINGS), which)
     match engine.dialect.name:
         case "postgresql":
@@ -53,12 +53,12 @@ def in_transaction_before_begin(store: Store) -> bool:
         raw.close()
 
 
-def test_readers_cannot_write(store: Store) -> None:
+def test_isolation_readers_cannot_write(store: Store) -> None:
     with store._readers.connect() as connection, pytest.raises(DBAPIError, match=r"(?i)read.?only"):
         connection.execute(schema.counters.insert().values(name="x", value=1))
 
 
-def test_a_sqlite_writer_locks_at_begin_and_a_reader_does_not(sqlite_url: str) -> None:
+def test_isolation_a_sqlite_writer_locks_at_begin_and_a_reader_does_not(sqlite_url: str) -> None:
     settings = StoreSettings(lock_timeout=0.05)
     with Store(sqlite_url, settings=settings) as one, Store(sqlite_url, settings=settings) as two:
         with one._writers.connect() as writer:

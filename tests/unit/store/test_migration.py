@@ -137,7 +137,7 @@ def test_an_interrupted_creation_is_finished(database_url: str, engine: Engine) 
         assert store.read_links(None, 1)[0] == []
 
 
-def test_sqlite_is_in_wal_mode(sqlite_url: str) -> None:
+def test_isolation_sqlite_is_in_wal_mode(sqlite_url: str) -> None:
     Store(sqlite_url).close()
     engine = create_engine(sqlite_url)
     with engine.connect() as connection:

@@ -26,7 +26,7 @@ def test_all_tables_have_our_prefix() -> None:
         ("mysql", "topic VARBINARY(255) NOT NULL", "value LONGBLOB"),
     ],
 )
-def test_names_are_bytes_and_values_are_verbatim(dialect: str, topic: str, value: str) -> None:
+def test_keys_are_bytes_and_values_are_verbatim(dialect: str, topic: str, value: str) -> None:
     text = ddl("pubsub_objects", dialect)
     assert topic in text
     assert value in text
@@ -37,7 +37,7 @@ def test_mysql_tables_are_transactional_whatever_the_default() -> None:
     assert all("ENGINE=InnoDB" in ddl(name, "mysql") for name in schema.metadata.tables)
 
 
-def test_nothing_of_ours_is_an_autoincrement_column() -> None:
+def test_position_nothing_of_ours_is_an_autoincrement_column() -> None:
     for name in schema.metadata.tables:
         assert "AUTO_INCREMENT" not in ddl(name, "mysql")
         assert "SERIAL" not in ddl(name, "postgresql")

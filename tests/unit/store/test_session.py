@@ -42,7 +42,9 @@ def ports(engine: Engine) -> list[str]:
         return sorted(session.scalars(select(Port.name)))
 
 
-def test_the_users_tables_and_ours_commit_together(store: Store, session: Session, engine: Engine) -> None:
+def test_users_transaction_their_tables_and_ours_commit_together(
+    store: Store, session: Session, engine: Engine
+) -> None:
     seen: list[Sequence[Link]] = []
     store.on_commit(seen.append)
     recorder = store.session(session)
@@ -60,7 +62,7 @@ def test_the_users_tables_and_ours_commit_together(store: Store, session: Sessio
     assert len(seen) == 2
 
 
-def test_the_counter_is_taken_after_the_users_flush(store: Store, session: Session) -> None:
+def test_users_transaction_the_counter_is_taken_after_the_flush(store: Store, session: Session) -> None:
     statements: list[str] = []
     recorder = store.session(session)
     recorder.set("t", "k", 1)
@@ -77,7 +79,7 @@ def test_the_counter_is_taken_after_the_users_flush(store: Store, session: Sessi
     assert "users_ports" not in " ".join(statements[first:])
 
 
-def test_a_rollback_forgets_the_verbs(store: Store, session: Session, engine: Engine) -> None:
+def test_users_transaction_a_rollback_forgets_the_verbs(store: Store, session: Session, engine: Engine) -> None:
     recorder = store.session(session)
     recorder.set("t", "a", 1)
     session.add(Port(name="p1", number=1))

@@ -53,7 +53,7 @@ def test_all_holds_every_topic(store: Store) -> None:
         assert head_of(answer, topic) == head
 
 
-def test_pages_under_concurrent_writes_are_one_snapshot(open_store: Opener) -> None:
+def test_isolation_pages_under_concurrent_writes_are_one_snapshot(open_store: Opener) -> None:
     """Objects move between topics all the time: a reading that is not one state would miss or double one."""
     store, writer = open_store(), open_store()
     with writer.transaction() as tx:
@@ -83,7 +83,7 @@ def test_pages_under_concurrent_writes_are_one_snapshot(open_store: Opener) -> N
         thread.join()
 
 
-def test_a_reader_does_not_see_what_is_committed_while_it_reads(open_store: Opener) -> None:
+def test_isolation_a_reader_does_not_see_what_is_committed_while_it_reads(open_store: Opener) -> None:
     store, writer = open_store(), open_store()
     with writer.transaction() as tx:
         for i in range(9):
@@ -97,7 +97,7 @@ def test_a_reader_does_not_see_what_is_committed_while_it_reads(open_store: Open
     assert list(store.objects()) == []
 
 
-def test_a_reader_does_not_stop_writers(open_store: Opener) -> None:
+def test_isolation_a_reader_does_not_stop_writers(open_store: Opener) -> None:
     store, writer = open_store(), open_store()
     with writer.transaction() as tx:
         for i in range(9):
@@ -140,7 +140,7 @@ def test_buckets_that_differ_are_fetched_whole_and_no_other(store: Store) -> Non
     )
 
 
-def test_sums_of_digests_do_not_overflow(store: Store) -> None:
+def test_topic_rows_sums_of_digests_do_not_overflow(store: Store) -> None:
     """SQLite's sum ends at 64 bits; 200 fingerprints of 64 bits are over that, their halves are not."""
     with store.transaction() as tx:
         for i in range(200):
@@ -149,7 +149,7 @@ def test_sums_of_digests_do_not_overflow(store: Store) -> None:
     assert total == store.topics()["default"].digest == store.recount("default").digest
 
 
-def test_a_recount_sees_what_the_digest_row_does_not(open_store: Opener, database_url: str) -> None:
+def test_topic_rows_a_recount_sees_what_the_digest_row_does_not(open_store: Opener, database_url: str) -> None:
     store = open_store()
     with store.transaction() as tx:
         tx.set("t", "k", 1)

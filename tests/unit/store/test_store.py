@@ -35,7 +35,7 @@ def put(store: Store, key: str, value: object = 1, *, topic: str | None = None) 
 # -- position, version, point --
 
 
-def test_every_change_has_its_own_position_and_is_the_objects_version(store: Store) -> None:
+def test_position_every_change_has_its_own_and_it_is_the_objects_version(store: Store) -> None:
     with store.transaction() as tx:
         tx.create("t", "a", 1)
         tx.create("t", "b", 2)
@@ -51,7 +51,7 @@ def test_every_change_has_its_own_position_and_is_the_objects_version(store: Sto
     assert_consistent(store)
 
 
-def test_a_version_grows_over_delete_and_create(store: Store) -> None:
+def test_position_a_version_grows_over_delete_and_create(store: Store) -> None:
     put(store, "a")
     with store.transaction() as tx:
         tx.delete("t", "a")
@@ -61,14 +61,14 @@ def test_a_version_grows_over_delete_and_create(store: Store) -> None:
     assert record.version == 3
 
 
-def test_a_link_chains_its_topic_and_its_transaction(store: Store) -> None:
+def test_topic_rows_a_link_chains_its_topic_and_its_transaction(store: Store) -> None:
     first, second, third = put(store, "a", topic="x"), put(store, "b", topic="y"), put(store, "a", 2, topic="x")
     assert (first.prev, second.prev, third.prev) == (ZERO, ZERO, first.point)
     assert (first.tx_prev, second.tx_prev, third.tx_prev) == (ZERO, first.point, second.point)
     assert store.read_heads(["x", "never"]).topics["never"] == EMPTY
 
 
-def test_origin_is_the_stores_or_the_transactions(open_store: Opener) -> None:
+def test_between_commit_and_publish_origin_is_the_stores_or_the_transactions(open_store: Opener) -> None:
     store = open_store(origin="api")
     assert put(store, "a").origin == "api"
     with store.transaction(origin="other") as tx:
@@ -100,7 +100,7 @@ def test_values_are_canonical_json_verbatim(store: Store) -> None:
     assert record.value == '{"a":[1.5,null,"ü\\u0000"],"b":1,"c":{"y":9223372036854775808,"z":true}}'.encode()
 
 
-def test_a_value_over_64_kib_is_kept(store: Store) -> None:
+def test_values_over_64_kib_are_kept(store: Store) -> None:
     put(store, "a", "x" * 200_000)
     assert store.get("t", "a") == "x" * 200_000
     link = store.read_links(None, 1)[0][0]
@@ -110,7 +110,7 @@ def test_a_value_over_64_kib_is_kept(store: Store) -> None:
 # -- verbs --
 
 
-def test_create_must_not_exist(store: Store) -> None:
+def test_verbs_create_must_not_exist(store: Store) -> None:
     put(store, "a")
     with pytest.raises(AlreadyExists, match="t 'a'"), store.transaction() as tx:
         tx.set("t", "b", 1)
@@ -119,7 +119,7 @@ def test_create_must_not_exist(store: Store) -> None:
     assert store.read_heads([]).store.position == 1
 
 
-def test_update_merges_into_an_existing_object(store: Store) -> None:
+def test_verbs_update_merges_into_an_existing_object(store: Store) -> None:
     put(store, "a", {"x": 1, "y": 2}, topic="here")
     with store.transaction() as tx:
         tx.update("t", "a", {"y": 3, "z": 4})
@@ -134,7 +134,7 @@ def test_update_merges_into_an_existing_object(store: Store) -> None:
         tx.update("t", "list", {"x": 1})
 
 
-def test_delete_must_exist_unless_missing_ok(store: Store) -> None:
+def test_verbs_delete_must_exist_unless_missing_ok(store: Store) -> None:
     with pytest.raises(NotFound, match="missing_ok"), store.transaction() as tx:
         tx.delete("t", "a")
     with store.transaction() as tx:
@@ -142,7 +142,7 @@ def test_delete_must_exist_unless_missing_ok(store: Store) -> None:
     assert tx.commit is None
 
 
-def test_compare_and_set(store: Store) -> None:
+def test_verbs_compare_and_set(store: Store) -> None:
     version = put(store, "a").point.position
     with store.transaction() as tx:
         tx.set("t", "a", 2, version=version)
@@ -164,7 +164,7 @@ def test_version_zero_means_absent_and_is_not_taken_for_any(store: Store) -> Non
         tx.set("t", "a", 2, version=0)
 
 
-def test_the_same_key_twice_is_folded(store: Store) -> None:
+def test_verbs_the_same_key_twice_is_folded(store: Store) -> None:
     put(store, "old", 1)
     with store.transaction() as tx:
         tx.create("t", "a", 1)
@@ -182,7 +182,7 @@ def test_the_same_key_twice_is_folded(store: Store) -> None:
     ]
 
 
-def test_equal_bytes_write_and_publish_nothing(store: Store) -> None:
+def test_values_equal_bytes_write_and_publish_nothing(store: Store) -> None:
     put(store, "a", {"x": 1, "y": 2})
     seen: list[Sequence[Link]] = []
     store.on_commit(seen.append)
@@ -194,13 +194,13 @@ def test_equal_bytes_write_and_publish_nothing(store: Store) -> None:
     assert store.read_heads([]).store.position == 1
 
 
-def test_an_object_without_a_topic_is_on_the_default_topic_and_keeps_its_own(store: Store) -> None:
+def test_verbs_an_object_without_a_topic_is_on_the_default_topic_and_keeps_its_own(store: Store) -> None:
     assert put(store, "a").topic == DEFAULT_TOPIC
     put(store, "b", topic="own")
     assert put(store, "b", 2).topic == "own"
 
 
-def test_moving_is_a_delete_in_the_old_and_a_create_in_the_new_topic(store: Store) -> None:
+def test_verbs_moving_is_a_delete_in_the_old_and_a_create_in_the_new_topic(store: Store) -> None:
     put(store, "a", {"n": 1}, topic="old")
     with store.transaction() as tx:
         tx.update("t", "a", {}, topic="new")
@@ -224,7 +224,7 @@ def test_an_exception_in_the_block_writes_nothing(store: Store) -> None:
         tx.set("t", "a", 1)
 
 
-def test_a_transaction_is_bounded(open_store: Opener) -> None:
+def test_verbs_a_transaction_is_bounded(open_store: Opener) -> None:
     store = open_store(limits=Limits(max_transaction_changes=3, max_transaction_bytes=100))
     with pytest.raises(ValueRefused, match="4 changes"), store.transaction() as tx:
         for i in range(4):
@@ -285,7 +285,7 @@ def test_write_runs_its_function_again_after_an_overtaken_read(store: Store) -> 
 # -- after commit --
 
 
-def test_on_commit_gets_the_links_after_the_commit(store: Store) -> None:
+def test_between_commit_and_publish_on_commit_gets_the_links_after_the_commit(store: Store) -> None:
     seen: list[tuple[int, object]] = []
     end = store.on_commit(lambda links: seen.append((links[0].point.position, store.get("t", "a"))))
     put(store, "a", "x")
@@ -391,7 +391,7 @@ def test_bad_names(table: str, key: str, topic: str, word: str, store: Store) ->
     assert store.read_heads([]).store == ZERO
 
 
-def test_the_longest_names_fit(store: Store) -> None:
+def test_keys_and_topics_the_longest_fit(store: Store) -> None:
     with store.transaction() as tx:
         tx.set("t" * 255, "k" * 512, 1, topic="ü" * 127)
     assert store.get("t" * 255, "k" * 512) == 1

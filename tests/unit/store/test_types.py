@@ -10,7 +10,7 @@ from pubsub_lib.store.types import NowMicroseconds
 from tests.unit.store.conftest import Opener
 
 
-def test_now_is_utc_in_microseconds(store: Store) -> None:
+def test_leases_now_is_utc_in_microseconds(store: Store) -> None:
     before = time.time()
     now = store._read("asking", lambda connection: connection.execute(select(NowMicroseconds())).scalar_one())
     # The server runs on this host; a time zone would be off by at least a quarter of an hour.

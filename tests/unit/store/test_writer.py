@@ -28,7 +28,7 @@ def statements_of(store: Store, *keys: str) -> list[str]:
     return [each for each in seen if "pubsub_" in each]
 
 
-def test_objects_are_locked_before_the_counter_and_written_after_it(store: Store) -> None:
+def test_position_objects_are_locked_before_the_counter_and_written_after_it(store: Store) -> None:
     statements = statements_of(store, "a", "b")
     if store._writers.dialect.name == "sqlite":
         statements = statements[1:]  # BEGIN IMMEDIATE locked all; the touch of the counter is for users' sessions
