@@ -112,7 +112,7 @@ class Follower:
 
     def _replace(self, chain: str, answer: Full, events: list[Event], now: float) -> None:
         if chain == ALL:
-            for topic in set(self.cache.topics()) - answer.topics.keys():
+            for topic in [each for each in self.cache.topics() if each not in answer.topics]:
                 events.extend(self.cache.drop(topic))
         for topic, snapshot in answer.topics.items():
             self._replace_topic(topic, snapshot, events, now)

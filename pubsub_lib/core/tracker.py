@@ -288,7 +288,7 @@ class Tracker:
         for topic, point in self._told_heads(hello):
             self._hear_head(self._chains[topic], point, began, hello, now)
         if question is not None:
-            for topic in question.topics & self._joining.keys():
+            for topic in [each for each in self._joining if each in question.topics]:  # in the order of following
                 self._greeted(self._chains[topic], now)
 
     def _told_heads(self, hello: Hello) -> Iterator[tuple[str, Point]]:
