@@ -26,7 +26,7 @@ from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, HandlerCounters, Handlers
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store, StoreSettings
+from pubsub_lib.store import Store
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
@@ -407,7 +407,8 @@ class Replica:
 def _reader(settings: Settings) -> Store:
     """A store to read from, which may not be there yet: a replica makes no database, and waits for one that is late."""
     # One attempt: the tracker tries again by its own rules, and what failed is to be seen meanwhile.
-    return Store(settings.store_url, settings=StoreSettings(retry_attempts=1), limits=settings.limits, create=False)
+    once = msgspec.structs.replace(settings.store, retry_attempts=1)
+    return Store(settings.store_url, settings=once, limits=settings.limits, create=False)
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class PublisherService:
         """Opens the database. Raises ConfigError, DriverError, StoreError."""
         service_settings.check(settings)
         sender, subscriber = drivers(settings)
-        self._store = Store(settings.store_url, limits=settings.limits)
+        self._store = Store(settings.store_url, settings=settings.store, limits=settings.limits)
         self._publisher = Publisher(settings, self._store, sender)
         takeover = Takeover(settings.service, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(settings.service, takeover, self._publisher)
