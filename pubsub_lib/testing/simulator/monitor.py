@@ -44,11 +44,25 @@ class Evidence:
         self.cause = ""
         """What is wrong with the cause of the sync that is due; "" for nothing."""
         self.due = False
+        self._after: dict[Point, Point] = {}
+        """The link that was heard last, by the point that it waits for."""
 
     def hear(self, point: Point, now: float) -> None:
         """A link or a hello told of this point."""
         self.heard.setdefault(point, now)
         self.heard_in_sync.setdefault(point, now)
+
+    def hear_link(self, prev: Point, point: Point, now: float) -> None:
+        """A link told of this point. Where two histories meet, the later link takes the place and the clock of the
+        one before: nobody waits for that any more.
+        """
+        other = self._after.get(prev, point)
+        if other != point:
+            for heard in (self.heard, self.heard_in_sync):
+                if other in heard:
+                    heard[point] = min(heard.pop(other), heard.get(point, now))
+        self._after[prev] = point
+        self.hear(point, now)
 
     def forget(self, position: int) -> None:
         """What is not beyond this position any more waits for nothing."""
@@ -114,7 +128,8 @@ class Monitor:
         evidence = watch.chains.get(ALL if everything else envelope.topic)
         if evidence is not None:
             for message in envelope.messages:
-                evidence.hear(message.link.point, now)
+                link = message.link
+                evidence.hear_link(link.tx_prev if everything else link.prev, link.point, now)
 
     def _heard_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
         told = {topic: head.point for topic, head in hello.heads.items()}
