@@ -191,7 +191,7 @@ def test_trimming_looks_for_the_cut_once_however_many_batches(store: Store, monk
     for engine in (store._writers, store._readers):
         event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2].upper()))
     assert store.trim(keep_links=3) == 9
-    assert sum("POSITION DESC" in each for each in statements) == 1
+    assert sum(" DESC" in each for each in statements) == 1
     assert sum("DELETE" in each for each in statements) == 5
 
 
