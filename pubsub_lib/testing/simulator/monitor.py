@@ -44,6 +44,8 @@ class Evidence:
         self.cause = ""
         """What is wrong with the cause of the sync that is due; "" for nothing."""
         self.due = False
+        self.replaced: dict[Point, None] = {}
+        """Points that nobody needs to wait for: another history's link took the place of theirs."""
         self._after: dict[Point, Point] = {}
         """The link that was heard last, by the point that it waits for."""
 
@@ -53,16 +55,17 @@ class Evidence:
         self.heard_in_sync.setdefault(point, now)
 
     def hear_link(self, prev: Point, point: Point, now: float) -> None:
-        """A link told of this point. Where two histories meet, the later link takes the place and the clock of the
-        one before: nobody waits for that any more.
-        """
+        """A link told of this point. Where two histories meet, the later link takes the place of the one before."""
+        self.replaced.pop(point, None)
         other = self._after.get(prev, point)
         if other != point:
-            for heard in (self.heard, self.heard_in_sync):
-                if other in heard:
-                    heard[point] = min(heard.pop(other), heard.get(point, now))
+            self.replaced[other] = None
         self._after[prev] = point
         self.hear(point, now)
+
+    def waits(self) -> dict[Point, float]:
+        """What must not wait for longer than the window, and since when it does."""
+        return {point: when for point, when in self.heard.items() if point not in self.replaced}
 
     def forget(self, position: int) -> None:
         """What is not beyond this position any more waits for nothing."""
@@ -330,7 +333,7 @@ class Monitor:
                 self._demand("sync without end", replica, invariants.syncs_end(replica))
                 for name, evidence in self._watches[replica].chains.items():
                     chain = replica.follower.tracker.chain(name)
-                    self._demand("clock", replica, invariants.clock_runs(replica, chain, evidence.heard))
+                    self._demand("clock", replica, invariants.clock_runs(replica, chain, evidence.waits()))
 
 
 def _about(envelope: Envelope) -> str:
