@@ -20,7 +20,7 @@ from pubsub_lib.settings import Settings
 class CommittingStore(Protocol):
     """What a worker needs of a store."""
 
-    def on_commit(self, callback: Callable[[Sequence[Link]], None]) -> Callable[[], None]:
+    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
         """Call back with the links of every commit, in the writer's thread; returns how to stop that."""
 
 
@@ -102,7 +102,7 @@ class Worker:
 
     def start(self) -> None:
         """Hand over every commit from now on. Connects at the first one."""
-        self._stop_listening = self._store.on_commit(self.hand_over)
+        self._stop_listening = self._store.on_commit(self.hand_over, after_fork=True)
 
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.

@@ -78,7 +78,7 @@ class Store:
         self._pid = os.getpid()
         self._abandoned: list[object] = []
         self._closed = False
-        self._callbacks: list[OnCommit] = []
+        self._callbacks: list[tuple[OnCommit, bool]] = []
         self._callback_lock = threading.Lock()
         self._callback_errors = 0
         self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode)
@@ -145,19 +145,20 @@ class Store:
 
         return retry.attempt_reads(self._settings, once)
 
-    def on_commit(self, callback: OnCommit) -> Callable[[], None]:
+    def on_commit(self, callback: OnCommit, *, after_fork: bool = False) -> Callable[[], None]:
         """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
 
         What it raises is logged and counted (``callback_errors``) and undoes nothing. Returns a function that ends it.
-        A forked child does not inherit it.
+        A forked child inherits it only with ``after_fork``: say so for one that makes its connections anew there.
         """
         self._adopt()
+        listed = (callback, after_fork)
         with self._callback_lock:
-            self._callbacks = [*self._callbacks, callback]
+            self._callbacks = [*self._callbacks, listed]
 
         def unsubscribe() -> None:
             with self._callback_lock:
-                self._callbacks = [other for other in self._callbacks if other is not callback]
+                self._callbacks = [other for other in self._callbacks if other is not listed]
 
         return unsubscribe
 
@@ -316,7 +317,7 @@ class Store:
 
     def _hand_over(self, links: Sequence[Link]) -> None:
         self._adopt()  # a session's recorder may have been inherited
-        for callback in self._callbacks:
+        for callback, _ in self._callbacks:
             try:
                 callback(links)
             except Exception:  # noqa: BLE001 - a user's code must not undo or hide a commit
@@ -359,7 +360,8 @@ class Store:
             self._writers.dispose(close=False)
             self._readers.dispose(close=False)
             self._callback_lock = threading.Lock()
-            self._callbacks = []  # a publisher, say, whose thread and sockets are not here
+            # A publisher, say, whose thread and sockets are not here; but a worker makes its own anew.
+            self._callbacks = [listed for listed in self._callbacks if listed[1]]
             self._pid = os.getpid()
 
     def _writer_engine(self) -> Engine:
