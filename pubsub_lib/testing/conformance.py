@@ -333,10 +333,10 @@ class SubscriberConformance:
 
     def test_counters_must_have_every_reason(self, rig: Rig) -> None:
         with scene(rig) as on:
-            counters = on.subscriber().subscriber.counters()
-            # A driver may count more, and begin at once: how often it looked, who is connected.
-            promised = ("received", "callback_errors", *DROPS)
-            assert {name: counters.get(name) for name in promised} == dict.fromkeys(promised, 0)
+            # Read before the start: a driver that polls or connects may count at once, and rightly.
+            counters = on.subscriber(start=False).subscriber.counters()
+            assert {"received", "callback_errors", *DROPS} <= set(counters)
+            assert set(counters.values()) == {0}
 
     def test_request_hello_must_be_answered_to_the_asker_alone(self, rig: Rig) -> None:
         needs_fan_out(rig)
