@@ -8,7 +8,7 @@ from collections import deque
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link, Point
-from pubsub_lib.core.transitions import DONE, FROZEN, Event, State, after
+from pubsub_lib.core.transitions import DONE, FROZEN, Happening, State, after
 from pubsub_lib.core.waiting import Waiting
 
 RECENT_POINTS = 1024
@@ -72,13 +72,13 @@ class Chain:
         if known is not None:
             self.recent.append(known)
 
-    def happen(self, event: Event) -> None:
+    def happen(self, happening: Happening) -> None:
         """Go to the table's next state."""
-        state = after(self.state, event)
+        state = after(self.state, happening)
         if state is not self.state and state in (State.DELTA_DUE, State.FULL_DUE):
-            self.cause = event.value
+            self.cause = happening.value
         self.state = state
-        if event in DONE:
+        if happening in DONE:
             self.synced = True
 
     @property

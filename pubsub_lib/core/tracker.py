@@ -19,7 +19,7 @@ from pubsub_lib.core.model import ALL, Delta, Full, Link, Point, SyncAnswer, Wan
 from pubsub_lib.core.sequences import Sequences
 from pubsub_lib.core.syncing import SyncSlot
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.core.transitions import DUE, SYNCING, Event, State
+from pubsub_lib.core.transitions import DUE, SYNCING, Happening, State
 
 
 class Counters(msgspec.Struct):
@@ -181,7 +181,7 @@ class Tracker:
                 actions.extend(self._caught_up(chain, part, answer.store, now))
             else:
                 chain.repair = False
-                self._happen(chain, Event.INCOMPLETE, now)
+                self._happen(chain, Happening.INCOMPLETE, now)
                 self.slot.need_now(now)
         self._remember_needs(now)
         return actions
@@ -196,7 +196,7 @@ class Tracker:
         self.slot.failed(now)
         for chain in self._chains.values():
             if chain.state in SYNCING:
-                self._happen(chain, Event.FAILED, now)
+                self._happen(chain, Happening.FAILED, now)
         self._remember_needs(now)
 
     def mismatched(self, topic: str, now: float) -> None:
@@ -206,7 +206,7 @@ class Tracker:
             return
         # Buckets first; when they came and it still differs, everything. A chain of everything has no buckets.
         chain.repair = chain.name != ALL and chain.repaired != chain.known
-        self._happen(chain, Event.MISMATCHED, now)
+        self._happen(chain, Happening.MISMATCHED, now)
 
     def next_time(self) -> float:
         """When ``tick`` has something to do next; infinite when nothing is followed."""
@@ -250,10 +250,10 @@ class Tracker:
             self.counters.foreign += 1  # known would go backwards; nobody who follows the rules sends that
         elif chain.waiting.hold(message, prev, chain.needed(link), now, self._turn):
             self.counters.waited += 1
-            self._happen(chain, Event.HELD, now)
+            self._happen(chain, Happening.HELD, now)
         else:
             self.counters.overflowed += 1
-            self._happen(chain, Event.OVERFLOWED, now)
+            self._happen(chain, Happening.OVERFLOWED, now)
 
     def _drain(self, chain: Chain, now: float, applied: list[Link]) -> None:
         """Apply what waited for known, and forget what known has passed."""
@@ -268,7 +268,7 @@ class Tracker:
         if chain.known is not None and len(chain.waiting):
             self.counters.old += chain.waiting.drop_old(chain.known, everywhere=everywhere)
         if chain.state is State.HOLDING and chain.clock_started() is None:
-            self._happen(chain, Event.SETTLED, now)
+            self._happen(chain, Happening.SETTLED, now)
 
     def _applied(self, links: list[Link]) -> list[Action]:
         self.counters.applied += len(links)
@@ -313,10 +313,10 @@ class Tracker:
             pass
         elif head.position > known.position:
             chain.remember_head(head, now, self._turn)
-            self._happen(chain, Event.HELD, now)
+            self._happen(chain, Happening.HELD, now)
         elif head.position == known.position or (began is not None and self._overtook(chain, head, began)):
             self.counters.foreign += 1
-            self._happen(chain, Event.DOUBTED, now)
+            self._happen(chain, Happening.DOUBTED, now)
 
     def _overtook(self, chain: Chain, head: Point, began: float) -> bool:
         """True when a head is behind known although its reading began after known was reached."""
@@ -326,7 +326,7 @@ class Tracker:
         """The wait of a new topic ended, by an answer or by its time (rule 8)."""
         del self._joining[chain.name]
         if chain.state is State.JOINING:
-            self._happen(chain, Event.GREETED if chain.known is None else Event.RESUMED, now)
+            self._happen(chain, Happening.GREETED if chain.known is None else Happening.RESUMED, now)
 
     # -- the clock and polling -----------------------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ class Tracker:
         if now >= self._expires(chain):
             self._purge(chain, now, everywhere=True)
             if chain.state is State.HOLDING and now >= self._expires(chain):
-                self._happen(chain, Event.EXPIRED, now)
+                self._happen(chain, Happening.EXPIRED, now)
 
     def _expires(self, chain: Chain) -> float:
         started = chain.clock_started()
@@ -342,7 +342,7 @@ class Tracker:
 
     def _poll(self, chain: Chain, now: float) -> None:
         if chain.state in (State.FOLLOWING, State.HOLDING):
-            self._happen(chain, Event.POLLED, now)
+            self._happen(chain, Happening.POLLED, now)
 
     def _questions(self, topics: Collection[str], now: float) -> Iterator[RequestHello]:
         # Each portion under its own nonce: its answer greets these topics, and no others.
@@ -366,7 +366,7 @@ class Tracker:
             tally[chain.cause] = tally.get(chain.cause, 0) + 1
             wants[chain.name] = self._want(chain)
             causes[chain.name] = chain.cause
-            self._happen(chain, Event.BEGUN, now)
+            self._happen(chain, Happening.BEGUN, now)
         return [StartSync(number, wants, causes)]
 
     def _want(self, chain: Chain) -> Want:
@@ -380,7 +380,7 @@ class Tracker:
         if known is None:
             raise AssertionError("a delta was asked without a point")
         applied: list[Link] = []
-        event = Event.BEHIND
+        happening = Happening.BEHIND
         if delta.head.position >= known.position:
             for links in _steps(chain, delta.links):
                 if links[0].point.position <= chain.known_position:
@@ -388,10 +388,10 @@ class Tracker:
                 if chain.previous(links[0]) != chain.known:
                     break
                 self._apply(chain, links[0].point, links, now, applied)
-            event = Event.CAUGHT_UP if chain.known == delta.head else Event.BROKEN
+            happening = Happening.CAUGHT_UP if chain.known == delta.head else Happening.BROKEN
         claim = Claim(self.slot.begun, store.position, publisher=False)
         self.liveness.of(chain.name).claim(chain, delta.head, claim, now)
-        self._happen(chain, event, now)
+        self._happen(chain, happening, now)
         self._after_sync(chain, now, applied)
         return self._applied(applied)
 
@@ -401,7 +401,7 @@ class Tracker:
         fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False), now)
         chain.repaired = full.head if chain.repair else None
         chain.repair = False
-        self._happen(chain, Event.REPLACED, now)
+        self._happen(chain, Happening.REPLACED, now)
         applied: list[Link] = []
         chain.drop_heads_before(self.slot.turn)
         told = list(chain.heads)
@@ -417,10 +417,10 @@ class Tracker:
         """
         if head.point.position > chain.known_position:
             chain.heads.append(head)
-            self._happen(chain, Event.HELD, now)
+            self._happen(chain, Happening.HELD, now)
         elif head.point.position == chain.known_position and head.point != chain.known:
             self.counters.foreign += 1
-            self._happen(chain, Event.DOUBTED, now)
+            self._happen(chain, Happening.DOUBTED, now)
 
     def _after_sync(self, chain: Chain, now: float, applied: list[Link]) -> None:
         """What was received before the reading began is answered by it; the rest goes on as if it came now."""
@@ -429,14 +429,14 @@ class Tracker:
         self._drain(chain, now, applied)
         self._purge(chain, now, everywhere=True)
         if chain.clock_started() is not None:
-            self._happen(chain, Event.HELD, now)
+            self._happen(chain, Happening.HELD, now)
 
     def _remember_needs(self, now: float) -> None:
         if self._due:
             self.slot.need(now)
 
-    def _happen(self, chain: Chain, event: Event, now: float) -> None:
-        chain.happen(event)
+    def _happen(self, chain: Chain, happening: Happening, now: float) -> None:
+        chain.happen(happening)
         if chain.state is State.HOLDING:
             self._holding[chain.name] = chain
         else:

@@ -33,7 +33,7 @@ class State(StrEnum):
     """All objects are being read, and links that came meanwhile were dropped for want of room."""
 
 
-class Event(StrEnum):
+class Happening(StrEnum):
     """What can happen to a chain."""
 
     GREETED = "greeted"
@@ -71,81 +71,81 @@ class Event(StrEnum):
 
 
 _S = State
-_E = Event
+_H = Happening
 
-TRANSITIONS: Mapping[State, Mapping[Event, State]] = MappingProxyType(
+TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
     {
         _S.JOINING: {
-            _E.GREETED: _S.FULL_DUE,
-            _E.RESUMED: _S.DELTA_DUE,
-            _E.HELD: _S.JOINING,
-            _E.OVERFLOWED: _S.JOINING,
-            _E.DOUBTED: _S.JOINING,
-            _E.MISMATCHED: _S.FULL_DUE,
+            _H.GREETED: _S.FULL_DUE,
+            _H.RESUMED: _S.DELTA_DUE,
+            _H.HELD: _S.JOINING,
+            _H.OVERFLOWED: _S.JOINING,
+            _H.DOUBTED: _S.JOINING,
+            _H.MISMATCHED: _S.FULL_DUE,
         },
         _S.FOLLOWING: {
-            _E.HELD: _S.HOLDING,
-            _E.DOUBTED: _S.DELTA_DUE,
-            _E.OVERFLOWED: _S.DELTA_DUE,
-            _E.POLLED: _S.DELTA_DUE,
-            _E.MISMATCHED: _S.FULL_DUE,
+            _H.HELD: _S.HOLDING,
+            _H.DOUBTED: _S.DELTA_DUE,
+            _H.OVERFLOWED: _S.DELTA_DUE,
+            _H.POLLED: _S.DELTA_DUE,
+            _H.MISMATCHED: _S.FULL_DUE,
         },
         _S.HOLDING: {
-            _E.HELD: _S.HOLDING,
-            _E.SETTLED: _S.FOLLOWING,
-            _E.EXPIRED: _S.DELTA_DUE,
-            _E.DOUBTED: _S.DELTA_DUE,
-            _E.OVERFLOWED: _S.DELTA_DUE,
-            _E.POLLED: _S.DELTA_DUE,
-            _E.MISMATCHED: _S.FULL_DUE,
+            _H.HELD: _S.HOLDING,
+            _H.SETTLED: _S.FOLLOWING,
+            _H.EXPIRED: _S.DELTA_DUE,
+            _H.DOUBTED: _S.DELTA_DUE,
+            _H.OVERFLOWED: _S.DELTA_DUE,
+            _H.POLLED: _S.DELTA_DUE,
+            _H.MISMATCHED: _S.FULL_DUE,
         },
         _S.DELTA_DUE: {
-            _E.HELD: _S.DELTA_DUE,
-            _E.DOUBTED: _S.DELTA_DUE,
-            _E.OVERFLOWED: _S.DELTA_DUE,
-            _E.MISMATCHED: _S.FULL_DUE,
-            _E.BEGUN: _S.DELTA,
+            _H.HELD: _S.DELTA_DUE,
+            _H.DOUBTED: _S.DELTA_DUE,
+            _H.OVERFLOWED: _S.DELTA_DUE,
+            _H.MISMATCHED: _S.FULL_DUE,
+            _H.BEGUN: _S.DELTA,
         },
         _S.DELTA: {
-            _E.HELD: _S.DELTA,
-            _E.DOUBTED: _S.DELTA_AGAIN,
-            _E.OVERFLOWED: _S.DELTA_AGAIN,
-            _E.MISMATCHED: _S.FULL_DUE,
-            _E.CAUGHT_UP: _S.FOLLOWING,
-            _E.BEHIND: _S.FOLLOWING,
-            _E.BROKEN: _S.DELTA_DUE,
-            _E.INCOMPLETE: _S.FULL_DUE,
-            _E.FAILED: _S.DELTA_DUE,
+            _H.HELD: _S.DELTA,
+            _H.DOUBTED: _S.DELTA_AGAIN,
+            _H.OVERFLOWED: _S.DELTA_AGAIN,
+            _H.MISMATCHED: _S.FULL_DUE,
+            _H.CAUGHT_UP: _S.FOLLOWING,
+            _H.BEHIND: _S.FOLLOWING,
+            _H.BROKEN: _S.DELTA_DUE,
+            _H.INCOMPLETE: _S.FULL_DUE,
+            _H.FAILED: _S.DELTA_DUE,
         },
         _S.DELTA_AGAIN: {
-            _E.HELD: _S.DELTA_AGAIN,
-            _E.DOUBTED: _S.DELTA_AGAIN,
-            _E.OVERFLOWED: _S.DELTA_AGAIN,
-            _E.MISMATCHED: _S.FULL_DUE,
-            _E.CAUGHT_UP: _S.DELTA_DUE,
-            _E.BEHIND: _S.DELTA_DUE,
-            _E.BROKEN: _S.DELTA_DUE,
-            _E.INCOMPLETE: _S.FULL_DUE,
-            _E.FAILED: _S.DELTA_DUE,
+            _H.HELD: _S.DELTA_AGAIN,
+            _H.DOUBTED: _S.DELTA_AGAIN,
+            _H.OVERFLOWED: _S.DELTA_AGAIN,
+            _H.MISMATCHED: _S.FULL_DUE,
+            _H.CAUGHT_UP: _S.DELTA_DUE,
+            _H.BEHIND: _S.DELTA_DUE,
+            _H.BROKEN: _S.DELTA_DUE,
+            _H.INCOMPLETE: _S.FULL_DUE,
+            _H.FAILED: _S.DELTA_DUE,
         },
         _S.FULL_DUE: {
-            _E.HELD: _S.FULL_DUE,
-            _E.OVERFLOWED: _S.FULL_DUE,
+            _H.HELD: _S.FULL_DUE,
+            _H.OVERFLOWED: _S.FULL_DUE,
             # The rest of a run of links that was handed out together with the one that did not match.
-            _E.MISMATCHED: _S.FULL_DUE,
-            _E.BEGUN: _S.FULL,
+            _H.MISMATCHED: _S.FULL_DUE,
+            _H.BEGUN: _S.FULL,
         },
         _S.FULL: {
-            _E.HELD: _S.FULL,
-            _E.OVERFLOWED: _S.FULL_AGAIN,
-            _E.REPLACED: _S.FOLLOWING,
-            _E.FAILED: _S.FULL_DUE,
+            _H.HELD: _S.FULL,
+            _H.OVERFLOWED: _S.FULL_AGAIN,
+            _H.REPLACED: _S.FOLLOWING,
+            _H.FAILED: _S.FULL_DUE,
         },
         _S.FULL_AGAIN: {
-            _E.HELD: _S.FULL_AGAIN,
-            _E.OVERFLOWED: _S.FULL_AGAIN,
-            _E.REPLACED: _S.DELTA_DUE,
-            _E.FAILED: _S.FULL_DUE,
+            _H.HELD: _S.FULL_AGAIN,
+            _H.OVERFLOWED: _S.FULL_AGAIN,
+            _H.REPLACED: _S.DELTA_DUE,
+            _H.FAILED: _S.FULL_DUE,
         },
     }
 )
@@ -156,10 +156,10 @@ DUE = frozenset({State.DELTA_DUE, State.FULL_DUE})
 """States that wait for a sync to begin."""
 SYNCING = frozenset({State.DELTA, State.DELTA_AGAIN, State.FULL, State.FULL_AGAIN})
 """States in which a sync runs for the chain."""
-DONE = frozenset({Event.CAUGHT_UP, Event.BEHIND, Event.REPLACED})
-"""Events that complete a sync."""
+DONE = frozenset({Happening.CAUGHT_UP, Happening.BEHIND, Happening.REPLACED})
+"""Happenings that complete a sync."""
 
 
-def after(state: State, event: Event) -> State:
-    """The state after ``event``. KeyError: the event cannot happen in this state, so the caller has a bug."""
-    return TRANSITIONS[state][event]
+def after(state: State, happening: Happening) -> State:
+    """The state after ``happening``. KeyError: the happening cannot happen in this state, so the caller has a bug."""
+    return TRANSITIONS[state][happening]

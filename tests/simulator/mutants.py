@@ -19,7 +19,7 @@ from pubsub_lib.core.model import ALL, Delta, Full, Head, Incomplete, TopicSnaps
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.core.syncing import SyncSlot
 from pubsub_lib.core.tracker import Tracker
-from pubsub_lib.core.transitions import SYNCING, Event, State
+from pubsub_lib.core.transitions import SYNCING, Happening, State
 from pubsub_lib.core.waiting import Held, Waiting
 from pubsub_lib.testing.simulator.database import Database
 from pubsub_lib.testing.simulator.replica import WatchedFollower
@@ -287,7 +287,7 @@ def clock_cleared() -> list[Patch]:
     def _apply(self: Any, chain: Any, *arguments: Any) -> None:
         apply(self, chain, *arguments)
         if chain.state is State.HOLDING:
-            self._happen(chain, Event.SETTLED, arguments[2])
+            self._happen(chain, Happening.SETTLED, arguments[2])
 
     return [(Tracker, "_apply", _apply)]
 
@@ -325,7 +325,7 @@ def overflow_restarts() -> list[Patch]:
             self.slot.running = False
             for other in self._chains.values():
                 if other.state in SYNCING:
-                    self._happen(other, Event.FAILED, now)
+                    self._happen(other, Happening.FAILED, now)
             self.slot.need_now(now)
 
     return [(Tracker, "_hold", _hold)]

@@ -6,7 +6,7 @@ from pubsub_lib.core.chain import MOST_HEADS, MOST_RECENT_POINTS, RECENT_POINTS,
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Point
-from pubsub_lib.core.transitions import Event, State
+from pubsub_lib.core.transitions import Happening, State
 from tests.unit.core.builders import History, run_of
 
 
@@ -90,22 +90,22 @@ def test_remembered_heads_are_bounded_and_hold_the_oldest_and_the_newest() -> No
     assert [head.point.position for head in one.heads] == [10 * MOST_HEADS - 1]
 
 
-def test_the_cause_is_the_event_that_made_a_sync_due() -> None:
+def test_the_cause_is_the_happening_that_made_a_sync_due() -> None:
     one = chain()
-    one.happen(Event.RESUMED)
+    one.happen(Happening.RESUMED)
     assert one.cause == "resumed"
-    one.happen(Event.HELD)
+    one.happen(Happening.HELD)
     assert one.cause == "resumed"
-    one.happen(Event.BEGUN)
-    one.happen(Event.INCOMPLETE)
+    one.happen(Happening.BEGUN)
+    one.happen(Happening.INCOMPLETE)
     assert (one.cause, one.state) == ("incomplete", State.FULL_DUE)
 
 
-@pytest.mark.parametrize("done", [Event.CAUGHT_UP, Event.BEHIND])
-def test_synced_is_set_by_the_end_of_a_sync_only(done: Event) -> None:
+@pytest.mark.parametrize("done", [Happening.CAUGHT_UP, Happening.BEHIND])
+def test_synced_is_set_by_the_end_of_a_sync_only(done: Happening) -> None:
     one = chain()
-    for event in (Event.RESUMED, Event.BEGUN, Event.FAILED, Event.BEGUN):
-        one.happen(event)
+    for happening in (Happening.RESUMED, Happening.BEGUN, Happening.FAILED, Happening.BEGUN):
+        one.happen(happening)
         assert not one.synced
     one.happen(done)
     assert one.synced
@@ -116,5 +116,5 @@ def test_frozen_while_nothing_is_known_or_a_full_sync_is_due() -> None:
     assert chain(known=None).known_position == -1
     one = chain()
     assert not one.frozen
-    one.happen(Event.MISMATCHED)
+    one.happen(Happening.MISMATCHED)
     assert one.frozen

@@ -5,12 +5,12 @@ import pytest
 from pubsub_lib.core import chain as chain_module
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO
-from pubsub_lib.core.transitions import DONE, DUE, FROZEN, SYNCING, TRANSITIONS, Event, State, after
+from pubsub_lib.core.transitions import DONE, DUE, FROZEN, SYNCING, TRANSITIONS, Happening, State, after
 from tests.unit.core.builders import Bench, History
 from tests.unit.core.world import walk
 
-Entry = tuple[State, Event]
-TABLE: set[Entry] = {(state, event) for state, row in TRANSITIONS.items() for event in row}
+Entry = tuple[State, Happening]
+TABLE: set[Entry] = {(state, happening) for state, row in TRANSITIONS.items() for happening in row}
 
 
 def test_every_state_has_a_row_and_can_be_reached_and_left() -> None:
@@ -26,32 +26,33 @@ def test_every_state_has_a_row_and_can_be_reached_and_left() -> None:
         assert set(TRANSITIONS[state].values()) - {state}, f"{state} is a trap"
 
 
-def test_every_event_means_something_somewhere() -> None:
-    assert {event for row in TRANSITIONS.values() for event in row} == set(Event)
+def test_every_happening_means_something_somewhere() -> None:
+    assert {happening for row in TRANSITIONS.values() for happening in row} == set(Happening)
 
 
-def test_an_event_that_cannot_happen_is_a_bug_and_says_so() -> None:
+def test_a_happening_that_cannot_happen_is_a_bug_and_says_so() -> None:
     with pytest.raises(KeyError):
-        after(State.FOLLOWING, Event.REPLACED)
+        after(State.FOLLOWING, Happening.REPLACED)
 
 
 def test_the_groups_agree_with_the_table() -> None:
-    assert {state for state in State if Event.BEGUN in TRANSITIONS[state]} == DUE
-    assert {state for state in State if Event.FAILED in TRANSITIONS[state]} == SYNCING
+    assert {state for state in State if Happening.BEGUN in TRANSITIONS[state]} == DUE
+    assert {state for state in State if Happening.FAILED in TRANSITIONS[state]} == SYNCING
     assert {state for state in State if state.name.startswith("FULL")} == FROZEN
-    assert {event for state in SYNCING for event in TRANSITIONS[state]} >= DONE
+    assert {happening for state in SYNCING for happening in TRANSITIONS[state]} >= DONE
     for state in SYNCING:
-        assert TRANSITIONS[state][Event.FAILED] in DUE
+        assert TRANSITIONS[state][Happening.FAILED] in DUE
     for state in DUE:
-        assert TRANSITIONS[state][Event.BEGUN] in SYNCING
+        assert TRANSITIONS[state][Happening.BEGUN] in SYNCING
 
 
 def test_rule_09_a_need_that_arises_during_a_sync_is_remembered() -> None:
     for state in (State.DELTA_AGAIN, State.FULL_AGAIN):
-        for event in DONE & TRANSITIONS[state].keys():
-            assert after(state, event) in DUE
-        for event in TRANSITIONS[state].keys() - DONE - {Event.FAILED, Event.MISMATCHED, Event.INCOMPLETE}:
-            assert after(state, event) in DUE | {state}
+        for happening in DONE & TRANSITIONS[state].keys():
+            assert after(state, happening) in DUE
+        ends = DONE | {Happening.FAILED, Happening.MISMATCHED, Happening.INCOMPLETE}
+        for happening in TRANSITIONS[state].keys() - ends:
+            assert after(state, happening) in DUE | {state}
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -103,9 +104,9 @@ def test_a_point_at_hand_of_another_history_is_found_out() -> None:
 def test_every_entry_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: set[Entry] = set()
 
-    def note(state: State, event: Event) -> State:
-        happened.add((state, event))
-        return after(state, event)
+    def note(state: State, happening: Happening) -> State:
+        happened.add((state, happening))
+        return after(state, happening)
 
     monkeypatch.setattr(chain_module, "after", note)
     test_a_delta_that_meets_a_known_of_another_history_is_broken(again=False)

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from pubsub_lib.core.transitions import TRANSITIONS, Event, State
+from pubsub_lib.core.transitions import TRANSITIONS, Happening, State
 
 TOOL = Path(__file__).resolve().parent.parent.parent.parent / "tools" / "draw_states.py"
 
@@ -27,17 +27,17 @@ def test_the_drawing_in_the_docs_is_not_stale() -> None:
     assert draw_states.PAGE.read_text(encoding="utf-8") == draw_states.page(), "run tools/draw_states.py"
 
 
-def test_every_state_and_event_is_explained() -> None:
+def test_every_state_and_happening_is_explained() -> None:
     assert draw_states.meanings(State).keys() == {state.name for state in State}
-    assert draw_states.meanings(Event).keys() == {event.name for event in Event}
+    assert draw_states.meanings(Happening).keys() == {happening.name for happening in Happening}
 
 
 def test_every_change_of_state_is_an_arrow() -> None:
     lines = draw_states.diagram()
     for state, row in TRANSITIONS.items():
-        for event, target in row.items():
-            arrows = [line for line in lines if f"{state.name} --> {target.name}:" in line and event in line]
-            assert len(arrows) == (target is not state), (state, event)
+        for happening, target in row.items():
+            arrows = [line for line in lines if f"{state.name} --> {target.name}:" in line and happening in line]
+            assert len(arrows) == (target is not state), (state, happening)
 
 
 def test_check_finds_a_stale_drawing(
