@@ -29,7 +29,7 @@ class ChangelogReader(Protocol):
         """Release the connections."""
 
 
-class Follower:
+class ChangelogFollower:
     """One reader of the changelog: where it stands, and the sequences that it gives. One thread at a time.
 
     ``counts``: ``links`` read for registered topics, ``polls``, ``reads`` (polls that had to read links), ``jumps``

@@ -14,7 +14,7 @@ from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import PubSubError, TransportError
-from pubsub_sql.follower import ChangelogReader, Follower, Pace
+from pubsub_sql.follower import ChangelogFollower, ChangelogReader, Pace
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class PollingSubscriber(Subscriber):
         self._poll_now = False
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._follower = Follower(limits, batch)
+        self._follower = ChangelogFollower(limits, batch)
         self._pace = Pace(fastest, slowest, backoff_most)
         self._store: ChangelogReader | None = None
         self._failing = False

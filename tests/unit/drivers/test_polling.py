@@ -19,7 +19,7 @@ from pubsub_lib.core.model import ALL, EMPTY, ZERO, Change, Head, Heads, Link, P
 from pubsub_lib.errors import ConfigError, StoreUnavailable, TransportError
 from pubsub_lib.store import Store
 from pubsub_sql import PollingDriver
-from pubsub_sql.follower import SERVICE, Follower, Pace
+from pubsub_sql.follower import SERVICE, ChangelogFollower, Pace
 from pubsub_sql.subscriber import PollingSubscriber
 
 
@@ -87,7 +87,7 @@ class Reading:
     def __init__(self, *topics: str, limits: Limits = Limits(), batch: int = 3) -> None:  # noqa: B008 - frozen
         self.log = Changelog()
         self.topics = set(topics)
-        self.follower = Follower(limits, batch)
+        self.follower = ChangelogFollower(limits, batch)
         self.now = 0.0
 
     def poll(self, *asks: HelloAsk) -> list[Envelope]:
@@ -501,7 +501,7 @@ def test_a_restored_backup_is_seen(tmp_path: Path) -> None:
     put(url, 1)
     shutil.copy(path, backup)  # whole: who closed last left no companion files
     put(url, 2)
-    follower = Follower(Limits(), 10)
+    follower = ChangelogFollower(Limits(), 10)
     with Store(url, create=False) as store:
         assert list(follower.poll(store, lambda: {"a"}, (), lambda: 0.0)) == []
         for suffix in ("-wal", "-shm"):
@@ -516,7 +516,7 @@ def test_a_restored_backup_is_seen(tmp_path: Path) -> None:
 
 def test_trimming_behind_it_is_seen(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/net.db"
-    follower = Follower(Limits(), 10)
+    follower = ChangelogFollower(Limits(), 10)
     with Store(url) as store:
         assert list(follower.poll(store, lambda: {"a"}, (), lambda: 0.0)) == []
         put(url, *range(5))
