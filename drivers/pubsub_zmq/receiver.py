@@ -14,7 +14,7 @@ from pubsub_lib.api import OnEnvelope
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.sequences import Sequences
+from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.errors import FrameError
 from pubsub_zmq import addresses
 from pubsub_zmq.health import Health
@@ -49,7 +49,7 @@ class Receiver:
         self._closed = closed
         self._questions = Questions(options.answer_time)
         self._health = Health(options.reconnect_interval, options.reconnect_most)
-        self._sequences = Sequences()
+        self._gaps = SequenceGaps()
         # Only the thread counts, and keys never change: readers copy without a lock, and the hot path has none.
         self._counts = dict.fromkeys(
             (
@@ -61,7 +61,7 @@ class Receiver:
 
     def counters(self) -> Mapping[str, int]:
         """Any thread."""
-        tally = self._sequences.tally
+        tally = self._gaps.tally
         return {**self._counts, **self._health.counts, "lost": max(0, tally.holes - tally.filled)}
 
     def run(
@@ -103,7 +103,7 @@ class Receiver:
                 sub.subscribe(codec.subscription(what))
             elif order == "unsubscribe":
                 sub.unsubscribe(codec.subscription(what))
-                self._sequences.forget_topic(what)
+                self._gaps.forget_topic(what)
             elif order == "connect":
                 self._connect(sub, what)
             else:
@@ -154,7 +154,7 @@ class Receiver:
                 continue
             self._counts["received"] += 1
             if envelope.hello is None:
-                self._sequences.heard(
+                self._gaps.heard(
                     envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages)
                 )
             elif envelope.hello.nonce:

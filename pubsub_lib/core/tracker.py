@@ -16,7 +16,7 @@ from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.liveness import Claim, Liveness, cut
 from pubsub_lib.core.model import ALL, Delta, Full, Link, Point, SyncAnswer, Want
-from pubsub_lib.core.sequences import Sequences
+from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.syncing import SyncSlot
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import DUE, SYNCING, Happening, State
@@ -64,7 +64,7 @@ class Tracker:
         self._turn = 0
         self.slot = SyncSlot(timing, rng, now)
         self.liveness = Liveness(timing, now)
-        self.sequences = Sequences()
+        self.gaps = SequenceGaps()
         self.counters = Counters()
 
     # -- what is followed ----------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Tracker:
         self._holding.pop(topic, None)
         self._due.pop(topic, None)
         self.liveness.remove(topic)
-        self.sequences.forget_topic(topic)
+        self.gaps.forget_topic(topic)
         if not self._due:
             self.slot.no_need()
 
@@ -137,7 +137,7 @@ class Tracker:
             # Not counted in the sequences either: what follows a straggler is no hole when the topic comes back.
             self.counters.unfollowed += len(envelope.messages)
             return []
-        self.sequences.heard(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
+        self.gaps.heard(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
         applied: list[Link] = []
         for message in envelope.messages:
             self._hear(chain, message, now, applied)
@@ -279,7 +279,7 @@ class Tracker:
     def _hear_hello(self, envelope: Envelope, hello: Hello, now: float) -> None:
         for topic, last in hello.sequences.items():
             if self._chain_of(topic) in self._chains:
-                self.sequences.announced(envelope.service, envelope.uuid, topic, last)
+                self.gaps.announced(envelope.service, envelope.uuid, topic, last)
         question = self.liveness.question(hello.nonce) if hello.nonce else None
         if hello.nonce and question is None:
             return  # the answer to a question so old that it is forgotten proves nothing

@@ -19,7 +19,7 @@ from pubsub_lib.core.follower import Faults
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, Link, Point, Record
-from pubsub_lib.core.sequences import Tally
+from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.tracker import Counters
 from pubsub_lib.errors import ClosedError, NotFollowed, PubSubError, UsageError, WaitTimeout
 from pubsub_lib.runtime.discovery import Discovery
@@ -338,7 +338,7 @@ class Replica:
                 counters=msgspec.structs.replace(
                     tracker.counters, deltas=dict(tracker.counters.deltas), fulls=dict(tracker.counters.fulls)
                 ),
-                sequences=msgspec.structs.replace(tracker.sequences.tally),
+                sequences=msgspec.structs.replace(tracker.gaps.tally),
                 faults=msgspec.structs.replace(self._engine.follower.faults),
                 driver=self._subscriber.counters(),
                 handlers=self._handlers.counters(),

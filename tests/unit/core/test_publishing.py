@@ -12,7 +12,7 @@ from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, Link
 from pubsub_lib.core.publishing import HELLO_TOPICS, LONGEST_BACKOFF, Publishing
-from pubsub_lib.core.sequences import Sequences, Tally
+from pubsub_lib.core.sequence_gaps import SequenceGaps, Tally
 from pubsub_lib.errors import FrameError
 from tests.unit.core.builders import CALM, UUID, Bench, History
 
@@ -63,21 +63,21 @@ def test_neighbours_on_a_topic_share_an_envelope() -> None:
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(0, 999))
 def test_whatever_is_sent_fits_in_frames_and_has_no_gaps(sizes: list[int], seed: int) -> None:
-    history, one, sequences = History(seed), publishing(SMALL), Sequences()
+    history, one, gaps = History(seed), publishing(SMALL), SequenceGaps()
     rng = random.Random(seed)
     links = [
         link
         for size in sizes
         for link in history.commit(*[(rng.choice("ab"), f"k{index}", '"' + "x" * 90 + '"') for index in range(size)])
     ]
-    sequences.announced("api-1", UUID, "a", 0)
-    sequences.announced("api-1", UUID, "b", 0)
+    gaps.announced("api-1", UUID, "a", 0)
+    gaps.announced("api-1", UUID, "b", 0)
     bench = Bench(History(), (ALL,)).synced()
     for each in one.publish(links, 0.0):
         again = decode(encode(each, SMALL), SMALL)
-        sequences.heard(again.service, again.uuid, again.topic, again.sequence, len(again.messages))
+        gaps.heard(again.service, again.uuid, again.topic, again.sequence, len(again.messages))
         bench.do(bench.tracker.feed(again, bench.now))
-    assert sequences.tally == Tally()
+    assert gaps.tally == Tally()
     assert bench.applied == links
 
 

@@ -37,8 +37,9 @@ class _Stream:
         self.missing: dict[int, None] = {}
 
 
-class Sequences:
-    """The streams that a replica hears. Not thread-safe: the tracker's caller holds the lock."""
+class SequenceGaps:
+    """The streams of messages that somebody hears, and what is missing in them. Not thread-safe: a replica's tracker
+    uses it under its lock, a driver in its one receiving thread."""
 
     def __init__(self) -> None:
         self.tally = Tally()

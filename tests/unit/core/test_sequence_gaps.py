@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.core import sequences as module
-from pubsub_lib.core.sequences import MOST_MISSING, MOST_STREAMS_OF_A_SERVICE, Sequences, Tally
+from pubsub_lib.core import sequence_gaps as module
+from pubsub_lib.core.sequence_gaps import MOST_MISSING, MOST_STREAMS_OF_A_SERVICE, SequenceGaps, Tally
 from tests.unit.core.builders import Bench, History, envelope
 
 
-def hear(*numbers: int, sequences: Sequences | None = None, topic: str = "t", uuid: str = "u1") -> Sequences:
-    sequences = sequences or Sequences()
+def hear(*numbers: int, gaps: SequenceGaps | None = None, topic: str = "t", uuid: str = "u1") -> SequenceGaps:
+    gaps = gaps or SequenceGaps()
     for number in numbers:
-        sequences.heard("api-1", uuid, topic, number, 1)
-    return sequences
+        gaps.heard("api-1", uuid, topic, number, 1)
+    return gaps
 
 
 def test_rule_11_a_stream_without_gaps_tells_nothing() -> None:
@@ -39,35 +39,35 @@ def test_rule_11_repeated_is_counted() -> None:
 
 
 def test_rule_11_a_hello_tells_of_a_loss_at_the_end() -> None:
-    sequences = hear(1, 2)
-    sequences.announced("api-1", "u1", "t", 5)
-    sequences.announced("api-1", "u1", "t", 5)
-    assert sequences.tally == Tally(holes=3)
-    hear(4, sequences=sequences)
-    assert sequences.tally == Tally(holes=3, filled=1)
+    gaps = hear(1, 2)
+    gaps.announced("api-1", "u1", "t", 5)
+    gaps.announced("api-1", "u1", "t", 5)
+    assert gaps.tally == Tally(holes=3)
+    hear(4, gaps=gaps)
+    assert gaps.tally == Tally(holes=3, filled=1)
 
 
 def test_rule_11_a_hello_makes_the_first_message_countable() -> None:
-    sequences = Sequences()
-    sequences.announced("api-1", "u1", "t", 0)
-    assert hear(2, sequences=sequences).tally == Tally(holes=1)
+    gaps = SequenceGaps()
+    gaps.announced("api-1", "u1", "t", 0)
+    assert hear(2, gaps=gaps).tally == Tally(holes=1)
 
 
 def test_rule_11_streams_are_per_topic_so_that_taking_some_topics_gives_no_false_gaps() -> None:
-    sequences = hear(1, 2, topic="a")
-    assert hear(1, 2, topic="b", sequences=sequences).tally == Tally()
+    gaps = hear(1, 2, topic="a")
+    assert hear(1, 2, topic="b", gaps=gaps).tally == Tally()
 
 
 def test_rule_11_a_restarted_publisher_counts_anew() -> None:
-    sequences = hear(8, 9, uuid="u1")
-    assert hear(1, 2, uuid="u2", sequences=sequences).tally == Tally(restarts=1)
-    assert hear(10, uuid="u1", sequences=sequences).tally == Tally(restarts=1), "the old one's stragglers are known"
+    gaps = hear(8, 9, uuid="u1")
+    assert hear(1, 2, uuid="u2", gaps=gaps).tally == Tally(restarts=1)
+    assert hear(10, uuid="u1", gaps=gaps).tally == Tally(restarts=1), "the old one's stragglers are known"
 
 
 def test_rule_11_a_topic_that_comes_back_has_no_hole() -> None:
-    sequences = hear(1, 2)
-    sequences.forget_topic("t")
-    assert hear(50, sequences=sequences).tally == Tally()
+    gaps = hear(1, 2)
+    gaps.forget_topic("t")
+    assert hear(50, gaps=gaps).tally == Tally()
 
 
 def test_rule_11_a_straggler_of_a_dropped_topic_makes_no_hole_later() -> None:
@@ -79,7 +79,7 @@ def test_rule_11_a_straggler_of_a_dropped_topic_makes_no_hole_later() -> None:
     tracker.feed(envelope(history.one("u"), sequence=2), bench.now)
     tracker.follow(["u"], bench.now)
     tracker.feed(envelope(history.one("u"), sequence=9), bench.now)
-    assert tracker.sequences.tally == Tally()
+    assert tracker.gaps.tally == Tally()
 
 
 def test_rule_11_sequences_decide_nothing() -> None:
@@ -92,55 +92,55 @@ def test_rule_11_sequences_decide_nothing() -> None:
 
 
 def test_an_envelope_of_several_messages_covers_their_numbers() -> None:
-    sequences = hear(1)
-    sequences.heard("api-1", "u1", "t", 2, 10)
-    assert hear(12, sequences=sequences).tally == Tally()
-    sequences.heard("api-1", "u1", "t", 11, 4)
-    assert sequences.tally == Tally(duplicates=2)
-    assert hear(15, sequences=sequences).tally == Tally(duplicates=2)
+    gaps = hear(1)
+    gaps.heard("api-1", "u1", "t", 2, 10)
+    assert hear(12, gaps=gaps).tally == Tally()
+    gaps.heard("api-1", "u1", "t", 11, 4)
+    assert gaps.tally == Tally(duplicates=2)
+    assert hear(15, gaps=gaps).tally == Tally(duplicates=2)
 
 
 def test_memory_is_bounded_whatever_is_claimed() -> None:
-    sequences = hear(1, 2**60)
-    sequences.announced("api-1", "u1", "t", 2**62)
+    gaps = hear(1, 2**60)
+    gaps.announced("api-1", "u1", "t", 2**62)
     for number in range(50):
-        hear(1, uuid=f"u{number}", sequences=sequences)
-    streams = sequences._streams
+        hear(1, uuid=f"u{number}", gaps=gaps)
+    streams = gaps._streams
     assert len(streams) == MOST_STREAMS_OF_A_SERVICE
     assert all(len(stream.missing) <= MOST_MISSING for topics in streams.values() for stream in topics.values())
 
 
 def test_any_number_of_services_is_bounded_and_the_one_that_speaks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_UUIDS", 20)
-    sequences = Sequences()
+    gaps = SequenceGaps()
     for number in range(500):
-        sequences.heard(f"s{number}", f"u{number}", "t", 1, 1)
-        sequences.heard("api-1", "mine", "t", number + 1, 1)
-    assert len(sequences._streams) == len(sequences._services) == len(sequences._uuids) == 20
-    assert sequences.tally == Tally()
-    sequences.heard("api-1", "mine", "t", 502, 1)
-    assert sequences.tally == Tally(holes=1)
-    sequences.heard("s0", "u0", "t", 90, 1)
-    assert sequences.tally == Tally(holes=1), "a forgotten one begins anew"
+        gaps.heard(f"s{number}", f"u{number}", "t", 1, 1)
+        gaps.heard("api-1", "mine", "t", number + 1, 1)
+    assert len(gaps._streams) == len(gaps._services) == len(gaps._uuids) == 20
+    assert gaps.tally == Tally()
+    gaps.heard("api-1", "mine", "t", 502, 1)
+    assert gaps.tally == Tally(holes=1)
+    gaps.heard("s0", "u0", "t", 90, 1)
+    assert gaps.tally == Tally(holes=1), "a forgotten one begins anew"
 
 
 def test_streams_and_missing_numbers_are_bounded_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_STREAMS", 30)
     monkeypatch.setattr(module, "MOST_MISSING_IN_ALL", 100)
-    sequences = Sequences()
+    gaps = SequenceGaps()
     rng = random.Random(1)
     for number in range(2000):
         uuid, topic = rng.choice("abc"), f"t{rng.randrange(25) if number < 1000 else number}"
-        sequences.heard(uuid, uuid, topic, rng.randrange(1, 200), 1)
+        gaps.heard(uuid, uuid, topic, rng.randrange(1, 200), 1)
         if rng.random() < 0.1:
-            sequences.forget_topic(topic)
-        streams = [stream for topics in sequences._streams.values() for stream in topics.values()]
-        assert len(streams) == sequences._count <= 30
-        assert sum(len(stream.missing) for stream in streams) == sequences._missing <= 100
-    sequences = Sequences()
+            gaps.forget_topic(topic)
+        streams = [stream for topics in gaps._streams.values() for stream in topics.values()]
+        assert len(streams) == gaps._count <= 30
+        assert sum(len(stream.missing) for stream in streams) == gaps._missing <= 100
+    gaps = SequenceGaps()
     for number in range(100):
-        sequences.heard("a", "a", f"t{number}", 1, 1)
-    assert list(sequences._streams["a"]) == [f"t{number}" for number in range(70, 100)]
+        gaps.heard("a", "a", f"t{number}", 1, 1)
+    assert list(gaps._streams["a"]) == [f"t{number}" for number in range(70, 100)]
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32), st.floats(0, 0.5))
@@ -149,8 +149,8 @@ def test_rule_11_holes_less_filled_is_what_was_lost(number: int, seed: int, loss
     lost = {each for each in range(2, number) if rng.random() < loss}
     order = [each for each in range(2, number) if each not in lost]
     rng.shuffle(order)
-    sequences = hear(1, *order)
-    sequences.announced("api-1", "u1", "t", max(1, number - 1))
-    tally = sequences.tally
+    gaps = hear(1, *order)
+    gaps.announced("api-1", "u1", "t", max(1, number - 1))
+    tally = gaps.tally
     assert tally.holes - tally.filled == len(lost)
     assert tally.duplicates == 0
