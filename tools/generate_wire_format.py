@@ -20,20 +20,20 @@ PAGE = ROOT / "docs" / "wire-format.md"
 FRAMES = ROOT / "tests" / "unit" / "core" / "frames"
 
 DUMPS: Final = {
-    "data": "A message: one link",
-    "run": "Parts of a run: a link that is too large for one frame",
-    "hello": "A hello, broadcast",
-    "own-hello": "An own hello: the answer to one replica",
+    "data-1.1": "A message: one link",
+    "run-1.1": "Parts of a run: a link that is too large for one frame",
+    "hello-1.1": "A hello, broadcast",
+    "own-hello-1.1": "An own hello: the answer to one replica",
 }
 ABOUT: Final = {
-    "data": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7 and "
+    "data-1.1": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7 and "
     "sets\none object. The numbers are made up, so that each is told from the others.",
-    "run": "Parts 2 and 3 of 3, which share a frame. Each repeats everything of the link but the changes (here both "
+    "run-1.1": "Parts 2 and 3 of 3, which share a frame. Each repeats everything of the link but the changes (here both "
     "hold\nthe same one); a replica applies the link when it has all three. The frame's sequence, 300, numbers its "
     "first\nmessage; the second is 301.",
-    "hello": "It speaks of two topics, so its topic frame names none. The publisher sent four messages on `a`; on `b`\n"
+    "hello-1.1": "It speaks of two topics, so its topic frame names none. The publisher sent four messages on `a`; on `b`\n"
     "nothing was ever written. Its reading of the heads began a quarter of a second before.",
-    "own-hello": "The nonce stands twice: in the topic frame, by which only the asker receives it, and in the hello.",
+    "own-hello-1.1": "The nonce stands twice: in the topic frame, by which only the asker receives it, and in the hello.",
 }
 MEANING: Final = {
     "Body.major": "wire version that both ends must share; the body's second byte, which tells it without the rest",
@@ -57,6 +57,8 @@ MEANING: Final = {
     "Link.tx_links": "links of this transaction",
     "Link.origin": "name of the service that is to publish it; empty: none",
     "Link.written_at": "the writer's wall clock, Unix seconds; for latency figures, nothing is decided by it",
+    "Link.trace": "the writer's trace context: a W3C traceparent, and after a space its tracestate, if any; empty: "
+    "none. Of a run only the last part has it. Since 1.1",
     "Point.position": "gap-free number of a change in commit order: the last one of the transaction",
     "Point.nonce": "random, of the transaction: tells two histories apart that share positions",
     "Change.table": "table of the object",
@@ -124,6 +126,7 @@ On the left the offset in the frame and its bytes, on the right the field and wh
   Replicas that hear nothing they understand follow by polling; see [failures.md](failures.md).
 - The recorded frames are never changed. When a field is appended new ones are added, and the old ones must still be
   read. `tests/e2e/test_rolling_upgrade.py` holds a reader of wire version 1.0 of its own and shows both directions.
+- Since 1.1 a link has a `trace`.
 
 ## Bounds
 
@@ -336,7 +339,7 @@ def _kind(kind: Any) -> str:
         most = "" if kind.le is None else " to 2^63 - 1" if kind.le == 2**63 - 1 else f" to {kind.le}"
         return "integer" if kind.ge is None else f"integer, {kind.ge}{most}" if most else f"integer from {kind.ge}"
     if isinstance(kind, found.StrType):
-        return "text" if kind.max_length is None else f"text, {kind.min_length} to {kind.max_length}"
+        return "text" if kind.max_length is None else f"text, {kind.min_length or 0} to {kind.max_length}"
     if isinstance(kind, found.BytesType):
         return "bytes" if kind.max_length is None else f"{kind.max_length} bytes"
     if isinstance(kind, found.LiteralType):

@@ -26,7 +26,7 @@ from pubsub_lib.errors import FrameError, ValueRefused
 
 MAJOR: Final = 1
 """Wire version that two peers must share."""
-MINOR: Final = 0
+MINOR: Final = 1
 """Grows when a field is appended; informs, decides nothing."""
 
 EVERYTHING: Final = b"D"
@@ -179,14 +179,19 @@ def _uuid_bytes(envelope: Envelope) -> bytes:
 def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008 - frozen
     """One message, or the run of messages that a large link needs; each fits in a frame of its own.
 
-    Deterministic: the same link and limits give the same parts in every process, so that a link which is sent
-    twice can be completed from both. Raises FrameError("oversized") when a single change does not fit in a
-    frame.
+    Deterministic: the same link and limits give the same changes in the same parts in every process, so that a
+    link which is sent twice can be completed from both. The trace moves no cut, since only the writer's publisher
+    knows it: it stands in the last part, and is left out when there is no room. Raises FrameError("oversized")
+    when a single change does not fit in a frame.
     """
     room = limits.max_frame_bytes - _BODY_OVERHEAD
     whole = Message(link)
     if len(_encode(whole)) <= room:
         return [whole]
+    if link.trace:
+        *run, last = split(_part_of(link, link.changes), limits)
+        traced = Message(_part_of(link, last.link.changes, link.trace), last.part, last.parts)
+        return [*run, traced if len(_encode(traced)) <= room else last]
     room -= len(_encode(Message(_part_of(link, [])))) + _RUN_OVERHEAD
     runs: list[list[Change]] = []
     used = room + 1
@@ -212,10 +217,10 @@ def merge(run: Sequence[Message]) -> Link:
     first = run[0].link
     if len(run) == 1:
         return first
-    return _part_of(first, [change for message in run for change in message.link.changes])
+    return _part_of(first, [change for message in run for change in message.link.changes], run[-1].link.trace)
 
 
-def _part_of(link: Link, changes: list[Change]) -> Link:
+def _part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
     # Spelled out: msgspec.structs.replace() is several times slower, and mypy would not see a forgotten
     # field.
     return Link(
@@ -229,6 +234,7 @@ def _part_of(link: Link, changes: list[Change]) -> Link:
         tx_links=link.tx_links,
         origin=link.origin,
         written_at=link.written_at,
+        trace=trace,
     )
 
 

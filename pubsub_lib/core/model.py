@@ -17,12 +17,15 @@ MAX_NAME_BYTES = 255
 """Bound of a topic's, a table's and a service's UTF-8, in bytes."""
 MAX_KEY_BYTES = 512
 """Bound of a key's UTF-8, in bytes."""
+MAX_TRACE_CHARACTERS = 600
+"""Bound of a trace context: 55 of a W3C traceparent, a space, 512 of a tracestate, and some to spare."""
 
 # Character bounds for decoding: a string of at most N bytes has at most N characters.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_BYTES)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_BYTES)]
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Digest = Annotated[int, msgspec.Meta(ge=0)]
+Trace = Annotated[str, msgspec.Meta(max_length=MAX_TRACE_CHARACTERS)]
 
 Action = Literal["create", "set", "delete"]
 
@@ -61,7 +64,9 @@ class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``count`` and ``digest`` are the topic's after it. ``tx_prev`` is the previous transaction's point and
     ``tx_links`` the number of links of this transaction: a replica of everything follows that chain.
     ``origin`` names the service that is to publish it ("" = none). ``written_at`` is the writer's wall clock in
-    Unix seconds: for latency figures only, nothing is ever decided by it.
+    Unix seconds: for latency figures only, nothing is ever decided by it. ``trace`` is the writer's trace context:
+    a W3C traceparent, and after a space its tracestate when there is one ("" = none). It travels with messages only,
+    and is not stored: a link that was read from the store has none.
     """
 
     topic: Name
@@ -74,6 +79,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tx_links: Annotated[int, msgspec.Meta(ge=1)]
     origin: str = ""
     written_at: float = 0.0
+    trace: Trace = ""
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, ZERO, Change, Head, Link, Point
+from pubsub_lib.core.model import ALL, MAX_TRACE_CHARACTERS, ZERO, Change, Head, Link, Point
 from pubsub_lib.errors import FrameError, ValueRefused
 
 FRAMES = Path(__file__).parent / "frames"
@@ -61,6 +61,7 @@ def links(draw: st.DrawFn, topic: str, most: int = 5) -> Link:
         draw(st.integers(1, 2**31)),
         draw(st.just("") | names),
         draw(st.floats(0, 1e12)),
+        draw(st.sampled_from(["", TRACE, "t" * MAX_TRACE_CHARACTERS])),
     )
 
 
@@ -144,7 +145,8 @@ def test_a_bad_nonce_is_refused(nonce: str) -> None:
 
 # -- recorded bytes ------------------------------------------------------------------------------------------
 
-KNOWN = {
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 vendor=1"
+OF_1_0 = {
     "data": envelope(Message(link())),
     "delete": envelope(Message(link(changes=[Change("lport", "p1", "delete", 7, None)])), sequence=2**40),
     "run": envelope(Message(link(), 2, 3), Message(link(), 3, 3), sequence=300),
@@ -157,6 +159,11 @@ KNOWN = {
     "goodbye": envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, "", True)),
     "own-hello": envelope(topic=ALL, sequence=0, hello=Hello({"a": 4}, {}, Point(9, 99), 0.5, "abc123")),
 }
+KNOWN = {
+    **OF_1_0,
+    **{f"{name}-1.1": known for name, known in OF_1_0.items()},
+    "trace-1.1": envelope(Message(msgspec.structs.replace(link(), trace=TRACE))),
+}
 
 
 def recorded(name: str) -> tuple[bytes, bytes]:
@@ -165,8 +172,12 @@ def recorded(name: str) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
-def test_recorded_frames_are_still_written_and_read(name: str) -> None:
+def test_recorded_frames_are_still_read(name: str) -> None:
     assert codec.decode(recorded(name)) == KNOWN[name]
+
+
+@pytest.mark.parametrize("name", sorted(set(KNOWN) - set(OF_1_0)))
+def test_recorded_frames_of_this_version_are_still_written(name: str) -> None:
     assert codec.encode(KNOWN[name]) == recorded(name)
 
 
@@ -393,8 +404,35 @@ def test_a_split_link_fits_and_is_whole_again(one: Link) -> None:
         # the longest service name, the largest sequence: nothing about the envelope may push it over the
         # bound
         codec.encode(Envelope("s" * 255, UUID, "topic", 2**63 - 1, [message]), SMALL)
-    assert codec.merge(run) == one
+    traced = bool(run[-1].link.trace)
+    assert codec.merge(run) == (one if traced else msgspec.structs.replace(one, trace=""))
     assert codec.split(one, SMALL) == run
+
+
+@given(big_links)
+def test_a_trace_moves_no_cut(one: Link) -> None:
+    bare = codec.split(msgspec.structs.replace(one, trace=""), SMALL)
+    traced = codec.split(one, SMALL)
+    assert [message.link.changes for message in traced] == [message.link.changes for message in bare]
+
+
+def test_a_run_has_the_trace_in_its_last_part_alone() -> None:
+    changes = [Change("lport", f"p{number}", "set", number, b"x" * 200) for number in range(1, 6)]
+    run = codec.split(msgspec.structs.replace(link(changes=changes), trace=TRACE), SMALL)
+    assert [message.link.trace for message in run] == ["", "", TRACE]
+    assert codec.merge(run).trace == TRACE
+
+
+def test_a_trace_without_room_is_left_out() -> None:
+    one = link(changes=[Change("lport", "p1", "set", 7, b"x" * 450)])
+    (whole,) = codec.split(msgspec.structs.replace(one, trace="t" * MAX_TRACE_CHARACTERS), SMALL)
+    assert whole == Message(one)
+
+
+def test_a_trace_over_its_bound_is_foreign() -> None:
+    fields = body_of(envelope(Message(link())))
+    fields[5][0][0][10] = "t" * (MAX_TRACE_CHARACTERS + 1)  # type: ignore[index]
+    assert reason_of([b"Dtenant-1\0", msgspec.msgpack.encode(fields)]) == "foreign"
 
 
 def test_a_small_link_is_one_message() -> None:

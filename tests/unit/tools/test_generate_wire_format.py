@@ -22,8 +22,8 @@ def test_every_byte_stands_in_the_dump_once(name: str) -> None:
 
 
 def test_values_stand_under_their_fields() -> None:
-    says = {row.name: row.says for row in rows_of(recorded("data")[1])}
-    (message,) = codec.decode(recorded("data")).messages
+    says = {row.name: row.says for row in rows_of(recorded("data-1.1")[1])}
+    (message,) = codec.decode(recorded("data-1.1")).messages
     assert says["messages[0].link.prev.position"] == str(message.link.prev.position) == "3"
     assert says["messages[0].link.point.nonce"] == str(message.link.point.nonce)
     assert says["messages[0].link.changes[0].key"] == '"p1"'
@@ -32,7 +32,7 @@ def test_values_stand_under_their_fields() -> None:
 
 
 def test_what_the_codec_does_not_write_is_refused() -> None:
-    body = recorded("data")[1]
+    body = recorded("data-1.1")[1]
     with pytest.raises(ValueError, match="no such collection"):
         rows_of(b"\xc0" + body[1:])
     with pytest.raises(ValueError, match="writes no 0xd0 here"):
@@ -40,7 +40,7 @@ def test_what_the_codec_does_not_write_is_refused() -> None:
 
 
 def test_a_frame_that_the_codec_would_write_otherwise_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    head, body = recorded("data")
+    head, body = recorded("data-1.1")
     monkeypatch.setattr("generate_wire_format.recorded", lambda name: (head, b"\x98" + body[1:] + b"\xc0"))
     with pytest.raises(ValueError, match="older version"):
         dump(next(iter(DUMPS)))
