@@ -209,6 +209,16 @@ HANDLING: Final[tuple[cfg.Opt, ...]] = (
     _seconds("handler_backoff_most", 30.0, "Longest wait between two tries of a handler."),
 )
 
+METRICS: Final[tuple[cfg.Opt, ...]] = (
+    cfg.PortOpt(
+        "replica_metrics_port",
+        default=0,
+        help="Port on which a replica serves its metrics and readiness (/metrics, /ready); 0 means none. Of several "
+        "replicas on one host each needs a port of its own.",
+    ),
+    cfg.StrOpt("replica_metrics_address", default="127.0.0.1", help="Address of that endpoint."),
+)
+
 SERVICE_GROUP: Final = "publisher_service"
 """Read by the publisher service alone."""
 SERVICE: Final[tuple[cfg.Opt, ...]] = (
@@ -244,7 +254,7 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
     cfg.PortOpt("metrics_port", default=8867, help="Port of that endpoint; 0 means none."),
 )
 
-OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + HANDLING
+OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + HANDLING + METRICS
 
 
 def register(conf: cfg.ConfigOpts, driver: str = "") -> None:

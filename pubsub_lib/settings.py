@@ -88,6 +88,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The own options of the driver between workers and service."""
     discovery_interval: Annotated[float, msgspec.Meta(ge=0)] = 10.0
     """How often a replica looks for publishers in the directory, in seconds. 0: it listens to ``addresses`` alone."""
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    """Where a replica serves its metrics and readiness by HTTP; 0: nowhere."""
+    metrics_address: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
+    """The address of that."""
     store: StoreSettings = StoreSettings()
     """How the database is used: pool, timeouts, retries. In an INI file the names begin with ``store_``."""
 
@@ -178,6 +182,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             driver_options=_driver_options(conf, driver),
             multiproc_options=_driver_options(conf, values["pub_sub_multiproc_driver"]) if multiproc else {},
             discovery_interval=values["discovery_interval"],
+            metrics_port=values["replica_metrics_port"],
+            metrics_address=values["replica_metrics_address"],
         )
 
     @classmethod

@@ -36,6 +36,12 @@ OURS: Final = (
         "What goes out over a limit is an error, what comes in is dropped and counted. Set them alike everywhere.",
     ),
     ("Handlers", options.GROUP, options.HANDLING, "How a replica treats a handler that is slow, or that raises."),
+    (
+        "A replica's metrics",
+        options.GROUP,
+        options.METRICS,
+        "What it serves is in [operating.md](operating.md#metrics-of-a-replica).",
+    ),
     ("The publisher service", options.SERVICE_GROUP, options.SERVICE, "Read by `publisher-service` alone."),
 )
 TEXT: Final = """\

@@ -17,6 +17,7 @@ from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError
 from pubsub_lib.runtime.loop import Loop
+from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -39,12 +40,22 @@ class Publisher:
     have a UUID of its own.
     """
 
-    def __init__(self, settings: Settings, store: PublishedStore, driver: DriverPublisher | None = None) -> None:
-        """Raises ConfigError without a service name, DriverError when the driver cannot be had."""
+    def __init__(
+        self,
+        settings: Settings,
+        store: PublishedStore,
+        driver: DriverPublisher | None = None,
+        *,
+        trace: TraceSource | None = None,
+    ) -> None:
+        """``trace`` (:func:`pubsub_lib.tracing.current_trace`) gives each commit's trace context, asked for in the
+        writer's thread. Raises ConfigError without a service name, DriverError when the driver cannot be had.
+        """
         if not settings.service:
             raise ConfigError("a publisher needs a stable name; set service_name (Settings.service)")
         self._pid = os.getpid()
         self._store = store
+        self._trace = trace
         self._driver = driver if driver is not None else _load(settings)
         self._lock = threading.Lock()
         """Around numbering *and* sending: envelopes must leave in the order of their sequences."""
@@ -78,6 +89,8 @@ class Publisher:
         """
         if os.getpid() != self._pid:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
+        if self._trace is not None:
+            links = with_trace(links, self._trace)
         with self._lock:
             if self._closing:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")

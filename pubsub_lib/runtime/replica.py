@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -15,18 +15,19 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import Selector
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
-from pubsub_lib.core.follower import Faults
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, Link, Point, Record
-from pubsub_lib.core.sequence_gaps import Tally
-from pubsub_lib.core.tracker import Counters
-from pubsub_lib.errors import ClosedError, NotFollowed, PubSubError, UsageError, WaitTimeout
+from pubsub_lib.errors import ClosedError, ConfigError, NotFollowed, PubSubError, UsageError, WaitTimeout
 from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
-from pubsub_lib.runtime.handlers import Handle, HandlerCounters, Handlers
+from pubsub_lib.runtime.handlers import Handle, Handlers
+from pubsub_lib.runtime.status import ChainStatus, Status, parked_objects, problems
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+
+if TYPE_CHECKING:
+    from pubsub_lib.runtime.endpoint import Endpoint
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
@@ -42,33 +43,6 @@ class Committed(Protocol):
     @property
     def point(self) -> Point:
         """Its point."""
-
-
-class ChainStatus(msgspec.Struct, frozen=True):
-    """Where one followed topic (or everything) stands."""
-
-    state: str
-    known: Point | None
-    staleness: float
-    waiting: int
-    """Messages that wait for an earlier one."""
-
-
-class Status(msgspec.Struct, frozen=True):
-    """A look into a replica at one moment. Times in seconds."""
-
-    synced: bool
-    staleness: float
-    polling: bool
-    """No publisher proves to be fresh; the store is polled."""
-    chains: Mapping[str, ChainStatus]
-    counters: Counters
-    sequences: Tally
-    faults: Faults
-    driver: Mapping[str, int]
-    handlers: HandlerCounters
-    last_error: str
-    """Why the last sync failed; "" after a success."""
 
 
 class Replica:
@@ -107,6 +81,8 @@ class Replica:
             self._discovery = Discovery(
                 reader.directory.live, subscriber, settings.addresses, settings.discovery_interval
             )
+        self._timing = settings.timing
+        self._endpoint = _endpoint(settings, self.status) if settings.metrics_port else None
         self._cache = Cache(self._decoders)
         self._handlers = Handlers(settings.handling)
         self._engine = Engine(
@@ -127,13 +103,17 @@ class Replica:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Subscribe, and sync in the background. Raises TransportError when the driver cannot start."""
+        """Subscribe, and sync in the background. Raises TransportError when the driver cannot start, or the endpoint
+        for metrics that the settings ask for cannot be had.
+        """
         with self._state_lock:
             self._check()
             if self._started:
                 raise UsageError("this replica was started already; make a new one for a second run")
             self._started = True
         try:
+            if self._endpoint is not None:
+                self._endpoint.start()
             self._engine.start(self._topics)
         except BaseException:
             self.close()  # nobody else will: a with statement whose begin fails has no end
@@ -153,6 +133,8 @@ class Replica:
             if not self._handlers.in_handler():
                 self._ended.wait(CLOSE_TIMEOUT)
             return
+        if self._endpoint is not None:
+            self._endpoint.close()
         self._engine.close(until)
         self._handlers.close(max(0.0, until - time.monotonic()))
         if self._own_store is not None:
@@ -323,16 +305,20 @@ class Replica:
         self._handlers.wait_handled(position if isinstance(position, int) else position.point.position, _left(until))
 
     def status(self) -> Status:
-        """A look at everything, for people and for metrics."""
+        """A look at everything: metrics, and why the replica is not ready. Takes the replica's lock for a moment. Raises
+        ClosedError.
+        """
         self._check()
-        now = time.monotonic()
+        parked = parked_objects(self._handlers.parked())
         with self._engine.lock:
+            now = time.monotonic()
             tracker = self._engine.follower.tracker
             chains = {name: self._chain_status(name, now) for name in tracker.topics}
             error = self._engine.last_error
+            synced, staleness = self.synced, tracker.staleness(now)
             return Status(
-                synced=self.synced,
-                staleness=tracker.staleness(now),
+                synced=synced,
+                staleness=staleness,
                 polling=tracker.liveness.is_polling(now),
                 chains=chains,
                 counters=msgspec.structs.replace(
@@ -342,6 +328,14 @@ class Replica:
                 faults=msgspec.structs.replace(self._engine.follower.faults),
                 driver=self._subscriber.counters(),
                 handlers=self._handlers.counters(),
+                parked=parked,
+                problems=problems(
+                    self._timing,
+                    synced=synced,
+                    staleness=staleness,
+                    last_error=error,
+                    failure=self._engine.failure,
+                ),
                 last_error="" if error is None else str(error),
             )
 
@@ -409,6 +403,18 @@ def _reader(settings: Settings) -> Store:
     # One attempt: the tracker tries again by its own rules, and what failed is to be seen meanwhile.
     once = msgspec.structs.replace(settings.store, retry_attempts=1)
     return Store(settings.store_url, settings=once, limits=settings.limits, create=False)
+
+
+def _endpoint(settings: Settings, status: Callable[[], Status]) -> "Endpoint":
+    """Imported only here, so that a replica without the endpoint runs without what the endpoint needs."""
+    try:
+        from pubsub_lib.runtime import metrics
+    except ImportError as error:
+        raise ConfigError(
+            f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[metrics], "
+            "or set replica_metrics_port = 0"
+        ) from error
+    return metrics.endpoint_of(settings, status)
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

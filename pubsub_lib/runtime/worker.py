@@ -14,6 +14,7 @@ from pubsub_lib.core.model import Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.failpoints import hit
+from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
 
@@ -72,8 +73,17 @@ class Worker:
     time goes on with the same object: each process makes a connection of its own at its first commit.
     """
 
-    def __init__(self, settings: Settings, store: CommittingStore, driver: DriverPublisher | None = None) -> None:
-        """``driver``: for tests, in place of the one that the settings name. Raises ConfigError, DriverError."""
+    def __init__(
+        self,
+        settings: Settings,
+        store: CommittingStore,
+        driver: DriverPublisher | None = None,
+        *,
+        trace: TraceSource | None = None,
+    ) -> None:
+        """``driver``: for tests, in place of the one that the settings name. ``trace``: as a Publisher's. Raises
+        ConfigError, DriverError.
+        """
         if not settings.service:
             raise ConfigError("a worker needs the name of its publisher service; set service_name (Settings.service)")
         if driver is None and not settings.multiproc_driver:
@@ -83,6 +93,7 @@ class Worker:
             )
         self._settings = settings
         self._store = store
+        self._trace = trace
         self._given = driver
         self._hops: dict[int, _Hop] = {}
         """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
@@ -110,6 +121,8 @@ class Worker:
         Blocks as long as the driver was told to wait for a service that is away. Raises TransportError, FrameError,
         ClosedError; the change is in the changelog anyway, and the service publishes it when it is back.
         """
+        if self._trace is not None:
+            links = with_trace(links, self._trace)
         try:
             self._hop().push(links)
         except TransportError:

@@ -22,7 +22,7 @@ from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
 
 if TYPE_CHECKING:
-    from pubsub_lib.service.endpoint import Endpoint
+    from pubsub_lib.runtime.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def check(settings: Settings, service: ServiceSettings) -> str:
     url.parse(settings.store_url)
     drivers(settings)
     if service.metrics_port:
-        _import_endpoint()
+        _import_metrics()
     workers = f"workers at {settings.multiproc_socket}" if settings.multiproc_driver else "no workers"
     return (
         f"the configuration is good: service {settings.service!r} sends by {settings.driver} at "
@@ -120,23 +120,21 @@ def _wait(ended: threading.Event, serving: PublisherService) -> None:
 
 
 def _endpoint(serving: PublisherService, service: ServiceSettings) -> "Endpoint":
-    endpoint = _import_endpoint()
-    metrics = endpoint.ServiceMetrics(serving.counters, serving.gauges, serving.problems)
-    made: Endpoint = endpoint.Endpoint(service.metrics_address, service.metrics_port, metrics, serving.problems)
+    made: Endpoint = _import_metrics().endpoint_of(service, serving.counters, serving.gauges, serving.problems)
     made.start()
     return made
 
 
-def _import_endpoint() -> ModuleType:
+def _import_metrics() -> ModuleType:
     """Only here, so that a service without the endpoint runs without what the endpoint needs."""
     try:
-        from pubsub_lib.service import endpoint
+        from pubsub_lib.service import metrics
     except ImportError as error:
         raise ConfigError(
             f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[service], "
             "or set metrics_port = 0 in [publisher_service]"
         ) from error
-    return endpoint
+    return metrics
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -58,6 +58,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "value beyond frame": ({"limits": Limits(max_value_bytes=2**20)}, "max_frame_bytes"),
     "tries zero": ({"handling": HandlerPolicy(tries=0)}, "handling.tries is 0"),
     "backoffs contradict": ({"handling": HandlerPolicy(backoff=60)}, "handler_backoff_most"),
+    "port of metrics beyond": ({"metrics_port": 70000}, "metrics_port is 70000"),
+    "address of metrics empty": ({"metrics_address": ""}, "metrics_address is ''"),
     "paranoid a word": ({"paranoid": "yes"}, "paranoid is 'yes'"),
 }
 
@@ -117,6 +119,15 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"[pubsub]\nstore_url = \xff\xfe\n")
     with pytest.raises(ConfigError, match="cannot be read"):
         Settings.from_file(path)
+
+
+def test_a_replica_serves_its_metrics_when_the_file_says_where(tmp_path: Path) -> None:
+    assert read(tmp_path, f"[pubsub]\nstore_url = {URL}\n").metrics_port == 0
+    got = read(
+        tmp_path,
+        f"[pubsub]\nstore_url = {URL}\nreplica_metrics_port = 8868\nreplica_metrics_address = 10.0.0.9\n",
+    )
+    assert (got.metrics_address, got.metrics_port) == ("10.0.0.9", 8868)
 
 
 def test_pub_sub_off_means_follow_by_polling(tmp_path: Path) -> None:

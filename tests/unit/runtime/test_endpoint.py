@@ -1,0 +1,86 @@
+"""The endpoint for metrics and readiness, over real HTTP."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+
+import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pubsub_lib.errors import ClosedError, TransportError
+from pubsub_lib.runtime.endpoint import Endpoint
+
+problems: list[str] = []
+
+
+class One(Collector):
+    def collect(self) -> Iterable[Metric]:
+        if problems == ["closed"]:
+            raise ClosedError("this replica is closed; make a new one")
+        yield GaugeMetricFamily("one", "One.", value=1)
+
+
+def made(port: int = 0, address: str = "127.0.0.1") -> Endpoint:
+    return Endpoint(address, port, One(), lambda: problems, "the_port")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    problems.clear()
+    endpoint = made()
+    endpoint.start()
+    yield endpoint
+    endpoint.close()
+
+
+def get(endpoint: Endpoint, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_metrics_are_what_was_collected(endpoint: Endpoint) -> None:
+    status, text = get(endpoint, "/metrics")
+    assert (status, text.splitlines()[-1]) == (200, "one 1.0")
+
+
+def test_ready_says_why_not(endpoint: Endpoint) -> None:
+    assert get(endpoint, "/ready") == (200, "ready\n")
+    problems.append("the changelog is not being followed")
+    assert get(endpoint, "/ready?verbose") == (503, "the changelog is not being followed\n")
+
+
+def test_what_is_being_closed_says_so(endpoint: Endpoint) -> None:
+    problems.append("closed")
+    assert get(endpoint, "/metrics") == (503, "this replica is closed; make a new one\n")
+
+
+def test_other_paths_are_not_there(endpoint: Endpoint) -> None:
+    assert get(endpoint, "/")[0] == 404
+
+
+def test_a_port_that_is_taken_is_named(endpoint: Endpoint) -> None:
+    with pytest.raises(TransportError, match=rf"127\.0\.0\.1:{endpoint.port} .*set the_port"):
+        made(endpoint.port).start()
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    with pytest.raises(TransportError, match="no such host"):
+        made(1, "no such host").start()
+
+
+def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
+    first = made()
+    first.close()
+    first.start()
+    port = first.port
+    first.close()
+    first.close()
+    second = made(port)
+    second.start()
+    assert get(second, "/ready")[0] in (200, 503)
+    second.close()

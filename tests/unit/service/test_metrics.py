@@ -1,0 +1,54 @@
+"""The service's metrics, over real HTTP."""
+
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pubsub_lib.errors import TransportError
+from pubsub_lib.runtime.endpoint import Endpoint
+from pubsub_lib.service.metrics import endpoint_of
+from pubsub_lib.service.settings import ServiceSettings
+
+problems: list[str] = []
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    problems.clear()
+    made = endpoint_of(
+        ServiceSettings(metrics_port=0),
+        lambda: {"links": {"handed": 3}},
+        lambda: {"leases": {"orphans": 1}},
+        lambda: problems,
+    )
+    made.start()
+    yield made
+    made.close()
+
+
+def get(endpoint: Endpoint) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_metrics_are_what_prometheus_reads(endpoint: Endpoint) -> None:
+    found = {
+        (sample.name, sample.labels.get("what")): sample.value
+        for family in text_string_to_metric_families(get(endpoint))
+        for sample in family.samples
+    }
+    assert found == {
+        ("publisher_service_links_total", "handed"): 3.0,
+        ("publisher_service_leases", "orphans"): 1.0,
+        ("publisher_service_ready", None): 1.0,
+    }
+    problems.append("the changelog is not being followed")
+    assert "publisher_service_ready 0.0" in get(endpoint)
+
+
+def test_a_port_that_is_taken_is_named_with_the_service_s_option(endpoint: Endpoint) -> None:
+    second = endpoint_of(ServiceSettings(metrics_port=endpoint.port), dict, dict, list)
+    with pytest.raises(TransportError, match=rf"127\.0\.0\.1:{endpoint.port} .*metrics_port in \[publisher_service\]"):
+        second.start()
