@@ -28,7 +28,7 @@ class Run(Protocol):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A live service: stable name, identity since its last start, where it listens, seconds until its lease ends."""
+    """A service: stable name, identity since its last start, where it listens, seconds until its lease ends."""
 
     service: str
     uuid: str
@@ -73,6 +73,10 @@ class Directory:
 
     def live(self) -> list[Service]:
         """The services whose lease has not ended, by name and identity."""
+        return [service for service in self.entries() if service.seconds_left > 0]
+
+    def entries(self) -> list[Service]:
+        """All entries, also those whose lease ended (``seconds_left`` is negative) and that nobody collected yet."""
         services = schema.services.c
         query = select(schema.services, NowMicroseconds().label("now")).order_by(services.service, services.uuid)
 
@@ -80,7 +84,6 @@ class Directory:
             return [
                 Service(row.service, row.uuid, row.address, (row.lease_until - row.now) / 1e6)
                 for row in connection.execute(query)
-                if row.lease_until > row.now
             ]
 
         return self._read("reading the directory", do)

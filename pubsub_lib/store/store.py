@@ -18,6 +18,7 @@ from pubsub_lib.store import changelog, counters, engine, faults, migration, ret
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.forking import ForkGate
+from pubsub_lib.store.looking import Looking
 from pubsub_lib.store.session import SessionRecorder
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
@@ -84,6 +85,8 @@ class Store:
         self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode)
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
+        self.look = Looking(self._read, settings.page_size)
+        """Into changelog and topics, for people."""
         try:
             if create or read_only:
                 self._open_schema()

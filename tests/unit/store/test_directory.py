@@ -32,6 +32,7 @@ def test_leases_a_service_is_live_while_its_lease_lasts(open_store: Opener, data
     assert all(0 < each.seconds_left <= 60 for each in live)
     let_leases_end(database_url)
     assert directory.live() == []
+    assert [(each.uuid, each.seconds_left < 0) for each in directory.entries()] == [("u1", True), ("u2", True)]
     assert directory.renew("u1", 60) is True  # late, but nobody has removed it
     assert [each.uuid for each in directory.live()] == ["u1"]
     assert directory.collect_garbage() == 1
