@@ -28,12 +28,13 @@ DUMPS: Final = {
 ABOUT: Final = {
     "data-1.1": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7 and "
     "sets\none object. The numbers are made up, so that each is told from the others.",
-    "run-1.1": "Parts 2 and 3 of 3, which share a frame. Each repeats everything of the link but the changes (here both "
-    "hold\nthe same one); a replica applies the link when it has all three. The frame's sequence, 300, numbers its "
-    "first\nmessage; the second is 301.",
-    "hello-1.1": "It speaks of two topics, so its topic frame names none. The publisher sent four messages on `a`; on `b`\n"
-    "nothing was ever written. Its reading of the heads began a quarter of a second before.",
-    "own-hello-1.1": "The nonce stands twice: in the topic frame, by which only the asker receives it, and in the hello.",
+    "run-1.1": "Parts 2 and 3 of 3, which share a frame. Each repeats everything of the link but the changes (here "
+    "both hold\nthe same one); a replica applies the link when it has all three. The frame's sequence, 300, numbers "
+    "its first\nmessage; the second is 301.",
+    "hello-1.1": "It speaks of two topics, so its topic frame names none. The publisher sent four messages on `a`; on "
+    "`b`\nnothing was ever written. Its reading of the heads began a quarter of a second before.",
+    "own-hello-1.1": "The nonce stands twice: in the topic frame, by which only the asker receives it, and in the "
+    "hello.",
 }
 MEANING: Final = {
     "Body.major": "wire version that both ends must share; the body's second byte, which tells it without the rest",

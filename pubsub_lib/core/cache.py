@@ -144,6 +144,8 @@ class Cache:
         if position > known:
             topic.position = position
         self._reindex(events)
+        if link.trace:  # here, so that links without one pay nothing for each change
+            events = [msgspec.structs.replace(event, trace=link.trace) for event in events]
         return Applied(events, topic.count == link.count and topic.digest == link.digest, guarded)
 
     def replace(self, topic: str, snapshot: TopicSnapshot) -> Applied:

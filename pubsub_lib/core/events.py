@@ -42,6 +42,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     ``old_value`` and ``new_value`` are the canonical JSON bytes (None: no object); :attr:`old` and
     :attr:`new` decode them. ``topic`` is where the object is now (for a delete: was last), ``old_topic``
     where it was shown before. ``position`` is that of the point that the replica reached by this.
+    ``trace`` is the writer's trace context, as the link carried it ("" = none; a change that a sync brought has none).
     ``written_at`` is the writer's wall clock in Unix seconds, 0.0 when a sync brought the change: for latency
     figures only.
     """
@@ -58,6 +59,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     written_at: float = 0.0
     old_topic: str | None = None
     decode: Decode = plain
+    trace: str = ""
 
     @property
     def old(self) -> Any:

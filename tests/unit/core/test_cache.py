@@ -3,6 +3,7 @@
 import dataclasses
 import random
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -62,6 +63,14 @@ def test_rule_1_a_link_is_applied_whole_and_told_in_order() -> None:
     assert cache.get("port", "x") == V3
     assert cache.get("port", "y") is None
     assert cache.record("port", "x") == rec("x", 3, V3)
+
+
+def test_a_links_trace_stands_in_each_of_its_events() -> None:
+    cache = Cache()
+    cache.apply(link("a", 0, 1, put("x", 1)))
+    moved = msgspec.structs.replace(link("b", 0, 3, put("x", 2), put("y", 3)), trace="00-1-2-01")
+    assert [(event.key, event.trace) for event in cache.apply(moved).events] == [("x", "00-1-2-01"), ("y", "00-1-2-01")]
+    assert [event.trace for event in cache.apply(link("b", 3, 4, delete("y", 4))).events] == [""]
 
 
 def test_rule_1_an_older_version_never_replaces_and_is_counted() -> None:

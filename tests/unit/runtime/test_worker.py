@@ -67,6 +67,15 @@ def test_each_commit_comes_out_once_and_in_order(config: Settings, store: Store,
     assert [(envelope.service, envelope.sequence) for envelope in heard] == [("api-1", 1), ("api-1", 2), ("api-1", 3)]
 
 
+def test_a_trace_goes_over_the_hop(config: Settings, store: Store, heard: list[Envelope]) -> None:
+    traces = iter(["00-1-2-01", ""])
+    with Worker(config, store, trace=lambda: next(traces)):
+        write(store, 0)
+        write(store, 1)
+        assert poll(lambda: len(heard) == 2, LONG)
+    assert [message.link.trace for envelope in heard for message in envelope.messages] == ["00-1-2-01", ""]
+
+
 def test_children_forked_after_the_first_send_deliver_as_publishers_of_their_own(
     config: Settings, store: Store, heard: list[Envelope]
 ) -> None:

@@ -1,0 +1,101 @@
+"""OpenTelemetry at both ends: a writer's span becomes the remote parent of what handlers do with its changes.
+
+::
+
+    from pubsub_lib.tracing import current_trace, traced
+
+    with Publisher(settings, store, trace=current_trace): ...     # or Worker(settings, store, trace=current_trace)
+    replica.on("lport", traced(program_the_switch))
+
+Nothing else in the library imports this module, so whoever does not use it pays nothing for it. The trace context
+travels with the messages (:attr:`pubsub_lib.core.model.Link.trace`) and is not stored: a change that a replica reads
+from the database, by polling or in a sync, has none.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from pubsub_lib.core.events import Event
+from pubsub_lib.errors import ConfigError
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as missing:
+    raise ConfigError(f"tracing needs OpenTelemetry's API ({missing}); run: pip install pubsub-lib[otel]") from missing
+
+MOST_TRACESTATE: Final = 512
+"""Characters; a longer tracestate is left out, as W3C Trace Context allows."""
+
+_propagator: Final = TraceContextTextMapPropagator()
+
+
+def current_trace() -> str:
+    """The current span's context as a link carries it: a traceparent, and after a space the tracestate, if any.
+
+    "" when there is no span. Any thread, does not block; give it to a Publisher or a Worker as ``trace``.
+    """
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    parent, state = carrier.get("traceparent", ""), carrier.get("tracestate", "")
+    return f"{parent} {state}" if parent and 0 < len(state) <= MOST_TRACESTATE else parent
+
+
+def remote_parent(event: Event) -> Context | None:
+    """The writer's span as a context to start spans in, or None when the change has no trace that can be read."""
+    parent, _, state = event.trace.partition(" ")
+    if not parent:
+        return None
+    found = _propagator.extract({"traceparent": parent, "tracestate": state}, Context())
+    return found if trace.get_current_span(found).get_span_context().is_valid else None
+
+
+def traced(handler: Callable[[Event], Any], tracer: trace.Tracer | None = None) -> Callable[[Event], Any]:
+    """The handler, called in a span whose remote parent is the span that wrote the change. Coroutine functions too.
+
+    A change without a trace is handled without a span: an initial sync would make one for each object. The span
+    is of kind CONSUMER, named ``handle TABLE``; it has the attributes ``messaging.system`` ("pubsub_lib"),
+    ``messaging.destination.name`` (the topic) and ``pubsub.table``, ``.key``, ``.action`` and ``.version``, and an
+    exception of the handler is recorded in it. ``tracer``: the library's own of the global provider by default.
+    """
+    chosen = tracer if tracer is not None else trace.get_tracer("pubsub_lib")
+
+    def span(event: Event, parent: Context) -> Any:
+        attributes: dict[str, str | int] = {
+            "messaging.system": "pubsub_lib",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": event.topic,
+            "pubsub.table": event.table,
+            "pubsub.key": event.key,
+            "pubsub.action": event.action,
+        }
+        if event.version is not None:
+            attributes["pubsub.version"] = event.version
+        return chosen.start_as_current_span(
+            f"handle {event.table}", context=parent, kind=trace.SpanKind.CONSUMER, attributes=attributes
+        )
+
+    if inspect.iscoroutinefunction(handler):
+
+        @functools.wraps(handler)
+        async def waits(event: Event) -> Any:
+            parent = remote_parent(event)
+            if parent is None:
+                return await handler(event)
+            with span(event, parent):
+                return await handler(event)
+
+        return waits
+
+    @functools.wraps(handler)
+    def calls(event: Event) -> Any:
+        parent = remote_parent(event)
+        if parent is None:
+            return handler(event)
+        with span(event, parent):
+            return handler(event)
+
+    return calls
