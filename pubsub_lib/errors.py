@@ -10,8 +10,10 @@
     │   ├── NotFollowed           a topic, table or index that this replica does not hold
     │   └── ClosedError           the object was closed
     ├── PeerError                 somebody sent what cannot be understood
-    │   └── FrameError            one frame: truncated, oversized, foreign, or of another major version
+    │   ├── FrameError            one frame: truncated, oversized, foreign, or of another major version
+    │   └── JournalError          a journal's file is garbage, cut off, or of a newer schema
     ├── TransportError            a driver could not send or receive
+    │   └── HandOverRefused       committed, but the publisher service takes nothing now, and the writer asked to know
     ├── WaitTimeout               a wait ended before what it waited for
     └── StoreError                the database
         ├── StoreUnavailable      unreachable, gone, or not answering in time
@@ -77,8 +79,18 @@ class FrameError(PeerError):
         return FrameError, (str(self), self.reason)
 
 
+class JournalError(PeerError):
+    """A journal's file, or a folder of them, cannot be read: garbage, cut off, vanished, or of a newer schema."""
+
+
 class TransportError(PubSubError):
     """A driver could not send or receive."""
+
+
+class HandOverRefused(TransportError):
+    """The transaction **is committed**, but could not be handed to the host's publisher service: the buffer to it is
+    full, and the writer had asked to be told (``when_full = raise``). Replicas read it from the database later.
+    """
 
 
 class WaitTimeout(PubSubError, TimeoutError):

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
-from pubsub_lib.errors import ClosedError, StoreReadOnly, ValueRefused
+from pubsub_lib.errors import ClosedError, HandOverRefused, StoreReadOnly, ValueRefused
 from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
@@ -128,7 +128,8 @@ class Store:
 
         An exception in the block: nothing is written. After it, ``tx.commit`` is the :class:`Commit`, or None when
         nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed,
-        ValueRefused, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown.
+        ValueRefused, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown; and, with a worker that was
+        told ``when_full = raise``, HandOverRefused, which says that all is written.
         """
         transaction = self._begin(origin)
         try:
@@ -151,7 +152,9 @@ class Store:
     def on_commit(self, callback: OnCommit, *, after_fork: bool = False) -> Callable[[], None]:
         """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
 
-        What it raises is logged and counted (``callback_errors``) and undoes nothing. Returns a function that ends it.
+        What it raises is counted (``callback_errors``) and undoes nothing; it is logged, but for HandOverRefused, which
+        the writer gets when all callbacks were called (a program's own session does not: there it is logged).
+        Returns a function that ends it.
         A forked child inherits it only with ``after_fork``: say so for one that makes its connections anew there.
         """
         self._adopt()
@@ -316,17 +319,32 @@ class Store:
         commit = self._committer.run(transaction._end())
         transaction.commit = commit
         if commit is not None:
-            self._hand_over(commit.links)
+            refused = self._tell(commit.links)
+            if refused is not None:
+                raise refused
 
     def _hand_over(self, links: Sequence[Link]) -> None:
+        """For a program's own session. SQLAlchemy would take what is raised here for a commit that failed."""
+        refused = self._tell(links)
+        if refused is not None:
+            _log.warning("the transaction at %s stays, but %s", links[0].point, refused)
+
+    def _tell(self, links: Sequence[Link]) -> HandOverRefused | None:
+        """Call everybody who wants to know of a commit; what the writer wants to be told of it."""
         self._adopt()  # a session's recorder may have been inherited
+        refused: HandOverRefused | None = None
         for callback, _ in self._callbacks:
             try:
                 callback(links)
+            except HandOverRefused as error:
+                refused = error
+                with self._callback_lock:
+                    self._callback_errors += 1
             except Exception:  # noqa: BLE001 - a user's code must not undo or hide a commit
                 with self._callback_lock:
                     self._callback_errors += 1
                 _log.exception("a callback of on_commit raised; the transaction at %s stays", links[0].point)
+        return refused
 
     def _open_schema(self) -> None:
         def opened() -> None:

@@ -8,7 +8,15 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from pubsub_lib.core.model import Link
-from pubsub_lib.errors import AlreadyExists, ClosedError, ConfigError, StoreBusy, UsageError, VersionMismatch
+from pubsub_lib.errors import (
+    AlreadyExists,
+    ClosedError,
+    ConfigError,
+    HandOverRefused,
+    StoreBusy,
+    UsageError,
+    VersionMismatch,
+)
 from pubsub_lib.store import Store, schema
 from tests.e2e.store_checks import assert_consistent
 
@@ -232,3 +240,16 @@ def test_a_session_with_an_old_snapshot_never_breaks_a_chain(store: Store, datab
     isolated.dispose()
     assert store.get("t", "k") == 3
     assert assert_consistent(store) == 3
+
+
+def test_a_hop_that_is_full_does_not_end_a_users_commit(store: Store, session: Session, engine: Engine) -> None:
+    def full(_links: object) -> None:
+        raise HandOverRefused("the buffer is full")
+
+    store.on_commit(full)
+    recorder = store.session(session)
+    recorder.set("t", "k", 1)
+    session.add(Port(name="p1", number=1))
+    session.commit()
+    assert (store.callback_errors, store.get("t", "k"), ports(engine)) == (1, 1, ["p1"])
+    assert recorder.commit is not None

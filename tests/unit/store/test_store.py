@@ -13,6 +13,7 @@ from pubsub_lib.errors import (
     AlreadyExists,
     ClosedError,
     ConfigError,
+    HandOverRefused,
     NotFound,
     SchemaError,
     StoreReadOnly,
@@ -303,6 +304,27 @@ def test_what_on_commit_raises_is_counted_and_undoes_nothing(store: Store) -> No
     store.on_commit(bad)
     store.on_commit(seen.append)
     put(store, "a")
+    assert (store.callback_errors, len(seen), store.get("t", "a")) == (1, 1, 1)
+
+
+def refusing(store: Store) -> list[object]:
+    """A hop that is full, and somebody else who listens."""
+    seen: list[object] = []
+
+    def full(_links: object) -> None:
+        raise HandOverRefused("the buffer is full")
+
+    store.on_commit(full)
+    store.on_commit(seen.append)
+    return seen
+
+
+def test_a_writer_that_asked_for_it_is_told_that_its_commit_was_not_handed_over(store: Store) -> None:
+    seen = refusing(store)
+    with pytest.raises(HandOverRefused, match="the buffer is full"), store.transaction() as tx:
+        tx.set("t", "a", 1)
+    assert tx.commit is not None
+    assert store.committed(tx.nonce)
     assert (store.callback_errors, len(seen), store.get("t", "a")) == (1, 1, 1)
 
 
