@@ -1,7 +1,6 @@
 """A worker's end of the hop: PUSH."""
 
 import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
+from pubsub_lib.lifecycle import PublisherLife
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +37,7 @@ class IpcPublisher(Publisher):
         self._buffer = buffer
         self._wait = wait
         self._linger = linger
-        self._pid = 0  # 0: not initialized
-        self._closed = False
+        self._life = PublisherLife()
         self._lock = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
@@ -49,8 +48,7 @@ class IpcPublisher(Publisher):
 
         Raises TransportError when called again, or when the socket's folder is open to others.
         """
-        if self._pid or self._closed:
-            raise TransportError("this publisher was initialized before; make a new one")
+        self._life.check_new()
         check_folder(self._path)
         try:
             # A context belongs to one process: a send on one that came over a fork is lost and reports success.
@@ -66,7 +64,7 @@ class IpcPublisher(Publisher):
             raise TransportError(
                 f"cannot connect to the worker socket {str(self._path)!r}: {error}; set publisher_multiproc_socket"
             ) from error
-        self._pid = os.getpid()
+        self._life.begin()
 
     def send_event(self, envelope: Envelope) -> None:
         """Hand one envelope over. See :meth:`pubsub_lib.api.Publisher.send_event`; blocks for ``full_wait`` at most.
@@ -89,9 +87,9 @@ class IpcPublisher(Publisher):
 
     def close(self) -> None:
         """Wait ``linger`` seconds for what is buffered, then release everything. What is left is in the changelog."""
-        if self._pid not in (0, os.getpid()):
-            return  # a fork's copy: lock, socket and thread are the parent's
-        self._closed = True
+        if self._life.inherited:
+            return
+        self._life.closed = True
         if not self._lock.acquire(timeout=_STOP):
             _log.warning("the worker socket %s is still in use at its end", self._path)
             return
@@ -115,7 +113,7 @@ class IpcPublisher(Publisher):
                 return
             except zmq.Again:
                 left = deadline - time.monotonic()
-                if left <= 0 or self._closed:
+                if left <= 0 or self._life.closed:
                     raise self._full() from None
                 if not waited:
                     waited = True
@@ -140,12 +138,8 @@ class IpcPublisher(Publisher):
         )
 
     def _usable(self) -> "zmq.Socket[bytes]":
-        if self._pid != os.getpid():
-            raise TransportError(
-                "this publisher was initialized in another process; make one after the fork"
-                if self._pid
-                else "this publisher is not initialized; call initialize() first"
-            )
-        if self._closed or self._socket is None:
+        self._life.check_open()
+        socket = self._socket
+        if socket is None:  # close() came just now
             raise TransportError("this publisher is closed; make a new one")
-        return self._socket
+        return socket

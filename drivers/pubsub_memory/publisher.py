@@ -1,7 +1,6 @@
 """The sending half of the ``memory`` driver."""
 
 import logging
-import os
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -11,7 +10,8 @@ from pubsub_lib.api import OnAsk, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.errors import FrameError, TransportError
+from pubsub_lib.errors import FrameError
+from pubsub_lib.lifecycle import PublisherLife
 from pubsub_memory.bus import MemoryBus
 
 _log = logging.getLogger(__name__)
@@ -27,20 +27,18 @@ class MemoryPublisher(Publisher):
     def __init__(self, bus: MemoryBus, limits: Limits) -> None:
         self._bus = bus
         self._limits = limits
-        self._pid = 0  # 0: not initialized
+        self._life = PublisherLife()
         self._on_ask: OnAsk | None = None
         self._changed = threading.Condition()
         self._asks: deque[bytes] = deque()
-        self._closed = False
         self._counts: Counter[str] = Counter(sent=0, asks=0, callback_errors=0, overflow=0, foreign=0)
         self._thread: threading.Thread | None = None
 
     def initialize(self, on_ask: OnAsk) -> None:
         """Join the bus. See :meth:`pubsub_lib.api.Publisher.initialize`."""
         with self._changed:
-            if self._pid or self._closed:
-                raise TransportError("this publisher was initialized before; make a new one")
-            self._pid = os.getpid()
+            self._life.check_new()
+            self._life.begin()
             self._on_ask = on_ask
             self._thread = threading.Thread(target=self._answer, name="pubsub-memory-asks", daemon=True)
         self._bus.attach_desk(self)
@@ -48,14 +46,7 @@ class MemoryPublisher(Publisher):
 
     def send_event(self, envelope: Envelope) -> None:
         """Put one envelope on the bus. See :meth:`pubsub_lib.api.Publisher.send_event`."""
-        if self._pid != os.getpid():
-            raise TransportError(
-                "this publisher was initialized in another process; make one after the fork"
-                if self._pid
-                else "this publisher is not initialized; call initialize() first"
-            )
-        if self._closed:
-            raise TransportError("this publisher is closed; make a new one")
+        self._life.check_open()
         self._bus.send(*codec.encode(envelope, self._limits))
         with self._changed:
             self._counts["sent"] += 1
@@ -76,11 +67,11 @@ class MemoryPublisher(Publisher):
 
     def close(self) -> None:
         """Leave the bus. See :meth:`pubsub_lib.api.Publisher.close`."""
-        if self._pid not in (0, os.getpid()):
-            return  # a fork's copy: the locks and the thread are the parent's
+        if self._life.inherited:
+            return
         self._bus.detach_desk(self)
         with self._changed:
-            self._closed = True
+            self._life.closed = True
             self._asks.clear()
             self._changed.notify_all()
             thread = self._thread
@@ -90,8 +81,8 @@ class MemoryPublisher(Publisher):
     def _answer(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._asks or self._closed)
-                if self._closed:
+                self._changed.wait_for(lambda: self._asks or self._life.closed)
+                if self._life.closed:
                     return
                 frame = self._asks.popleft()
                 self._counts["asks"] += 1

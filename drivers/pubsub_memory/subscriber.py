@@ -1,19 +1,17 @@
 """The receiving half of the ``memory`` driver."""
 
 import logging
-import os
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from pubsub_lib.api import OnEnvelope, Subscriber
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.limits import Limits, check_name
-from pubsub_lib.core.model import ALL
-from pubsub_lib.errors import FrameError, TransportError
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import FrameError
+from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_memory.bus import Frames, MemoryBus
 
 _log = logging.getLogger(__name__)
@@ -31,57 +29,41 @@ class MemorySubscriber(Subscriber):
         self._limits = limits
         self._queue_limit = queue_limit
         self._link = bus.new_link()
-        self._pid = os.getpid()
-        self._on_envelope: OnEnvelope | None = None
         self._changed = threading.Condition()
         self._queue: deque[Frames] = deque()
         self._subscriptions: set[bytes] = set()
         self._questions: deque[bytes] = deque()
-        self._closed = False
-        self._thread: threading.Thread | None = None
-        self._counts: Counter[str] = Counter(
-            dict.fromkeys(
-                ("received", "callback_errors", "truncated", "oversized", "version", "foreign", "overflow"), 0
-            )
-        )
+        self._life = SubscriberLife(self._changed, _log)
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
     def initialize(self, on_envelope: OnEnvelope) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.initialize`."""
-        self._own()
-        with self._changed:
-            if self._on_envelope is not None:
-                raise TransportError("this subscriber was initialized before; make a new one")
-            self._on_envelope = on_envelope
+        self._life.initialize(on_envelope)
 
     def register_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect at once."""
-        self._own()
-        if topic != ALL:
-            check_name("topic", topic)
+        self._life.check_open()
         with self._changed:
-            self._subscriptions.add(codec.subscription(topic))
+            self._subscriptions.add(codec.subscription(check_topic(topic)))
 
     def unregister_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`. What is queued already still arrives."""
-        self._own()
-        if topic != ALL:
-            check_name("topic", topic)
+        self._life.check_open()
         with self._changed:
-            self._subscriptions.discard(codec.subscription(topic))
+            self._subscriptions.discard(codec.subscription(check_topic(topic)))
 
     def register_listen_address(self, address: str) -> None:
         """Nothing to do: everybody on a bus hears everybody."""
-        self._own()
+        self._life.check_open()
 
     def unregister_listen_address(self, address: str) -> None:
         """Nothing to do: everybody on a bus hears everybody."""
-        self._own()
+        self._life.check_open()
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`."""
-        self._own()
+        self._life.check_open()
         frame = codec.ask_frame(nonce, topics)
         private = codec.private_frame(nonce)
         with self._changed:
@@ -94,45 +76,27 @@ class MemorySubscriber(Subscriber):
 
     def daemonize(self) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.daemonize`."""
-        self._own()
-        with self._changed:
-            if self._on_envelope is None:
-                raise TransportError("this subscriber is not initialized; call initialize() first")
-            if self._thread is not None:
-                raise TransportError("this subscriber runs already; daemonize() it once")
-            self._thread = threading.Thread(
-                target=self._receive, args=(self._on_envelope,), name="pubsub-memory", daemon=True
-            )
-            # Under the lock: a close() that comes now finds a thread that it can join.
-            self._thread.start()
+        self._life.start("pubsub-memory", lambda: self._receive)
         self._bus.attach_inbox(self)
-        if self._closed:
+        if self._life.closed:
             self._bus.detach_inbox(self)
 
     def counters(self) -> Mapping[str, int]:
         """What the API asks for, and ``lost``: messages that the link was told to lose."""
-        self._own(closed_too=True)
+        self._life.check_process()
         with self._changed:
-            return {**self._counts, "lost": self._link.counts["drop"]}
+            return {**self._life.counts, "lost": self._link.counts["drop"]}
 
     def close(self) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.close`."""
-        if self._pid != os.getpid():
-            return  # a fork's copy: the lock and the thread are the parent's
+        if self._life.inherited:
+            return  # the bus's lock is the parent's, too
         self._bus.detach_inbox(self)
-        with self._changed:
-            self._closed = True
-            self._queue.clear()
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_STOP)
+        self._life.close(self._wake, _STOP)
 
-    def _own(self, closed_too: bool = False) -> None:
-        if self._pid != os.getpid():
-            raise TransportError("this subscriber belongs to the process that made it; make one after the fork")
-        if self._closed and not closed_too:
-            raise TransportError("this subscriber is closed; make a new one")
+    def _wake(self) -> None:
+        self._queue.clear()
+        self._changed.notify_all()
 
     # -- the bus's side --------------------------------------------------------------------------------------
 
@@ -149,45 +113,33 @@ class MemorySubscriber(Subscriber):
             self._changed.notify_all()
 
     def _enqueue(self, several: list[Frames]) -> None:
-        if self._closed:
+        if self._life.closed:
             return
         for frames in several:
             if len(self._queue) >= self._queue_limit:
-                self._counts["overflow"] += 1
+                self._life.counts["overflow"] += 1
             else:
                 self._queue.append(frames)
 
     # -- the receiving thread --------------------------------------------------------------------------------
 
-    def _receive(self, on_envelope: OnEnvelope) -> None:
+    def _receive(self) -> None:
         while (frames := self._next()) is not None:
             try:
                 envelope = codec.decode(frames, self._limits)
             except FrameError as error:
-                self._count(error.reason)
-                _log.debug("dropped a message: %s", error)
+                self._life.drop(error)
                 continue
-            self._count("received")
-            self._call(on_envelope, envelope)
+            self._life.counts["received"] += 1
+            self._life.deliver(envelope)
 
     def _next(self) -> Frames | None:
         """The next message; waits for it. None when closed."""
         with self._changed:
-            while not self._closed:
+            while not self._life.closed:
                 self._enqueue(self._link.due(time.monotonic()))
                 if self._queue:
                     return self._queue.popleft()
                 until = self._link.next_time()
                 self._changed.wait(None if until is None else max(0.0, until - time.monotonic()))
             return None
-
-    def _call(self, on_envelope: OnEnvelope, envelope: Envelope) -> None:
-        try:
-            on_envelope(envelope)
-        except BaseException:  # noqa: BLE001 - whatever a controller raises, SystemExit too, must not end receiving
-            self._count("callback_errors")
-            _log.exception("the callback failed for an envelope of %s on topic %r", envelope.service, envelope.topic)
-
-    def _count(self, name: str) -> None:
-        with self._changed:
-            self._counts[name] += 1

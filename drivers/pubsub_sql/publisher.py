@@ -1,12 +1,11 @@
 """The sending half of the polling driver: there is nothing to send, because subscribers read the changelog."""
 
-import os
 import threading
 from collections.abc import Mapping
 
 from pubsub_lib.api import OnAsk, Publisher
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.errors import TransportError
+from pubsub_lib.lifecycle import PublisherLife
 
 
 class PollingPublisher(Publisher):
@@ -14,28 +13,19 @@ class PollingPublisher(Publisher):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pid = 0  # 0: not initialized
-        self._closed = False
+        self._life = PublisherLife()
         self._unneeded = 0
 
     def initialize(self, on_ask: OnAsk) -> None:
         """Nothing to bind; ``on_ask`` is never called, each subscriber answers itself from the store."""
         with self._lock:
-            if self._pid or self._closed:
-                raise TransportError("this publisher was initialized before; make a new one")
-            self._pid = os.getpid()
+            self._life.check_new()
+            self._life.begin()
 
     def send_event(self, envelope: Envelope) -> None:
         """Nothing to do: the links are in the changelog already. Raises TransportError as any driver's would."""
-        if self._pid != os.getpid():
-            raise TransportError(
-                "this publisher was initialized in another process; make one after the fork"
-                if self._pid
-                else "this publisher is not initialized; call initialize() first"
-            )
+        self._life.check_open()
         with self._lock:
-            if self._closed:
-                raise TransportError("this publisher is closed; make a new one")
             self._unneeded += 1
 
     def counters(self) -> Mapping[str, int]:
@@ -44,6 +34,4 @@ class PollingPublisher(Publisher):
 
     def close(self) -> None:
         """Refuse further envelopes."""
-        if self._pid in (0, os.getpid()):  # else a fork's copy, whose lock is the parent's
-            with self._lock:
-                self._closed = True
+        self._life.closed = True

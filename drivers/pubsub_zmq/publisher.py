@@ -2,7 +2,6 @@
 
 import errno
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError, PubSubError, TransportError
+from pubsub_lib.lifecycle import PublisherLife
 from pubsub_zmq import addresses
 from pubsub_zmq.holders import holder_of_port
 from pubsub_zmq.ipclock import IpcLock
@@ -38,9 +38,8 @@ class ZmqPublisher(Publisher):
         self._address = bind_address
         self._limits = limits
         self._options = options
-        self._pid = 0  # 0: not initialized
+        self._life = PublisherLife()
         self._lock = threading.Lock()
-        self._closed = False
         self._waker: Waker | None = None
         self._outbox: Outbox | None = None
         self._ipc_lock: IpcLock | None = None
@@ -57,8 +56,7 @@ class ZmqPublisher(Publisher):
     def initialize(self, on_ask: OnAsk) -> None:
         """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. After a failure it may be tried again."""
         with self._lock:
-            if self._pid or self._closed:
-                raise TransportError("this publisher was initialized before; make a new one")
+            self._life.check_new()
             waker = Waker()
             try:
                 context, xpub, monitor = self._bind()
@@ -67,7 +65,7 @@ class ZmqPublisher(Publisher):
                 raise
             self._waker = waker
             self._outbox = outbox = Outbox(self._options.send_queue, waker.wake)
-            self._pid = os.getpid()
+            self._life.begin()
             self._threads = (
                 threading.Thread(
                     target=self._run, args=(context, xpub, monitor, waker, outbox), name="pubsub-zmq-send", daemon=True
@@ -82,13 +80,9 @@ class ZmqPublisher(Publisher):
 
         Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
+        self._life.check_open()
         outbox = self._outbox
-        if self._pid != os.getpid() or outbox is None:
-            raise TransportError(
-                "this publisher was initialized in another process; make one after the fork"
-                if self._pid
-                else "this publisher is not initialized; call initialize() first"
-            )
+        assert outbox is not None  # initialize() made it
         head, body = codec.encode(envelope, self._limits)
         outbox.put(Outgoing(envelope, head, body), self._options.send_wait)
 
@@ -103,13 +97,12 @@ class ZmqPublisher(Publisher):
 
     def close(self) -> None:
         """Send what waits and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
-        if self._pid not in (0, os.getpid()):
-            # A fork's copy: socket, locks and threads are the parent's.
+        if self._life.inherited:
             if self._ipc_lock is not None:
                 self._ipc_lock.drop_copy()
             return
         with self._lock:
-            self._closed = True
+            self._life.closed = True
             if self._outbox is not None:
                 self._outbox.close()
             if self._waker is not None:
@@ -172,7 +165,7 @@ class ZmqPublisher(Publisher):
         for each in (xpub, monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
         try:
-            while not self._closed:
+            while not self._life.closed:
                 try:
                     poller.poll()
                     waker.clear()
@@ -252,5 +245,5 @@ class ZmqPublisher(Publisher):
 
     def _next_ask(self) -> bytes | None:
         with self._asked:
-            self._asked.wait_for(lambda: self._asks or self._closed)
-            return None if self._closed else self._asks.popleft()
+            self._asked.wait_for(lambda: self._asks or self._life.closed)
+            return None if self._life.closed else self._asks.popleft()

@@ -2,7 +2,6 @@
 
 import errno
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -10,12 +9,11 @@ from typing import Final
 
 import zmq
 
-from pubsub_lib.api import OnEnvelope
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.errors import FrameError
+from pubsub_lib.lifecycle import SubscriberLife
 from pubsub_zmq import addresses
 from pubsub_zmq.health import Health
 from pubsub_zmq.questions import Part, Questions
@@ -41,23 +39,17 @@ class Receiver:
         options: ZmqOptions,
         orders: deque[tuple[str, str]],
         parts: deque[Part],
-        closed: threading.Event,
+        life: SubscriberLife,
     ) -> None:
         self._limits = limits
         self._orders = orders
         self._parts = parts
-        self._closed = closed
+        self._life = life
         self._questions = Questions(options.answer_time)
         self._health = Health(options.reconnect_interval, options.reconnect_most)
         self._gaps = SequenceGaps()
         # Only the thread counts, and keys never change: readers copy without a lock, and the hot path has none.
-        self._counts = dict.fromkeys(
-            (
-                *("received", "callback_errors", "truncated", "oversized", "version", "foreign", "overflow"),
-                *("revived", "receive_errors"),
-            ),
-            0,
-        )
+        self._counts = life.counts
 
     def counters(self) -> Mapping[str, int]:
         """Any thread."""
@@ -70,20 +62,19 @@ class Receiver:
         sub: "zmq.Socket[bytes]",
         monitor: Monitor,
         waker: Waker,
-        on_envelope: OnEnvelope,
     ) -> None:
-        """The thread. Ends when ``closed`` is set, and by nothing else."""
+        """The thread. Ends when ``life`` is closed, and by nothing else."""
         poller = zmq.Poller()
         for each in (sub, monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
         try:
-            while not self._closed.is_set():
+            while not self._life.closed:
                 try:
                     self._carry_out(sub)
                     wait = min(self._questions.next_time(), self._health.next_time()) - time.monotonic()
                     poller.poll(round(1000 * max(0.0, min(wait, _MOST_WAIT))) + (wait > 0))
                     waker.clear()
-                    self._drain(sub, on_envelope)
+                    self._drain(sub)
                     self._keep_up(sub, monitor)
                 except Exception:  # noqa: BLE001 - without this thread nothing would ever arrive again
                     self._counts["receive_errors"] += 1
@@ -138,9 +129,9 @@ class Receiver:
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def _drain(self, sub: "zmq.Socket[bytes]", on_envelope: OnEnvelope) -> None:
+    def _drain(self, sub: "zmq.Socket[bytes]") -> None:
         for _ in range(_BURST):
-            if self._closed.is_set():
+            if self._life.closed:
                 return
             try:
                 frames = sub.recv_multipart(zmq.NOBLOCK)
@@ -149,8 +140,7 @@ class Receiver:
             try:
                 envelope = codec.decode(frames, self._limits)
             except FrameError as error:
-                self._counts[error.reason] += 1
-                _log.debug("dropped a message: %s", error)
+                self._life.drop(error)
                 continue
             self._counts["received"] += 1
             if envelope.hello is None:
@@ -160,14 +150,7 @@ class Receiver:
             elif envelope.hello.nonce:
                 envelope, ended = self._questions.answered(envelope, self._health.up)
                 self._unsubscribe(sub, ended)
-            self._call(on_envelope, envelope)
-
-    def _call(self, on_envelope: OnEnvelope, envelope: Envelope) -> None:
-        try:
-            on_envelope(envelope)
-        except BaseException:  # noqa: BLE001 - whatever a controller raises, SystemExit too, must not end receiving
-            self._counts["callback_errors"] += 1
-            _log.exception("the callback failed for an envelope of %s on topic %r", envelope.service, envelope.topic)
+            self._life.deliver(envelope)
 
     # -- connections and deadlines -----------------------------------------------------------------------------------
 

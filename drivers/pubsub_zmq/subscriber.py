@@ -1,18 +1,18 @@
 """The receiving half: a SUB socket that belongs to one thread, which drains it."""
 
 import logging
-import os
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final
 
 import zmq
 
 from pubsub_lib.api import OnEnvelope, Subscriber
-from pubsub_lib.core.limits import Limits, check_name
-from pubsub_lib.core.model import ALL
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
+from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_zmq import addresses
 from pubsub_zmq.questions import Part, parts_of
 from pubsub_zmq.receiver import Receiver
@@ -33,42 +33,35 @@ class ZmqSubscriber(Subscriber):
         self._listen_to = tuple(listen_to)
         self._limits = limits
         self._options = options
-        self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._on_envelope: OnEnvelope | None = None
         self._topics: set[str] = set()
         self._addresses: set[str] = set()
         self._orders: deque[tuple[str, str]] = deque()
         self._parts: deque[Part] = deque(maxlen=_QUESTIONS)
-        self._closed = threading.Event()
         self._waker: Waker | None = None
-        self._thread: threading.Thread | None = None
-        self._receiver = Receiver(limits, options, self._orders, self._parts, self._closed)
+        self._life = SubscriberLife(self._lock, _log, ("revived", "receive_errors"))
+        self._receiver = Receiver(limits, options, self._orders, self._parts, self._life)
 
     def initialize(self, on_envelope: OnEnvelope) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.initialize`. Nothing is connected before ``daemonize``."""
-        self._own()
-        with self._lock:
-            if self._on_envelope is not None:
-                raise TransportError("this subscriber was initialized before; make a new one")
-            self._on_envelope = on_envelope
+        self._life.initialize(on_envelope)
         for address in self._listen_to:
             self.register_listen_address(address)
 
     def register_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect when the publisher has seen it."""
-        self._change(self._topics, _checked(topic), "subscribe", True)
+        self._change(self._topics, check_topic(topic), "subscribe", True)
 
     def unregister_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`."""
-        self._change(self._topics, _checked(topic), "unsubscribe", False)
+        self._change(self._topics, check_topic(topic), "unsubscribe", False)
 
     def register_listen_address(self, address: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_listen_address`. Raises ConfigError for what is no address.
 
         The connection is made, and made again for ever, in the background; nobody need listen there yet.
         """
-        self._own()
+        self._life.check_open()
         addresses.check(address)
         self._change(self._addresses, address, "connect", True)
 
@@ -82,7 +75,7 @@ class ZmqSubscriber(Subscriber):
         The question is a subscription, which a publisher sees on its XPUB socket; it lasts for ``answer_time`` seconds
         or until every connected publisher answered. One about many topics travels in several.
         """
-        self._own()
+        self._life.check_open()
         parts = parts_of(nonce, topics, min(MOST_QUESTION_BYTES, self._limits.max_frame_bytes))
         with self._lock:
             self._parts.extend(parts)
@@ -90,48 +83,30 @@ class ZmqSubscriber(Subscriber):
 
     def daemonize(self) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.daemonize`."""
-        self._own()
-        with self._lock:
-            if self._on_envelope is None:
-                raise TransportError("this subscriber is not initialized; call initialize() first")
-            if self._thread is not None:
-                raise TransportError("this subscriber runs already; daemonize() it once")
-            if self._closed.is_set():
-                raise TransportError("this subscriber is closed; make a new one")
-            waker = Waker()
-            try:
-                context, sub, monitor = self._open()
-            except TransportError:
-                waker.close()
-                raise
-            self._waker = waker
-            self._thread = threading.Thread(
-                target=self._receiver.run,
-                args=(context, sub, monitor, waker, self._on_envelope),
-                name="pubsub-zmq",
-                daemon=True,
-            )
-            self._thread.start()
+        self._life.start("pubsub-zmq", self._prepare)
 
     def counters(self) -> Mapping[str, int]:
         """What the API asks for, and: ``lost`` (messages that the sequences show as missing, whoever dropped them),
         ``disconnected`` and ``reconnected`` connections, and ``revived`` ones, which ZeroMQ had given
         up for good. One that was given up after its handshake counts as ``oversized``, the usual cause.
         """
-        if self._pid != os.getpid():
-            raise TransportError("this subscriber belongs to the process that made it; make one after the fork")
+        self._life.check_process()
         return self._receiver.counters()
 
     def close(self) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.close`."""
-        if self._pid != os.getpid():
-            return  # a fork's copy: socket, lock and thread are the parent's
-        with self._lock:
-            self._closed.set()
-            thread = self._thread
-            self._wake()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_STOP)
+        self._life.close(self._wake, _STOP)
+
+    def _prepare(self) -> Callable[[], None]:
+        """What the thread runs, on a socket that it owns."""
+        waker = Waker()
+        try:
+            context, sub, monitor = self._open()
+        except TransportError:
+            waker.close()
+            raise
+        self._waker = waker
+        return partial(self._receiver.run, context, sub, monitor, waker)
 
     def _open(self) -> "tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], Monitor]":
         context = zmq.Context()
@@ -146,7 +121,7 @@ class ZmqSubscriber(Subscriber):
             raise translated(error, "cannot make a socket", "free some, or raise this process's limits") from error
 
     def _change(self, members: set[str], member: str, order: str, wanted: bool) -> None:
-        self._own()
+        self._life.check_open()
         with self._lock:
             if (member in members) != wanted:
                 (members.add if wanted else members.discard)(member)
@@ -156,13 +131,3 @@ class ZmqSubscriber(Subscriber):
     def _wake(self) -> None:
         if self._waker is not None:
             self._waker.wake()
-
-    def _own(self) -> None:
-        if self._pid != os.getpid():
-            raise TransportError("this subscriber belongs to the process that made it; make one after the fork")
-        if self._closed.is_set():
-            raise TransportError("this subscriber is closed; make a new one")
-
-
-def _checked(topic: str) -> str:
-    return topic if topic == ALL else check_name("topic", topic)

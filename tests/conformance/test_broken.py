@@ -4,16 +4,16 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import pytest
 
-from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import FrameError
-from pubsub_lib.testing.conformance import DriverConformance, Rig
+from pubsub_lib.testing.conformance import DROPS, DriverConformance, Rig
 from pubsub_memory import MemoryBus, MemoryDriver
 from pubsub_memory.publisher import MemoryPublisher
 from pubsub_memory.subscriber import MemorySubscriber
@@ -66,32 +66,32 @@ class PublisherLeaksForeignException(MemoryPublisher):
 
 
 class DiesOnABadFrame(MemorySubscriber):
-    def _receive(self, on_envelope: Callable[[Envelope], None]) -> None:
+    def _receive(self) -> None:
         while (frames := self._next()) is not None:
             try:
                 envelope = codec.decode(frames, self._limits)
             except FrameError as error:
-                self._count(error.reason)
+                self._life.drop(error)
                 return
-            self._count("received")
-            self._call(on_envelope, envelope)
+            self._life.counts["received"] += 1
+            self._life.deliver(envelope)
 
 
 class DropsBadFramesUncounted(MemorySubscriber):
-    def _count(self, name: str) -> None:
-        if name in ("received", "callback_errors"):
-            super()._count(name)
+    def counters(self) -> Mapping[str, int]:
+        return {**super().counters(), **dict.fromkeys(DROPS, 0)}
 
 
 class DiesOfACallback(MemorySubscriber):
-    def _call(self, on_envelope: Callable[[Envelope], None], envelope: Envelope) -> None:
-        try:
-            on_envelope(envelope)
-        except ValueError:
-            self._count("callback_errors")
-        except SystemExit:
-            self._count("callback_errors")
-            self._closed = True
+    def initialize(self, on_envelope: OnEnvelope) -> None:
+        def once(envelope: Envelope) -> None:
+            try:
+                on_envelope(envelope)
+            except SystemExit:
+                self._life.closed = True
+                raise
+
+        super().initialize(once)
 
 
 class CallsBackAfterClose(MemorySubscriber):
@@ -116,7 +116,7 @@ class BlocksOnASlowSubscriber(MemorySubscriber):
     def deliver(self, frames: Frames) -> None:
         super().deliver(frames)
         with self._changed:
-            self._changed.wait_for(lambda: len(self._queue) < 100 or self._closed, 5)
+            self._changed.wait_for(lambda: len(self._queue) < 100 or self._life.closed, 5)
 
     def _next(self) -> Frames | None:
         frames = super()._next()
@@ -127,14 +127,14 @@ class BlocksOnASlowSubscriber(MemorySubscriber):
 
 class SendsInAChild(MemoryPublisher):
     def send_event(self, envelope: Envelope) -> None:
-        self._pid = os.getpid()
+        self._life._pid = os.getpid()
         super().send_event(envelope)
 
 
 class SendsAfterClose(MemoryPublisher):
     def close(self) -> None:
         super().close()
-        self._closed = False
+        self._life.closed = False
 
 
 class TakesOneTopicTwice(MemorySubscriber):
@@ -151,14 +151,13 @@ class NeverUnregisters(MemorySubscriber):
 
 class CallsBackOnTheSendersThread(MemorySubscriber):
     def deliver(self, frames: Frames) -> None:
-        assert self._on_envelope is not None
-        self._on_envelope(codec.decode(frames))
+        self._life.deliver(codec.decode(frames))
 
 
 class HangsInClose(MemorySubscriber):
     def close(self) -> None:
         super().close()
-        if self._thread is not None:
+        if self._life._thread is not None:
             threading.Event().wait(4)
 
 
@@ -171,7 +170,7 @@ class DiesOfAQuestion(MemoryPublisher):
                 assert on_ask is not None
                 on_ask(ask)
             except ValueError:
-                self._closed = True
+                self._life.closed = True
 
         self._on_ask = once
         super()._answer()
@@ -187,7 +186,7 @@ class Ignorant(MemorySubscriber):
     """Starts its thread in a child without a word."""
 
     def daemonize(self) -> None:
-        self._pid = os.getpid()
+        self._life._pid = os.getpid()
         super().daemonize()
 
 

@@ -24,7 +24,7 @@ Socket = zmq.Socket[bytes]
 
 class SendsInAChild(IpcPublisher):
     def send_event(self, envelope: Envelope) -> None:
-        self._pid = os.getpid()
+        self._life._pid = os.getpid()
         super().send_event(envelope)
 
 
@@ -45,16 +45,20 @@ class LeaksForeignException(IpcPublisher):
 class DiesOnABadFrame(IpcSubscriber):
     def _decode(self, frames: list[bytes]) -> Envelope | None:
         envelope = super()._decode(frames)
-        self._closed = self._closed or envelope is None
+        self._life.closed = self._life.closed or envelope is None
         return envelope
 
 
 class DiesOfACallback(IpcSubscriber):
-    def _deliver(self, envelope: Envelope, on_envelope: OnEnvelope) -> None:
-        before = self._counts["callback_errors"]
-        super()._deliver(envelope, on_envelope)
-        if self._counts["callback_errors"] > before:
-            self._closed = True
+    def initialize(self, on_envelope: OnEnvelope) -> None:
+        def once(envelope: Envelope) -> None:
+            try:
+                on_envelope(envelope)
+            except BaseException:
+                self._life.closed = True
+                raise
+
+        super().initialize(once)
 
 
 class DeliversNeighbours(IpcSubscriber):
@@ -71,7 +75,7 @@ class HangsInClose(IpcSubscriber):
 class ClosesTheParentsFromAChild(IpcSubscriber):
     def close(self) -> None:
         if self._stop >= 0:
-            self._closed = True
+            self._life.closed = True
             os.eventfd_write(self._stop, 1)  # the parent shares it
         super().close()
 
@@ -80,8 +84,8 @@ class ClosesTheParentsFromAChild(IpcSubscriber):
             poller = zmq.Poller()
             poller.register(self._stop, zmq.POLLIN)
             poller.register(given[1], zmq.POLLIN)
-            while not self._closed and self._stop not in dict(poller.poll()):
-                self._take(given[1], given[3])
+            while not self._life.closed and self._stop not in dict(poller.poll()):
+                self._take(given[1])
         finally:
             given[1].close()
             given[0].term()

@@ -57,10 +57,9 @@ class NeverComesBack(Receiver):
         sub: Socket,
         monitor: Monitor,
         waker: Waker,
-        on_envelope: OnEnvelope,
     ) -> None:
         sub.setsockopt(zmq.MAXMSGSIZE, self._limits.max_frame_bytes)
-        super().run(context, sub, monitor, waker, on_envelope)
+        super().run(context, sub, monitor, waker)
 
     def _keep_up(self, sub: Socket, monitor: Monitor) -> None:
         for _ in monitor.events():
@@ -68,17 +67,20 @@ class NeverComesBack(Receiver):
 
 
 class DiesOnABadFrame(Receiver):
-    def _drain(self, sub: Socket, on_envelope: OnEnvelope) -> None:
-        super()._drain(sub, on_envelope)
+    def _drain(self, sub: Socket) -> None:
+        super()._drain(sub)
         if sum(self._counts[reason] for reason in ("truncated", "oversized", "version", "foreign")):
-            self._closed.set()
+            self._life.closed = True
 
 
-class DropsSilently(Receiver):
-    def _call(self, on_envelope: OnEnvelope, envelope: Envelope) -> None:
-        kept = [each for each in envelope.messages if each.link.point.position % 5]
-        if kept or envelope.hello is not None:
-            super()._call(on_envelope, msgspec.structs.replace(envelope, messages=kept))
+class DropsSilently(ZmqSubscriber):
+    def initialize(self, on_envelope: OnEnvelope) -> None:
+        def some(envelope: Envelope) -> None:
+            kept = [each for each in envelope.messages if each.link.point.position % 5]
+            if kept or envelope.hello is not None:
+                on_envelope(msgspec.structs.replace(envelope, messages=kept))
+
+        super().initialize(some)
 
 
 class LeaksForeignException(ZmqSubscriber):
@@ -101,7 +103,7 @@ class Reorders(ZmqPublisher):
 
 class SendsInAChild(ZmqPublisher):
     def send_event(self, envelope: Envelope) -> None:
-        self._pid = os.getpid()
+        self._life._pid = os.getpid()
         super().send_event(envelope)
 
 
@@ -138,7 +140,7 @@ def driver_of(broken: type[Any]) -> type[ZmqDriver]:
             made: ZmqSubscriber = kind(settings.addresses, settings.limits, checked(settings.options))
             if issubclass(broken, Receiver):
                 made._receiver = broken(
-                    settings.limits, checked(settings.options), made._orders, made._parts, made._closed
+                    settings.limits, checked(settings.options), made._orders, made._parts, made._life
                 )
             return made
 
