@@ -4,7 +4,7 @@ The choices come from a seed, so a test that fails prints it and fails again. Th
 capabilities too: faults are what the library must survive, not what the driver promises.
 """
 
-import os
+import logging
 import random
 import threading
 import time
@@ -16,7 +16,10 @@ from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnEnvelope, Pub
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
-from pubsub_lib.errors import FrameError, TransportError
+from pubsub_lib.errors import FrameError
+from pubsub_lib.lifecycle import SubscriberLife
+
+_log = logging.getLogger(__name__)
 
 _STOP: Final = 2.0  # seconds
 
@@ -26,14 +29,10 @@ class FaultySubscriber(Subscriber):
 
     def __init__(self, inner: Subscriber, loss: Loss = PERFECT, seed: int = 0) -> None:
         self._inner = inner
-        self._pid = os.getpid()
         self._changed = threading.Condition()
         self._link: Lossy[Envelope | None] = Lossy(random.Random(seed), loss, corrupt=self._corrupt)
         self._ready: deque[Envelope | None] = deque()
-        self._counts: Counter[str] = Counter()
-        self._on_envelope: OnEnvelope | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._life = SubscriberLife(self._changed, _log)
 
     def set_loss(self, loss: Loss) -> None:
         """Other faults from now on. Any thread."""
@@ -43,7 +42,7 @@ class FaultySubscriber(Subscriber):
     def initialize(self, on_envelope: OnEnvelope) -> None:
         """As the wrapped subscriber's."""
         self._inner.initialize(self._hear)
-        self._on_envelope = on_envelope
+        self._life.initialize(on_envelope)
 
     def register_topic(self, topic: str) -> None:
         """As the wrapped subscriber's."""
@@ -68,20 +67,14 @@ class FaultySubscriber(Subscriber):
     def daemonize(self) -> None:
         """As the wrapped subscriber's."""
         self._inner.daemonize()
-        with self._changed:
-            if self._closed or self._on_envelope is None:
-                raise TransportError("this subscriber is closed; make a new one")
-            self._thread = threading.Thread(
-                target=self._deliver, args=(self._on_envelope,), name="pubsub-faults", daemon=True
-            )
-            self._thread.start()
+        self._life.start("pubsub-faults", lambda: self._deliver)
 
     def counters(self) -> Mapping[str, int]:
         """The wrapped subscriber's, with ``lost`` and each fault done (``fault_drop`` …); the corrupted ones are
         counted as ``truncated`` as well."""
         with self._changed:
             faults = dict(self._link.counts)
-            merged = Counter(self._inner.counters()) + self._counts
+            merged = Counter(self._inner.counters()) + Counter(self._life.counts)
             merged["lost"] += faults["drop"]
             return {
                 **dict.fromkeys(self._inner.counters(), 0),
@@ -92,14 +85,7 @@ class FaultySubscriber(Subscriber):
     def close(self) -> None:
         """As the wrapped subscriber's; what is held back is lost."""
         self._inner.close()
-        if self._pid != os.getpid():
-            return  # a fork's copy
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_STOP)
+        self._life.close(self._changed.notify_all, _STOP)
 
     def _hear(self, envelope: Envelope) -> None:
         with self._changed:
@@ -114,27 +100,22 @@ class FaultySubscriber(Subscriber):
         try:
             return codec.decode([head, body[: rng.randrange(len(body))]])
         except FrameError as error:
-            self._counts[error.reason] += 1
+            self._life.counts[error.reason] += 1
             return None
 
-    def _deliver(self, on_envelope: OnEnvelope) -> None:
+    def _deliver(self) -> None:
         while True:
             with self._changed:
-                while not self._ready and not self._closed:
+                while not self._ready and not self._life.closed:
                     self._ready.extend(self._link.due(time.monotonic()))
                     if not self._ready:
                         until = self._link.next_time()
                         self._changed.wait(None if until is None else max(0.0, until - time.monotonic()))
-                if self._closed:
+                if self._life.closed:
                     return
                 envelope = self._ready.popleft()
-            if envelope is None:
-                continue
-            try:
-                on_envelope(envelope)
-            except BaseException:  # noqa: BLE001 - as the contract asks of every driver
-                with self._changed:
-                    self._counts["callback_errors"] += 1
+            if envelope is not None:
+                self._life.deliver(envelope)
 
 
 def faulty(driver: type[Driver], loss: Loss = PERFECT, seed: int = 0) -> type[Driver]:
