@@ -1,0 +1,174 @@
+"""The program around the commands: global options, log lines, and one sentence with an exit code for every error."""
+
+import argparse
+import difflib
+import importlib.metadata
+import logging
+import sys
+from typing import Any, Final, TextIO
+
+from cliff.app import App
+from cliff.help import HelpAction
+
+from pubsub_lib.cli import commands, exits
+from pubsub_lib.cli.main import Terminated
+from pubsub_lib.errors import PubSubError
+
+NAME: Final = "pubsub-db"
+LOG: Final = logging.getLogger("pubsub_lib.cli")
+"""What a command tells besides its result; goes to stderr."""
+
+_EPILOG: Final = (
+    "Exit codes: 0 ok; 1 what was asked for is not so; 2 the command line, the INI file or a value is wrong; "
+    "3 a publisher or a replica was not reached; 4 the database cannot be used; 5 a file or the output cannot be read "
+    "or written; 70 a fault of the program; 130 Ctrl-C; 141 the output was closed; 143 SIGTERM."
+)
+
+
+class PubsubDb(App):
+    """One run of ``pubsub-db``. Writes to the standard streams of the moment when it is made."""
+
+    NAME = NAME
+    LOG = LOG
+
+    def __init__(self) -> None:
+        version = importlib.metadata.version("pubsub-lib")
+        # Deferred: "pubsub-db ls -h" is a question about ls.
+        super().__init__(
+            "Look into a store of pubsub_lib, and change it.", version, commands.manager(), deferred_help=True
+        )
+        self._handler: logging.Handler | None = None
+
+    def build_option_parser(
+        self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
+    ) -> argparse.ArgumentParser:
+        """The global options. They may stand before or behind the command's name."""
+        # No abbreviations: what they would match may be a command's own option.
+        parser = argparse.ArgumentParser(
+            prog=NAME, description=description, epilog=_EPILOG, add_help=False, allow_abbrev=False
+        )
+        parser.add_argument("--version", action="version", version=f"{NAME} {version}", help="show the version and end")
+        parser.add_argument(
+            "--config-file",
+            action="append",
+            default=[],
+            metavar="PATH",
+            help="an INI file; may be given more than once, later ones win. Default: pubsub_lib.conf and "
+            "pubsub-db.conf in ~/.pubsub_lib, ~, /etc/pubsub_lib and /etc",
+        )
+        parser.add_argument(
+            "--config-dir",
+            action="append",
+            default=[],
+            metavar="DIR",
+            help="a folder of *.conf files, read in the order of their names, after the files",
+        )
+        parser.add_argument(
+            "--database",
+            metavar="URL",
+            help="the database, in place of store_url in the INI file (then none is needed)",
+        )
+        loudness = parser.add_mutually_exclusive_group()
+        loudness.add_argument(
+            "-v", "--verbose", action="count", dest="verbose_level", default=1, help="show log lines; -vv: all of them"
+        )
+        loudness.add_argument(
+            "-q", "--quiet", action="store_const", const=0, dest="verbose_level", help="on stderr, only what went wrong"
+        )
+        parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="show this and end")
+        return parser
+
+    def configure_logging(self) -> None:
+        """Log lines go to stderr, each with the program's name and, without ``--debug``, never with a traceback."""
+        level = self.options.verbose_level
+        self._handler = logging.StreamHandler(self.stderr)
+        self._handler.setFormatter(_Line(tracebacks=self.options.debug))
+        root = logging.getLogger()
+        root.addHandler(self._handler)
+        root.setLevel({0: logging.ERROR, 1: logging.ERROR, 2: logging.INFO}.get(level, logging.DEBUG))
+        LOG.setLevel(logging.WARNING if level == 0 else logging.DEBUG if level > 2 else logging.INFO)
+
+    def run(self, argv: list[str]) -> int:
+        """Run the command that the arguments name; the exit code."""
+        before = logging.getLogger().level
+        try:
+            code = self._run(argv)
+            # Now, and not at the interpreter's end, where an error would have no exit code.
+            self.stdout.flush()
+        except SystemExit as ended:  # argparse, and cliff's help, which has no code
+            code = ended.code if isinstance(ended.code, int) else exits.OK
+        except Terminated:
+            code = exits.TERMINATED
+        except KeyboardInterrupt:
+            code = exits.INTERRUPTED
+        except BrokenPipeError:
+            code = exits.CLOSED_PIPE
+        except PubSubError as error:
+            code = self._say(error, str(error), exits.code_of(error))
+        except OSError as error:
+            code = self._say(error, f"a file or the output cannot be used: {error}", exits.FILE)
+        except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
+            hint = "" if self.options.debug else "; run it with --debug and report what it shows"
+            code = self._say(error, f"broke by a fault of its own ({error!r}){hint}", exits.BROKEN)
+        finally:
+            if self._handler is not None:
+                logging.getLogger().removeHandler(self._handler)
+                logging.getLogger().setLevel(before)
+        return code
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Find and run the command. Unlike cliff's it lets errors out: ``run`` knows their exit codes."""
+        name = argv[0]
+        try:
+            kind, found, rest = self.command_manager.find_command(argv)
+        except ValueError:
+            near = difflib.get_close_matches(name, dict(self.command_manager), 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"see {NAME} --help"
+            LOG.error("there is no command %r; %s", name, hint)
+            return exits.USAGE
+        command = kind(self, self.options, cmd_name=found)
+        return command.run(command.get_parser(f"{NAME} {found}").parse_args(rest))
+
+    def _run(self, argv: list[str]) -> int:
+        self.options, rest = self.parser.parse_known_args(argv)
+        self.configure_logging()
+        if self.options.deferred_help and rest:
+            rest = ["help", *rest]
+        elif not rest:
+            out = self.stdout if self.options.deferred_help else self.stderr
+            self._help(out)
+            return exits.OK if self.options.deferred_help else exits.USAGE
+        return self.run_subcommand(rest)
+
+    def _help(self, out: TextIO) -> None:
+        before, self.stdout = self.stdout, out
+        try:
+            HelpAction([], argparse.SUPPRESS, default=self)(self.parser, self.options, None, None)
+        except SystemExit:
+            pass  # how cliff's action says that it is done
+        finally:
+            self.stdout = before
+
+    def _say(self, error: BaseException, sentence: str, code: int) -> int:
+        LOG.error("%s", " ".join(sentence.split()), exc_info=error if self.options.debug else None)
+        return code
+
+
+class _Line(logging.Formatter):
+    """The program's name before every line, as users of a shell expect it."""
+
+    def __init__(self, *, tracebacks: bool) -> None:
+        super().__init__(f"{NAME}: %(message)s")
+        self._tracebacks = tracebacks
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return super().formatException(ei) if self._tracebacks else ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).rstrip("\n")
+
+
+def standard_error() -> TextIO:
+    """Where questions and progress go, so that the output stays what was asked for."""
+    return sys.stderr

@@ -1,0 +1,31 @@
+"""``pubsub-db get``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.output import Json, Show
+from pubsub_lib.errors import NotFound
+
+
+class Get(Show):
+    """Show one object: its topic, version and value."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which object."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("table", metavar="TABLE")
+        parser.add_argument("key", metavar="KEY")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Read it. Raises NotFound."""
+        table, key = parsed_args.table, parsed_args.key
+        with reading(self) as store:
+            found = store.get_record(table, key)
+        if found is None:
+            raise NotFound(f"there is no object {key!r} in the table {table!r}; see pubsub-db ls {table}")
+        return ("table", "key", "topic", "version", "value"), (
+            found.table, found.key, found.topic, found.version, Json(found.value),
+        )  # fmt: skip

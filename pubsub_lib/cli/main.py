@@ -1,0 +1,60 @@
+"""The entry point of ``pubsub-db``: what must work before anything else could be imported."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Final, NoReturn
+
+EXTRA: Final = "pubsub-lib[cli]"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: ends a command in the same order as Ctrl-C does."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (:mod:`pubsub_lib.cli.exits`). Never lets an exception out.
+
+    ``arguments``: without the program's name; by default those of the process.
+    """
+    try:
+        from pubsub_lib.cli.app import PubsubDb
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "pubsub_lib":
+            raise
+        print(f"pubsub-db: {error.name} is not installed; run: pip install {EXTRA}", file=sys.stderr)
+        return 2
+    with _sigterm():
+        code = PubsubDb().run(list(sys.argv[1:] if arguments is None else arguments))
+    _let_go_of_closed_output()
+    return code
+
+
+@contextlib.contextmanager
+def _sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def _let_go_of_closed_output() -> None:
+    """The interpreter flushes once more at its end, and would complain about a reader that went away or a full disk."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,142 @@
+"""From the command line to an open store: settings, a store that only reads, and one that writes and publishes."""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Protocol
+
+import msgspec
+from cliff.command import Command
+from oslo_config import cfg
+
+from pubsub_lib import loader, options
+from pubsub_lib.core.model import Heads, Link
+from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+
+_log = logging.getLogger("pubsub_lib.cli")
+
+
+class Sender(Protocol):
+    """What takes links after their commit: a :class:`Worker`'s ``hand_over`` or a :class:`Publisher`'s ``publish``."""
+
+    def __call__(self, links: Sequence[Link]) -> None:
+        """Send, or raise a PubSubError."""
+
+
+class HandingOver:
+    """Hands every commit to a sender until that fails once. What it could not hand over is in the changelog."""
+
+    def __init__(self, how: str, send: Sender | None) -> None:
+        self.how = how
+        """In words: who is told about a commit."""
+        self.sent = 0
+        """Transactions that were handed over."""
+        self.error: PubSubError | None = None
+        """Why the rest was not."""
+        self._send = send
+
+    def __call__(self, links: Sequence[Link]) -> None:
+        """For ``Store.on_commit``."""
+        if self._send is None or self.error is not None:
+            return
+        try:
+            self._send(links)
+            self.sent += 1
+        except PubSubError as error:
+            # Once: waiting anew after each of a thousand transactions would help nobody.
+            self.error = error
+            _log.warning("what was written is stored, but not handed over, replicas hear of it later: %s", error)
+
+
+class _Heads:
+    """What a publisher needs of a store, without the commits: they come by :class:`HandingOver`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read_heads(self, topics: Collection[str]) -> Heads:
+        return self._store.read_heads(topics)
+
+    def on_commit(self, callback: Callable[[Sequence[Link]], None]) -> Callable[[], None]:
+        return lambda: None
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """A store that may be written, and how its commits are published."""
+
+    store: Store
+    handing_over: HandingOver
+    settings: Settings
+
+
+def settings_of(command: Command) -> Settings:
+    """The settings by ``--config-file``, ``--config-dir`` and ``--database``. Blocks for reading the files.
+
+    Raises ConfigError, DriverError.
+    """
+    given = command.app_args
+    assert given is not None, "a command is run with its options"
+    conf = cfg.ConfigOpts()
+    arguments = [f"--config-file={each}" for each in given.config_file]
+    arguments += [f"--config-dir={each}" for each in given.config_dir]
+    try:
+        conf(args=arguments, project="pubsub_lib", prog="pubsub-db")
+    except (cfg.Error, cfg.ParseError, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(f"the configuration cannot be read: {reason}; name readable files in INI format") from error
+    options.register(conf)
+    if given.database is not None:
+        conf.set_override("store_url", given.database, group=options.GROUP)
+    elif not conf.config_file and not conf.config_dir and not conf[options.GROUP].store_url:
+        raise ConfigError("there is no configuration; give --config-file PATH, or --database URL")
+    return Settings.from_conf(conf)
+
+
+@contextmanager
+def reading(command: Command) -> Iterator[Store]:
+    """The store, for reading only; a standby will do. Raises ConfigError, StoreError."""
+    settings = settings_of(command)
+    with Store(settings.store_url, settings=settings.store, limits=settings.limits, read_only=True) as store:
+        yield store
+
+
+@contextmanager
+def writing(command: Command) -> Iterator[Writing]:
+    """The store, for writing; what is committed goes to the publisher that the settings name.
+
+    By a connect-based driver this process publishes itself. With a bind-based one the host's publisher service does,
+    to whom a worker hands over. Without either, what is written has no origin, and the service that holds the lease
+    for such changes publishes it (design §4); where none runs, replicas find it at their next poll.
+
+    Raises ConfigError, DriverError, TransportError, StoreError.
+    """
+    settings = settings_of(command)
+    with ExitStack() as stack:
+        origin = settings.service if _publishes(settings) else ""
+        store = stack.enter_context(
+            Store(settings.store_url, settings=settings.store, limits=settings.limits, origin=origin, create=False)
+        )
+        handing_over = _handing_over(settings, store, stack)
+        stack.callback(store.on_commit(handing_over))
+        yield Writing(store, handing_over, settings)
+
+
+def _publishes(settings: Settings) -> bool:
+    return bool(settings.service) and settings.driver != options.POLLING_DRIVER
+
+
+def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> HandingOver:
+    if not _publishes(settings):
+        return HandingOver("nobody: replicas poll, or a service takes over what has no origin", None)
+    if not loader.load(settings.driver, settings.needs()).capabilities.bind_based:
+        publisher = stack.enter_context(Publisher(settings, _Heads(store)))
+        return HandingOver(f"replicas, by {settings.driver}", publisher.publish)
+    if settings.multiproc_driver:
+        worker = Worker(settings, store)  # not started: its errors are for people here, not for a log
+        stack.callback(worker.close)
+        return HandingOver(f"the service {settings.service!r}, by {settings.multiproc_driver}", worker.hand_over)
+    return HandingOver(f"nobody: {settings.driver} needs a service, and pub_sub_use_multiproc is off", None)

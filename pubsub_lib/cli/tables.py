@@ -1,0 +1,19 @@
+"""``pubsub-db tables``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.output import List
+
+
+class Tables(List):
+    """List the tables and how many objects each holds."""
+
+    nothing = "the store holds no objects"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Count in the database."""
+        with reading(self) as store:
+            return ("table", "objects"), store.look.tables().items()

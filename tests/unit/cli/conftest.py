@@ -1,0 +1,73 @@
+"""One database each on SQLite and PostgreSQL, with and without a service, for the whole session: they start once."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.testing.private_server import PrivateServer
+from tests.e2e.service_host import Host
+from tests.unit.cli.world import World, empty
+
+KINDS = [
+    pytest.param(("sqlite", False), id="sqlite"),
+    pytest.param(("sqlite", True), id="sqlite-served"),
+    pytest.param(("postgresql", False), id="postgresql", marks=pytest.mark.postgresql),
+    pytest.param(("postgresql", True), id="postgresql-served", marks=pytest.mark.postgresql),
+]
+
+Make = Callable[[str, bool], World]
+
+
+@pytest.fixture(scope="session")
+def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Make]:
+    """The world of this kind; made when first asked for."""
+    made: dict[tuple[str, bool], World] = {}
+    hosts: list[Host] = []
+
+    def url_in(folder: Path, backend: str) -> str:
+        if backend == "sqlite":
+            return f"sqlite:///{folder / 'net.db'}"
+        server: PrivateServer = request.getfixturevalue("postgres_server")
+        return server.create_database()  # it ends with the server
+
+    def make(backend: str, served: bool) -> World:
+        if (backend, served) not in made:
+            folder = tmp_path_factory.mktemp("world")
+            url = url_in(folder, backend)
+            config = folder / "net.conf"
+            if served:
+                hosts.append(Host(folder, url))
+                config = hosts[-1].config
+            else:
+                config.write_text(f"[pubsub]\nstore_url = {url}\n")
+            world = World(url, config, served)
+            world.open().close()  # makes the tables
+            if served:
+                hosts[-1].service()
+            made[backend, served] = world
+        return made[backend, served]
+
+    yield make
+    for host in hosts:
+        host.close()
+
+
+@pytest.fixture(params=KINDS)
+def world(request: pytest.FixtureRequest, make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
+    """Without objects: on SQLite and on PostgreSQL, without a service and with one."""
+    found = make_world(*request.param)
+    found.capture = capsys
+    with found.open() as store:
+        empty(store)
+    return found
+
+
+@pytest.fixture
+def small(make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
+    """The cheapest one, for what does not depend on the database."""
+    found = make_world("sqlite", False)
+    found.capture = capsys
+    with found.open() as store:
+        empty(store)
+    return found

@@ -1,0 +1,116 @@
+"""What holds for every command: global options, help, and one sentence and a code for everything that goes wrong."""
+
+import logging
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.cli import exits, tables
+from pubsub_lib.cli.commands import COMMANDS
+from tests.unit.cli.world import ROOT, World, start
+
+
+def test_help_lists_every_command(small: World) -> None:
+    said = small.run("--help")
+    assert said.code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in said.out
+
+
+def test_without_a_command_help_goes_to_stderr(small: World) -> None:
+    said = small.run()
+    assert (said.code, said.out) == (2, "")
+    assert "Commands:" in said.err
+
+
+def test_an_unknown_command_gets_a_hint(small: World) -> None:
+    small.run("tabels").failed(2, "there is no command 'tabels'; did you mean 'tables'?")
+    small.run("xyzzy").failed(2, "see pubsub-db --help")
+
+
+def test_a_wrong_option_is_usage(small: World) -> None:
+    said = small.run("tables", "--colour")
+    assert (said.code, said.out) == (2, "")
+    assert "unrecognized arguments: --colour" in said.err
+
+
+def test_the_version(small: World) -> None:
+    assert re.fullmatch(r"pubsub-db \d+\.\S+\n", small.run("--version").out)
+
+
+def test_completion_knows_commands_and_options(small: World) -> None:
+    said = small.run("complete")
+    assert said.code == 0
+    assert "_pubsub_db" in said.out
+    assert "cmds_ls='-h --help" in said.out
+    checked = subprocess.run(["bash", "-n"], input=said.out, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_a_fault_of_its_own_is_one_sentence_and_a_traceback_only_when_asked_for(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(tables.Tables, "take_action", broken)
+    small.run("tables").failed(70, "broke by a fault of its own (KeyError('x'))", "--debug")
+    said = small.run("tables", "--debug")
+    assert said.code == 70
+    assert "Traceback (most recent call last)" in said.err
+
+
+def test_debug_shows_the_traceback_of_an_error_too(small: World) -> None:
+    said = small.run("get", "lport", "p9", "--debug")
+    assert said.code == 1
+    assert "Traceback" in said.err
+
+
+@pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt, 130), (BrokenPipeError, 141)])
+def test_ends_quietly(raised: type[BaseException], code: int, small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(tables.Tables, "take_action", ended)
+    said = small.run("tables")
+    assert (said.code, said.out, said.err) == (code, "", "")
+
+
+def test_nothing_stays_behind_in_the_logging_of_the_process(small: World) -> None:
+    before = (logging.getLogger().level, list(logging.getLogger().handlers))
+    small.run("tables", "-v")
+    assert (logging.getLogger().level, logging.getLogger().handlers) == before
+
+
+def test_output_into_a_closed_pipe_ends_quietly(small: World) -> None:
+    with small.open() as store, store.transaction() as tx:
+        for number in range(3000):  # more than a pipe holds
+            tx.set("t", f"key {number:040}", number)
+    process = small.process("ls", "t", "-f", "value")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("key 0")
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == exits.CLOSED_PIPE
+
+
+def test_output_on_a_full_disk_is_told(small: World) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = small.process("tables", "-f", "json", stdout=full)
+        err = process.communicate()[1]
+    assert process.returncode == exits.FILE
+    assert err == "pubsub-db: a file or the output cannot be used: [Errno 28] No space left on device\n"
+
+
+def test_exit_codes_are_documented_in_one_table() -> None:
+    rows = re.findall(r"^\| (\d+) \|", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    assert {int(each) for each in rows} == codes
+    assert len(rows) == len(codes)
+    help_text = start("--help").communicate()[0]
+    for code in codes:
+        assert re.search(rf"\b{code}\s", help_text.partition("Exit codes")[2]), code

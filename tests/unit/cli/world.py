@@ -1,0 +1,97 @@
+"""What the tests of ``pubsub-db`` act on: a database with or without a publisher service, and the command."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pubsub_lib import Settings, Store
+from pubsub_lib.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Said(msgspec.Struct, frozen=True):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its output, which must be JSON, after it ended well."""
+        assert self.code == 0, self
+        return json.loads(self.out)
+
+    def failed(self, code: int, *words: str) -> None:
+        """It must have ended with this code, no output, and one sentence that holds these words."""
+        assert (self.code, self.out) == (code, ""), self
+        assert self.err.startswith("pubsub-db: ")
+        assert self.err.count("\n") == 1, self.err
+        assert "Traceback" not in self.err
+        for each in words:
+            assert each in self.err
+
+
+class World:
+    """One database with its INI file. ``run`` calls the command in this process, ``process`` in one of its own."""
+
+    def __init__(self, url: str, config: Path, served: bool) -> None:
+        self.url = url
+        self.config = config
+        self.served = served
+        """Whether a publisher service runs, to which commands hand over."""
+        self.capture: pytest.CaptureFixture[str] | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """As a replica would read them."""
+        return Settings.from_file(self.config)
+
+    def open(self) -> Store:
+        """The store itself, to prepare and to check."""
+        return Store(self.url)
+
+    def run(self, *arguments: object) -> Said:
+        """The command with these arguments and ``--config-file``."""
+        assert self.capture is not None
+        self.capture.readouterr()
+        code = main([*map(str, arguments), "--config-file", str(self.config)])
+        out, err = self.capture.readouterr()
+        return Said(code, out, err)
+
+    def process(self, *arguments: object, **options: Any) -> "subprocess.Popen[str]":
+        """The same in a process of its own; its streams are pipes unless the options say otherwise."""
+        return start(*arguments, "--config-file", self.config, **options)
+
+
+def start(*arguments: object, **options: Any) -> "subprocess.Popen[str]":
+    """``pubsub-db`` in a process of its own."""
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(
+        [sys.executable, "-m", "pubsub_lib.cli", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
+        text=True,
+        **{**streams, **options},
+    )
+
+
+def fill(store: Store) -> None:
+    """Three objects in two tables on two topics."""
+    with store.transaction() as tx:
+        tx.set("lport", "p1", {"switch": "s1", "chassis": "host-7"}, topic="tenant-1")
+        tx.set("lport", "p2", {"switch": "s1", "chassis": "höst-8"}, topic="tenant-2")
+        tx.set("switch", "s1", {"name": "edge 1"}, topic="tenant-1")
+
+
+def empty(store: Store) -> None:
+    """Delete whatever is there."""
+    with store.transaction() as tx:
+        for each in store.objects():
+            tx.delete(each.table, each.key)
