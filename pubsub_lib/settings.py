@@ -140,7 +140,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             scheme, _, rest = address.partition("://")
             if scheme == "ipc":
                 found.setdefault("cross_process", f"the address {address}")
-            elif scheme != "memory" and rest and not _is_here(rest):
+            elif scheme != "memory" and rest and not is_loopback(rest):
                 found.setdefault("cross_host", f"the address {address}")
         return found
 
@@ -152,7 +152,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Raises ConfigError for an option that cannot be used, DriverError for an unknown driver.
         """
         options.register(conf)
-        values = _read(conf, options.GROUP, options.OPTIONS)
+        values = read_group(conf, options.GROUP, options.OPTIONS)
         enabled = values["enable_pub_sub"]
         driver = values["pub_sub_driver"] if enabled else options.POLLING_DRIVER
         multiproc = enabled and values["pub_sub_use_multiproc"]
@@ -203,12 +203,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 "name a readable file in INI format"
             ) from error
         settings = cls.from_conf(conf)
-        _refuse_unknown(sections, settings.driver, str(path))
+        _refuse_unknown(sections, str(path))
         return settings
 
 
-def _is_here(rest: str) -> bool:
-    """Whether "host:port" names this host for sure, by its loopback."""
+def is_loopback(rest: str) -> bool:
+    """Whether "host:port" names this host for sure, by its loopback, so that no other one can reach it."""
     host = rest.rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -229,10 +229,10 @@ def _check_field(name: str, value: object, kind: Any) -> None:
             where = f"{name}.{inner.rstrip('`')}"
         shown = "" if name == "store_url" else f" is {_inner(value, where)!r}"  # a URL may hold a password
         raise ConfigError(f"the setting {where}{shown} but must be: {reason}; correct it") from error
-    if isinstance(plain, dict):
-        for inner, number in plain.items():
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ConfigError(f"the setting {name}.{inner} is {number} but must be finite; correct it")
+    numbers = {f"{name}.{inner}": each for inner, each in plain.items()} if isinstance(plain, dict) else {name: plain}
+    for where, number in numbers.items():
+        if isinstance(number, float) and not math.isfinite(number):
+            raise ConfigError(f"the setting {where} is {number} but must be finite; correct it")
 
 
 def _inner(value: object, where: str) -> object:
@@ -241,11 +241,18 @@ def _inner(value: object, where: str) -> object:
     return value
 
 
-def _read(conf: cfg.ConfigOpts, group: str, opts: Sequence[cfg.Opt]) -> dict[str, Any]:
+def read_group(conf: cfg.ConfigOpts, group: str, opts: Sequence[cfg.Opt]) -> dict[str, Any]:
+    """The values of these registered options by name. Raises ConfigError, in one sentence, for the first wrong one."""
     values = {}
     for option in opts:
         try:
             values[option.dest] = conf[group][option.dest]
+        except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
+            # What oslo.config says would show the value, and a URL may hold a password.
+            raise ConfigError(
+                f"the option {option.name!r} in group [{group}] names with $ what is no option of the group; write $$ "
+                "for a dollar sign"
+            ) from error
         except (cfg.Error, ValueError) as error:
             raise ConfigError(
                 f"the option {option.name!r} in group [{group}] cannot be used: {_one_line(error)}; correct it"
@@ -274,21 +281,27 @@ def _bind_address(values: Mapping[str, Any]) -> str:
 def _driver_options(conf: cfg.ConfigOpts, driver: str) -> dict[str, Any]:
     group, opts = options.driver_options(driver)
     conf.register_opts(opts, group=group)
-    return _read(conf, group, opts)
+    return read_group(conf, group, opts)
 
 
-def _refuse_unknown(sections: Mapping[str, Mapping[str, object]], driver: str, path: str) -> None:
-    """Other groups may belong to other programs that share the file; these two are ours."""
-    group, opts = options.driver_options(driver)
-    for section, known_opts in ((options.GROUP, options.OPTIONS), (group, opts)):
-        known = [option.dest for option in known_opts]
-        if section == options.GROUP:
-            known.append("enable_df_pub_sub")
-        for name in sections.get(section, {}):
-            if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else "remove it"
-                raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{section}]; {hint}")
+def _refuse_unknown(sections: Mapping[str, Mapping[str, object]], path: str) -> None:
+    """Other groups may belong to other programs that share the file; ``[pubsub]`` and those of drivers are ours."""
+    refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt("enable_df_pub_sub")], path)
+    for driver, group in options.installed().items():
+        if group in sections:
+            refuse_unknown(sections, group, options.driver_options(driver)[1], path)
+
+
+def refuse_unknown(
+    sections: Mapping[str, Mapping[str, object]], group: str, opts: Sequence[cfg.Opt], path: str
+) -> None:
+    """Raises ConfigError for an option of this group of a file that is none of these; it names the nearest."""
+    known = [option.dest for option in opts]
+    for name in sections.get(group, {}):
+        if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "remove it"
+            raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{group}]; {hint}")
 
 
 def _one_line(error: BaseException) -> str:

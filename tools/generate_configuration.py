@@ -87,11 +87,11 @@ named like the options.
 
 *Range* is what is taken; anything else is refused when the file is read, by name. Times are in seconds. A list is
 separated by commas. *Dragonflow's name* is what is still read from a Dragonflow file, where the option stands in the
-group `[df]`; our own name goes before it. In `[pubsub]`, in the group of the driver that `pub_sub_driver` names,
-and for the service in `[publisher_service]`, an option that nobody knows is refused, with the nearest name that there
-is; other groups may belong to other programs.
+group `[df]`; our own name goes before it. In `[pubsub]`, in the groups of installed drivers, and for the service in
+`[publisher_service]`, an option that nobody knows is refused, with the nearest name that there is; other groups may
+belong to other programs.
 
-`$local_ip` and other options of the same group can be used in a value.
+`$local_ip` and other options of the same group can be used in a value; a dollar sign itself is `$$`, also in a password.
 
 {groups}
 ## What is refused together
@@ -109,11 +109,6 @@ listen |
 | a driver that is not installed, or that cannot do what the addresses ask for | see [drivers.md](drivers.md) |
 
 `publisher_bind_address = *` is taken and binds loopback only, with a warning, unless `insecure = true`.
-
-## Not in the file
-
-Timeouts, retries and the pool of the database's connections are `StoreSettings` in Python (`pubsub_lib.store`); their
-defaults are made for the options above.
 """
 
 

@@ -1,6 +1,7 @@
 """What the publisher service is told beyond the settings that all programs share, frozen."""
 
-import difflib
+import logging
+import math
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,7 +10,9 @@ from oslo_config import cfg
 
 from pubsub_lib import options
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.settings import Settings
+from pubsub_lib.settings import Settings, is_loopback, read_group, refuse_unknown
+
+_log = logging.getLogger(__name__)
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -43,22 +46,22 @@ def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
     options.register(conf)
     conf.register_opts(options.SERVICE, group=options.SERVICE_GROUP)
     conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
-    _refuse_unknown(Path(path))
-    values = {}
-    for option in options.SERVICE:
-        try:
-            values[option.dest] = conf[options.SERVICE_GROUP][option.dest]
-        except (cfg.Error, ValueError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise ConfigError(
-                f"the option {option.name!r} in group [{options.SERVICE_GROUP}] cannot be used: {reason}; correct it"
-            ) from error
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(path), sections).parse()
+    refuse_unknown(sections, options.SERVICE_GROUP, options.SERVICE, str(path))
+    values = read_group(conf, options.SERVICE_GROUP, options.SERVICE)
     values["address"] = values["address"] or reachable(settings.bind_address, conf[options.GROUP].local_ip)
     try:
         service = msgspec.convert(values, ServiceSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(
+                f"the option {name!r} in group [{options.SERVICE_GROUP}] is {value} but must be finite; correct it"
+            )
     check(settings)
+    _warn_of_loopback(service.address)
     return settings, service
 
 
@@ -80,14 +83,12 @@ def reachable(bind_address: str, local_ip: str) -> str:
     return f"{scheme}{separator}{local_ip}{colon}{port}" if host in _WILDCARDS else bind_address
 
 
-def _refuse_unknown(path: Path) -> None:
-    sections: dict[str, dict[str, list[str]]] = {}
-    cfg.ConfigParser(str(path), sections).parse()
-    known = [option.dest for option in options.SERVICE]
-    for name in sections.get(options.SERVICE_GROUP, {}):
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "remove it"
-            raise ConfigError(
-                f"{str(path)!r} sets an unknown option {name!r} in group [{options.SERVICE_GROUP}]; {hint}"
-            )
+def _warn_of_loopback(address: str) -> None:
+    scheme, _, rest = address.partition("://")
+    if scheme == "tcp" and is_loopback(rest):
+        _log.warning(
+            "replicas on other hosts cannot reach this service: the directory will name it as %s; set "
+            "publisher_bind_address or local_ip in [pubsub], or address in [%s]",
+            address,
+            options.SERVICE_GROUP,
+        )

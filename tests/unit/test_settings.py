@@ -60,6 +60,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "backoffs contradict": ({"handling": HandlerPolicy(backoff=60)}, "handler_backoff_most"),
     "port of metrics beyond": ({"metrics_port": 70000}, "metrics_port is 70000"),
     "address of metrics empty": ({"metrics_address": ""}, "metrics_address is ''"),
+    "discovery never": ({"discovery_interval": float("inf")}, "discovery_interval is inf but must be finite"),
+    "discovery no number": ({"discovery_interval": float("nan")}, "discovery_interval is nan"),
     "paranoid a word": ({"paranoid": "yes"}, "paranoid is 'yes'"),
 }
 
@@ -94,9 +96,13 @@ WRONG_FILES = {
         "unknown option 'max-idle-time'.*'max_idle_time'",
     ),
     "unknown option of a driver": ("[pubsub]\nstore_url = x\n[pubsub_sql]\nx = 1\n", "'x' in group .pubsub_sql."),
+    "unknown option of a driver that is not in use": (
+        "[pubsub]\nstore_url = x\n[pubsub_ipc]\nbufer = 1\n",
+        "unknown option 'bufer' in group .pubsub_ipc.*'buffer'",
+    ),
     "driver's option is a word": ("[pubsub]\nstore_url = x\n[pubsub_sql]\nslowest = low\n", "'slowest' in group"),
     "no INI": ("pubsub]\nx", "cannot be read"),
-    "unknown substitution": ("[pubsub]\nstore_url = $nothing\n", "store_url"),
+    "unknown substitution": ("[pubsub]\nstore_url = $nothing\n", r"'store_url' in group .pubsub. .*write \$\$"),
 }
 
 
@@ -106,6 +112,15 @@ def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         read(tmp_path, text)
     assert "\n" not in str(caught.value)
+
+
+def test_a_dollar_in_a_password_is_written_twice_and_never_shown(tmp_path: Path) -> None:
+    assert read(tmp_path, "[pubsub]\nstore_url = postgresql://me:pa$$word@db/net\n").store_url.endswith(
+        ":pa$word@db/net"
+    )
+    with pytest.raises(ConfigError, match=r"write \$\$ for a dollar sign") as caught:
+        read(tmp_path, "[pubsub]\nstore_url = postgresql://me:pa$word@db/net\n")
+    assert "word" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["missing.conf", "."])

@@ -38,6 +38,11 @@ WRONG = {
     "off": (GOOD.replace("enable_pub_sub = true", ""), "set enable_pub_sub = true"),
     "below 0": (GOOD + "[publisher_service]\nlease = -1\n", "'lease' in group .publisher_service."),
     "not finite": (GOOD + "[publisher_service]\ngrace = nan\n", "grace"),
+    "without end": (
+        GOOD + "[publisher_service]\ntrim_interval = inf\n",
+        "'trim_interval' .* is inf but must be finite",
+    ),
+    "a dollar": (GOOD + "[publisher_service]\naddress = tcp://$x\n", r"'address' in group .*write \$\$"),
     "a word": (GOOD + "[publisher_service]\nmetrics_port = many\n", "'metrics_port' in group"),
     "unknown": (GOOD + "[publisher_service]\nlaese = 1\n", "unknown option 'laese'.*did you mean 'lease'"),
     "hyphens, which nobody reads": (GOOD + "[publisher_service]\nkeep-links = 1\n", "did you mean 'keep_links'"),
@@ -70,3 +75,13 @@ def test_a_wildcard_is_not_what_replicas_connect_to(bound: str, reached: str) ->
 def test_an_address_that_is_given_is_taken(tmp_path: Path) -> None:
     text = GOOD + "[publisher_service]\naddress = tcp://public:1\n"
     assert read(tmp_path, text).address == "tcp://public:1"
+
+
+@pytest.mark.parametrize(
+    ("address", "warned"), [("tcp://127.0.0.1:1", True), ("tcp://localhost:1", True), ("tcp://10.0.0.1:1", False)]
+)
+def test_an_address_that_only_this_host_can_reach_is_warned_of(
+    address: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    read(tmp_path, GOOD + f"[publisher_service]\naddress = {address}\n")
+    assert (f"other hosts cannot reach this service: the directory will name it as {address}" in caplog.text) is warned
