@@ -58,7 +58,10 @@ class Engine:
         on_events: Callable[[Sequence[Event], bool], None],
         rng: random.Random,
         discovery: Discovery | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.now = now
+        """Seconds of the clock that everything here is told; the threads themselves wait by ``time.monotonic``."""
         self._discovery = discovery
         self._reader = reader
         self._subscriber = subscriber
@@ -66,7 +69,7 @@ class Engine:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         """Notified after every step that may end somebody's wait."""
-        self.follower = Follower(settings.timing, settings.limits, rng, cache, time.monotonic())
+        self.follower = Follower(settings.timing, settings.limits, rng, cache, self.now())
         self.last_error: PubSubError | None = None
         """The last sync's failure; None after a success."""
         self.failure: PubSubError | None = None
@@ -90,8 +93,7 @@ class Engine:
         self._subscriber.daemonize()
         if self._discovery is not None:
             self._discovery.start()
-        self._clock.start()
-        self._syncs.start()
+        self._start_threads()
         with self._topics_lock:
             self._begin_to_follow(topics)
 
@@ -125,9 +127,13 @@ class Engine:
                 self._tell(outcome)
             self._subscriber.unregister_topic(topic)
 
+    def _start_threads(self) -> None:
+        self._clock.start()
+        self._syncs.start()
+
     def _begin_to_follow(self, topics: Sequence[str]) -> None:
         with self.lock:
-            outcome = self.follower.follow(topics, time.monotonic())
+            outcome = self.follower.follow(topics, self.now())
         self._carry_out(outcome)
         self._clock.wake()
 
@@ -137,7 +143,7 @@ class Engine:
         with self.lock:
             if self._closing:
                 return
-            outcome = self.follower.feed(envelope, time.monotonic())
+            outcome = self.follower.feed(envelope, self.now())
             self._tell(outcome)
             restless = self.follower.tracker.restless
             wake = restless and not self._restless
@@ -187,17 +193,17 @@ class Engine:
             answer = self._read(job)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tracker must hear of it, and try again
             self._sync_failed(job, error)
-            return time.monotonic()
+            return self.now()
         with self.lock:
             first = not self.follower.tracker.synced
-            outcome = self.follower.sync_done(job.number, answer, time.monotonic())
+            outcome = self.follower.sync_done(job.number, answer, self.now())
             self.last_error = None
             self._tell(outcome, first=first)
         self._carry_out(outcome)
         self._clock.wake()
         if self._paranoid:
             self._compare(tuple(job.wants))
-        return time.monotonic()
+        return self.now()
 
     def _read(self, job: StartSync) -> SyncAnswer:
         kinds = {want.after is None for want in job.wants.values()}
@@ -214,7 +220,7 @@ class Engine:
         with self.lock:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"a sync broke: {error!r}")
-            self.follower.sync_failed(job.number, time.monotonic())
+            self.follower.sync_failed(job.number, self.now())
             self.changed.notify_all()
         self._clock.wake()
         if foreign:

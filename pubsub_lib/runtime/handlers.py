@@ -49,11 +49,13 @@ class Handle:
         self._fn = fn
         self._clock = owner.clock
         self._queue = HandlerQueue(policy)
-        self._changed = threading.Condition()
+        self._changed = owner.condition()
         self._gone = False
+        self._inside: int | None = None
+        """The thread that calls the handler right now."""
         self._next_log = -float("inf")
         self._not_logged = 0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True) if owner.threaded else None
 
     def remove(self) -> None:
         """Stop this handler. No call starts after this returned; one that runs in its thread may still end.
@@ -61,6 +63,8 @@ class Handle:
         """
         self._owner.forget(self)
         self.stop()
+        if self._thread is None:
+            self._owner.ended(self)
 
     def counters(self) -> HandlerCounters:
         """What happened so far. Does not block."""
@@ -86,8 +90,22 @@ class Handle:
     # -- for Handlers --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, if the handlers have any."""
+        if self._thread is not None:
+            self._thread.start()
+
+    def run_ready(self) -> bool:
+        """Without threads: handle one event that is ready, in the calling thread. False: none is ready."""
+        with self._changed:
+            event = None if self._gone or self._inside is not None else self._queue.next(self._clock())
+        if event is not None:
+            self._handle(event)
+        return event is not None
+
+    def next_time(self) -> float | None:
+        """When an event is ready, minus infinity for now; None: not before the next one is pushed."""
+        with self._changed:
+            return None if self._gone else self._queue.next_time()
 
     def push(self, events: Iterable[Event], *, initial: bool = False) -> None:
         """Put in those events that this handler selects."""
@@ -131,26 +149,34 @@ class Handle:
 
     def join(self, timeout: float | None) -> bool:
         """Wait for the thread's end, unless this is that thread. False: it still runs."""
-        if self.is_current():
+        if self.is_current() or self._thread is None:
             return True
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def is_current(self) -> bool:
-        """True in this handler's own thread."""
-        return threading.current_thread() is self._thread
+        """True inside this handler."""
+        return self._inside == threading.get_ident()
 
     # -- the thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while (event := self._next()) is not None:
-            error: BaseException | None = None
-            try:
-                self._fn(event)
-            except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
-                error = raised
-            self._answer(event, error)
+            self._handle(event)
         self._owner.ended(self)
+
+    def _handle(self, event: Event) -> None:
+        error: BaseException | None = None
+        self._inside = threading.get_ident()
+        try:
+            self._fn(event)
+        except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
+            error = raised
+        finally:
+            self._inside = None
+        self._answer(event, error)
+        if self._thread is None and isinstance(error, KeyboardInterrupt):
+            raise error  # it is meant for the thread that called, which is not the handler's own
 
     def _next(self) -> Event | None:
         """The next event; waits for it. None: the handler is removed."""
@@ -191,7 +217,8 @@ class Handle:
 
 
 class Handlers:
-    """All handlers of a replica. ``clock`` gives seconds that never go back.
+    """All handlers of a replica. ``clock`` gives seconds that never go back. ``threaded`` False is for tests: events
+    wait until :meth:`run_ready` is called, and whoever waits does so by ``condition``, which lets that happen.
 
     :meth:`add` and :meth:`push` are called under one lock of the caller's (the replica's), so that a new
     handler misses nothing between its initial events and the first pushed one. Nothing here calls back into
@@ -203,8 +230,13 @@ class Handlers:
         policy: HandlerPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         name: str = "pubsub",
+        *,
+        threaded: bool = True,
+        condition: Callable[[], threading.Condition] = threading.Condition,
     ) -> None:
         self.clock = clock
+        self.threaded = threaded
+        self.condition = condition
         self._policy = policy or HandlerPolicy()
         self._name = name
         self._lock = threading.Lock()
@@ -245,6 +277,15 @@ class Handlers:
         if events:
             for handle in self._handles:
                 handle.push(events, initial=initial)
+
+    def run_ready(self) -> bool:
+        """Without threads: let every handler handle one event that is ready, here. False: none was ready."""
+        ran = [handle.run_ready() for handle in self._handles]
+        return any(ran)
+
+    def next_time(self) -> float | None:
+        """When the next event is ready for any handler, as :meth:`Handle.next_time`."""
+        return min((at for at in (handle.next_time() for handle in self._handles) if at is not None), default=None)
 
     @property
     def initial_done(self) -> bool:
@@ -327,9 +368,9 @@ class Handlers:
     def _wait(
         self, waits: list[tuple[Handle, Callable[[float | None], bool]]], timeout: float | None, what: str
     ) -> None:
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else self.clock() + timeout
         for handle, wait in waits:
-            if not wait(None if end is None else max(end - time.monotonic(), 0.0)):
+            if not wait(None if end is None else max(end - self.clock(), 0.0)):
                 waiting = handle.counters().waiting
                 raise WaitTimeout(
                     f"handler {handle.name} did not handle {what} within {timeout} s ({waiting} wait); "

@@ -84,21 +84,21 @@ class Replica:
         self._timing = settings.timing
         self._endpoint = _endpoint(settings, self.status) if settings.metrics_port else None
         self._cache = Cache(self._decoders)
-        self._handlers = Handlers(settings.handling)
-        self._engine = Engine(
-            settings,
-            reader,
-            subscriber,
-            self._cache,
-            self._enqueue,
-            rng if rng is not None else random.Random(),
-            self._discovery,
-        )
+        self._handlers = self._make_handlers(settings)
+        self._engine = self._make_engine(settings, reader, subscriber, rng if rng is not None else random.Random())
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
         self._closed = False
         self._ended = threading.Event()
+
+    def _make_handlers(self, settings: Settings) -> Handlers:
+        return Handlers(settings.handling)
+
+    def _make_engine(
+        self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
+    ) -> Engine:
+        return Engine(settings, reader, subscriber, self._cache, self._enqueue, rng, self._discovery)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -265,17 +265,17 @@ class Replica:
         """Seconds: everything committed longer ago than that is here. Infinite before the first sync."""
         self._check()
         with self._engine.lock:
-            return self._engine.follower.tracker.staleness(time.monotonic())
+            return self._engine.follower.tracker.staleness(self._engine.now())
 
     def wait_synced(self, timeout: float | None = None) -> None:
         """Block until ``synced``. Raises WaitTimeout (with the reason, when the store cannot be read), ClosedError,
         and UsageError when called by a handler, which would wait for itself.
         """
         self._check()
-        until = _deadline(timeout)
+        until = self._deadline(timeout)
         self._handlers.refuse_handlers("wait_synced")
         self._wait(lambda: self._engine.follower.tracker.synced, until, "the first sync")
-        self._handlers.wait_initial(_left(until))
+        self._handlers.wait_initial(self._left(until))
 
     def wait_for(
         self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
@@ -288,9 +288,8 @@ class Replica:
         """
         self._check()
         number, names = self._target(position, topics)
-        self._wait(
-            lambda: self._engine.follower.tracker.covered(names) >= number, _deadline(timeout), f"position {number}"
-        )
+        until = self._deadline(timeout)
+        self._wait(lambda: self._engine.follower.tracker.covered(names) >= number, until, f"position {number}")
 
     def wait_handled(
         self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
@@ -299,10 +298,11 @@ class Replica:
         ``wait_for``, and UsageError when called by a handler.
         """
         self._check()
-        until = _deadline(timeout)
+        until = self._deadline(timeout)
         self._handlers.refuse_handlers("wait_handled")
-        self.wait_for(position, _left(until), topics=topics)
-        self._handlers.wait_handled(position if isinstance(position, int) else position.point.position, _left(until))
+        self.wait_for(position, self._left(until), topics=topics)
+        number = position if isinstance(position, int) else position.point.position
+        self._handlers.wait_handled(number, self._left(until))
 
     def status(self) -> Status:
         """A look at everything: metrics, and why the replica is not ready. Takes the replica's lock for a moment. Raises
@@ -311,7 +311,7 @@ class Replica:
         self._check()
         parked = parked_objects(self._handlers.parked())
         with self._engine.lock:
-            now = time.monotonic()
+            now = self._engine.now()
             tracker = self._engine.follower.tracker
             chains = {name: self._chain_status(name, now) for name in tracker.topics}
             error = self._engine.last_error
@@ -373,10 +373,16 @@ class Replica:
                     raise engine.failure
                 if done():
                     return
-                left = _left(until)
+                left = self._left(until)
                 if left is not None and left <= 0:
                     raise WaitTimeout(f"{what} did not come in time{self._why()}")
                 engine.changed.wait(left)
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        return None if timeout is None else self._engine.now() + timeout
+
+    def _left(self, until: float | None) -> float | None:
+        return None if until is None else until - self._engine.now()
 
     def _why(self) -> str:
         error: PubSubError | None = self._engine.last_error
@@ -425,11 +431,3 @@ def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     if tuple(topics) == (ALL,):
         return (ALL,)
     return tuple(check_name("topic", topic) for topic in topics)
-
-
-def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None else time.monotonic() + timeout
-
-
-def _left(until: float | None) -> float | None:
-    return None if until is None else until - time.monotonic()
