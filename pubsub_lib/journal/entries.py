@@ -1,0 +1,210 @@
+"""The append form of a journal: length, checksum, msgpack; one frame per entry (docs/journals.md).
+
+An entry holds what its participant has at hand, encoded as it is: a whole envelope's messages at once, values
+included. Hashes are computed when it is turned into rows, away from the path of the messages.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import xxhash
+
+from pubsub_lib.core.envelope import Message
+from pubsub_lib.core.model import ZERO, Point, Record
+from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Kind, Outcome, Row, Side, message_hash, signed, value_hash
+
+MAGIC: Final = b"pubsub-journal\n"
+_PREFIX: Final = 8  # bytes before a frame's body: its length and its checksum, 4 each, little-endian
+MAX_FRAME: Final = 1 << 30
+"""A longer frame is no entry: whatever it is, it is not read into memory."""
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    """Who writes, as the first frame of every file. New fields are appended."""
+
+    schema: int
+    side: Side
+    name: str
+    host: str
+    run: str
+    part: int
+    """Number of this file in its run, from 1."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One entry: one record, or as many as it has ``messages`` or ``objects``, numbered from ``number`` on.
+
+    ``outcomes`` has one item for all messages, or one for each. New fields are appended.
+    """
+
+    number: int
+    wall: int
+    mono: int
+    kind: Kind
+    outcomes: Sequence[Outcome] = ()
+    service: str = ""
+    uuid: str = ""
+    topic: str = ""
+    sequence: int = 0
+    messages: Sequence[Message] = ()
+    objects: Sequence[Record] = ()
+    point: Point = ZERO
+    prev: Point = ZERO
+    cause: str = ""
+    peer: str = ""
+    size: int = 0
+    count: int = 0
+    digest: int = 0
+
+    @property
+    def records(self) -> int:
+        """How many running numbers it takes."""
+        return len(self.messages) or len(self.objects) or 1
+
+
+_encoder = msgspec.msgpack.Encoder()
+_header_decoder = msgspec.msgpack.Decoder(Header)
+_entry_decoder = msgspec.msgpack.Decoder(Entry)
+
+
+def _framed(body: bytes) -> bytes:
+    return b"%b%b%b" % (len(body).to_bytes(4, "little"), xxhash.xxh32_digest(body)[::-1], body)
+
+
+def beginning(header: Header) -> bytes:
+    """The first bytes of a file."""
+    return MAGIC + _framed(_encoder.encode(header))
+
+
+def frame(entry: Entry) -> bytes:
+    """The bytes of an entry."""
+    return _framed(_encoder.encode(entry))
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What an append file holds. ``torn``: bytes after the last whole entry that are none."""
+
+    header: Header
+    entries: Sequence[Entry]
+    torn: int
+
+
+def parse(data: bytes, name: str) -> Contents:
+    """Read an append file's bytes; ``name`` is for messages. What follows the last whole entry is counted as torn.
+
+    Raises JournalError when it is no journal, or one of a newer schema.
+    """
+    if not data.startswith(MAGIC):
+        raise JournalError(f"{name} is no journal; remove it from the journals' folder")
+    frames = _frames(data, len(MAGIC))
+    body, end = next(frames, (b"", 0))
+    try:
+        header = _header_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise JournalError(f"{name} has no readable header ({error}); remove it, it holds nothing else") from error
+    if header.schema > SCHEMA:
+        raise JournalError(
+            f"{name} has the schema version {header.schema}, this program reads up to {SCHEMA}; "
+            "read it with a newer version of this library"
+        )
+    entries = []
+    for body, after in frames:
+        try:
+            entries.append(_entry_decoder.decode(body))
+        except msgspec.MsgspecError:
+            break  # its checksum was right, so somebody else wrote it; nothing after it is trusted
+        end = after
+    return Contents(header, entries, len(data) - end)
+
+
+def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:
+    """Bodies and the offsets after them, up to the first that is not whole."""
+    while at + _PREFIX <= len(data):
+        length = int.from_bytes(data[at : at + 4], "little")
+        begin, end = at + _PREFIX, at + _PREFIX + length
+        if length > MAX_FRAME or end > len(data):
+            return
+        body = data[begin:end]
+        if xxhash.xxh32_digest(body)[::-1] != data[at + 4 : begin]:
+            return
+        yield body, end
+        at = end
+
+
+def rows_of(header: Header, entry: Entry) -> Iterator[Row]:
+    """The records of an entry. Does not block."""
+    if entry.messages:
+        yield from (_of_message(header, entry, index) for index in range(len(entry.messages)))
+    elif entry.objects:
+        yield from (_of_object(header, entry, index, each) for index, each in enumerate(entry.objects))
+    else:
+        yield _row(header, entry, 0, {"sequence": entry.sequence, "size": entry.size})
+
+
+def _of_message(header: Header, entry: Entry, index: int) -> Row:
+    message = entry.messages[index]
+    link = message.link
+    changes = tuple(
+        ChangeRow(each.table, each.key, each.version, each.action, value_hash(each.value), len(each.value or b""))
+        for each in link.changes
+    )
+    prev, point = (link.prev.position, link.prev.nonce), (link.point.position, link.point.nonce)
+    return _row(
+        header,
+        entry,
+        index,
+        {
+            "topic": link.topic,
+            "sequence": entry.sequence + index if entry.sequence else 0,
+            "position": point[0],
+            "nonce": point[1],
+            "prev_position": prev[0],
+            "prev_nonce": prev[1],
+            "part": message.part,
+            "parts": message.parts,
+            "hash": message_hash(prev, point, message.part, message.parts, changes),
+            "size": sum(each.size for each in changes),
+            "written": round(link.written_at * 1e6),
+            "count": link.count,
+            "digest": signed(link.digest),
+            "changes": changes,
+            "cause": entry.cause or link.origin,
+        },
+    )
+
+
+def _of_object(header: Header, entry: Entry, index: int, each: Record) -> Row:
+    change = ChangeRow(each.table, each.key, each.version, "set", value_hash(each.value), len(each.value))
+    return _row(header, entry, index, {"sequence": entry.sequence, "changes": (change,), "size": change.size})
+
+
+def _row(header: Header, entry: Entry, index: int, special: dict[str, object]) -> Row:
+    outcomes = entry.outcomes
+    common = {
+        "topic": entry.topic,
+        "position": entry.point.position,
+        "nonce": entry.point.nonce,
+        "prev_position": entry.prev.position,
+        "prev_nonce": entry.prev.nonce,
+        "cause": entry.cause,
+        "count": entry.count,
+        "digest": signed(entry.digest),
+        **special,
+    }
+    return Row(
+        side=header.side,
+        name=header.name,
+        host=header.host,
+        run=header.run,
+        number=entry.number + index,
+        kind=entry.kind,
+        wall=entry.wall,
+        mono=entry.mono,
+        service=entry.service,
+        uuid=entry.uuid,
+        outcome=(outcomes[index] if len(outcomes) > 1 else outcomes[0]) if outcomes else "",
+        peer=entry.peer,
+        **common,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,96 @@
+"""Reading journals in both forms."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.appending import OPEN_SUFFIX
+from pubsub_lib.journal.entries import parse, rows_of
+from pubsub_lib.journal.rolling import PARQUET_SUFFIX, SCHEMA_KEY
+from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The journal files of some folders. A file that is there in both forms counts as Parquet."""
+
+    parquet: Sequence[Path]
+    append: Sequence[Path]
+
+
+def find(folders: Sequence[Path]) -> Found:
+    """The files in these folders (not below), sorted. Raises JournalError when a folder cannot be listed."""
+    parquet: list[Path] = []
+    append: list[Path] = []
+    for folder in folders:
+        try:
+            names = sorted(folder.iterdir())
+        except OSError as error:
+            raise JournalError(
+                f"the journals' folder {folder} cannot be read ({error.strerror}); name one that exists"
+            ) from error
+        rolled = [each for each in names if each.suffix == PARQUET_SUFFIX and not each.name.startswith(".")]
+        stems = {each.stem for each in rolled}
+        parquet += rolled
+        append += [each for each in names if each.suffix == OPEN_SUFFIX and each.stem not in stems]
+    return Found(parquet, append)
+
+
+def read(path: Path) -> Iterator[Row]:
+    """The rows of one file of either form, in its order. Raises JournalError: garbage, cut off, newer, or vanished.
+
+    The torn tail of an append file ends it: whoever wrote it was killed, or its disk was full.
+    """
+    if path.suffix == PARQUET_SUFFIX:
+        yield from _read_parquet(path)
+        return
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read ({error.strerror}); look who removes journals") from error
+    contents = parse(data, path.name)
+    for entry in contents.entries:
+        yield from rows_of(contents.header, entry)
+
+
+def check_parquet(path: Path) -> None:
+    """Raises JournalError when a Parquet file is no journal that this program can read. Reads only its end."""
+    _opened(path)
+
+
+def _opened(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except OSError as error:
+        if not path.exists():
+            raise JournalError(f"{path} cannot be read (it vanished); look who removes journals") from error
+        raise JournalError(f"{path} is no whole Parquet file; remove it or copy it again") from error
+    except pa.ArrowException as error:
+        raise JournalError(f"{path} is no whole Parquet file; remove it or copy it again") from error
+    version = (file.schema_arrow.metadata or {}).get(SCHEMA_KEY, b"")
+    if not version.isdigit():
+        raise JournalError(f"{path} is no journal; remove it from the journals' folder")
+    if int(version) > SCHEMA:
+        raise JournalError(
+            f"{path} has the schema version {int(version)}, this program reads up to {SCHEMA}; "
+            "read it with a newer version of this library"
+        )
+    if not file.schema_arrow.equals(arrow_schema()):
+        raise JournalError(f"{path} does not have the columns of a journal; remove it from the journals' folder")
+    return file
+
+
+def _read_parquet(path: Path) -> Iterator[Row]:
+    import pyarrow as pa
+
+    file = _opened(path)
+    try:
+        for batch in file.iter_batches(columns=list(COLUMNS)):
+            yield from (from_dict(each) for each in batch.to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise JournalError(f"{path} is damaged ({error}); remove it or copy it again") from error

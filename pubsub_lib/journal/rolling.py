@@ -1,0 +1,111 @@
+"""Finished append files become Parquet, and old ones are removed. Run as a program by a journal's upkeep:
+``python -m pubsub_lib.journal.rolling FOLDER KEEP_BYTES KEEP_SECONDS``.
+"""
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
+from pubsub_lib.journal.entries import parse, rows_of
+from pubsub_lib.journal.rows import SCHEMA, arrow_schema, as_dict
+
+_log = logging.getLogger(__name__)
+
+PARQUET_SUFFIX: Final = ".parquet"
+BAD_SUFFIX: Final = ".unreadable"
+SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
+_SLICE: Final = 50_000  # rows that are in memory at once
+
+
+class Rolled(msgspec.Struct):
+    """What one call did: files made into Parquet, files that could not be read, files removed."""
+
+    rolled: int = 0
+    unreadable: int = 0
+    removed: int = 0
+
+
+def roll(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None = None) -> Rolled:
+    """Make every finished append file a Parquet file of the same name, then remove what is too much or too old.
+
+    By atomic rename: readers see the one form or the other, or both for a moment (the records are the same, and
+    readers count a record once). Any process may do this at any time, several at once. Raises OSError, and
+    ImportError without pyarrow.
+    """
+    done = Rolled()
+    for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
+        fd = claim(path)
+        if fd is None:
+            continue  # still being written, or somebody else was quicker
+        try:
+            if path.exists():
+                _roll_one(path, done)
+        finally:
+            os.close(fd)
+    _retain(folder, keep_bytes, keep_seconds, done)
+    return done
+
+
+def _roll_one(path: Path, done: Rolled) -> None:
+    try:
+        write_parquet(path, path.with_suffix(PARQUET_SUFFIX))
+    except JournalError as error:
+        _log.warning("%s", error)
+        path.rename(path.with_suffix(BAD_SUFFIX))
+        done.unreadable += 1
+    else:
+        path.unlink()
+        done.rolled += 1
+
+
+def write_parquet(source: Path, target: Path) -> None:
+    """An append file as Parquet, by atomic rename. Raises JournalError, OSError, ImportError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    contents = parse(source.read_bytes(), source.name)
+    schema = arrow_schema().with_metadata({SCHEMA_KEY: str(SCHEMA).encode()})
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            rows: list[dict[str, object]] = []
+            for entry in contents.entries:
+                rows.extend(as_dict(row) for row in rows_of(contents.header, entry))
+                if len(rows) >= _SLICE:
+                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                    rows = []
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.rename(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, done: Rolled) -> None:
+    files = []
+    for path in folder.iterdir():
+        if path.suffix in (PARQUET_SUFFIX, BAD_SUFFIX):
+            stat = path.stat()
+            files.append((stat.st_mtime, stat.st_size, path))
+    total = sum(size for _, size, _ in files)
+    now = time.time()
+    for changed, size, path in sorted(files):
+        too_much = keep_bytes is not None and total > keep_bytes
+        too_old = keep_seconds is not None and now - changed > keep_seconds
+        if too_much or too_old:
+            path.unlink(missing_ok=True)
+            total -= size
+            done.removed += 1
+
+
+if __name__ == "__main__":
+    os.nice(10)
+    roll(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

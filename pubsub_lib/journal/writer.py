@@ -1,0 +1,302 @@
+"""Writing a journal. Whatever happens to its disk, the sync goes on: losses are counted, and show as holes."""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.model import ZERO, Link, Point, Record
+from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
+from pubsub_lib.journal.entries import Entry, Header, beginning, frame
+from pubsub_lib.journal.rows import SCHEMA, Kind, Outcome, Side
+
+_log = logging.getLogger(__name__)
+
+SLICE: Final = 1000
+"""Objects in one entry of a listing: a frame stays small, and the lock is released in between."""
+
+
+class JournalSettings(msgspec.Struct, frozen=True):
+    """Where and how a journal is kept. Sizes in bytes, times in seconds."""
+
+    folder: Path
+    mark_seconds: float = 2.0
+    """A mark is written this often, also when nothing happens."""
+    roll_bytes: int = 64 << 20
+    """A file that has grown to this is finished and becomes Parquet, ..."""
+    roll_seconds: float = 300.0
+    """... or one that is this old."""
+    keep_bytes: int = 10 << 30
+    """Finished files of the folder are removed, the oldest first, beyond this sum, ..."""
+    keep_seconds: float = 7 * 86400.0
+    """... or when they are this old."""
+    to_parquet: bool = True
+    """False: finished files stay as they are until somebody calls ``pubsub_lib.journal.rolling.roll``."""
+
+
+class _Run:
+    """The journal of one process: its file and its running numbers."""
+
+    def __init__(self, settings: JournalSettings, side: Side, name: str) -> None:
+        self._settings = settings
+        self._side = side
+        self._name = name
+        self.run = uuid.uuid4().hex
+        self.lock = threading.Lock()
+        self.number = 0
+        self.written = 0
+        self.lost = 0
+        self.error = ""
+        self._part = 0
+        self._file: AppendFile | None = None
+        self._opened = 0.0
+        self._closed = False
+        self._stop = threading.Event()
+        self._roller: subprocess.Popen[bytes] | None = None
+        self.put("open")
+        threading.Thread(target=_keep_time, args=(self, self._stop), name="pubsub-journal", daemon=True).start()
+
+    def put(
+        self,
+        kind: Kind,
+        outcomes: Sequence[Outcome] = (),
+        service: str = "",
+        uuid: str = "",
+        topic: str = "",
+        sequence: int = 0,
+        messages: Sequence[Message] = (),
+        objects: Sequence[Record] = (),
+        point: Point = ZERO,
+        prev: Point = ZERO,
+        cause: str = "",
+        peer: str = "",
+        size: int = 0,
+        count: int = 0,
+        digest: int = 0,
+    ) -> None:
+        with self.lock:
+            if self._closed:
+                return
+            number = self.number + 1
+            wall, mono = time.time_ns() // 1000, time.monotonic_ns() // 1000
+            entry = Entry(
+                number, wall, mono, kind, outcomes, service, uuid, topic, sequence, messages, objects, point, prev,
+                cause, peer, size, count, digest,
+            )  # fmt: skip
+            records = len(messages) or len(objects) or 1
+            self.number += records
+            if self._file is None:
+                self._open_file()
+            if self._file is not None:
+                try:
+                    self._file.append(frame(entry))
+                except OSError as error:
+                    self._failed(error)
+                else:
+                    self.written += records
+                    return
+            self.lost += records
+
+    def _open_file(self) -> None:
+        """Try to have a file. After a failure only marks try it again: a broken disk must not be asked per message."""
+        if self.error and not self._may_try_again():
+            return
+        self._part += 1
+        self._opened = time.monotonic()
+        header = Header(SCHEMA, self._side, self._name, socket.gethostname(), self.run, self._part)
+        path = self._settings.folder / f"{self.run}-{self._part:06d}{OPEN_SUFFIX}"
+        try:
+            self._settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = AppendFile(path, beginning(header))
+        except OSError as error:
+            self._failed(error)
+        else:
+            self.error = ""
+
+    def _may_try_again(self) -> bool:
+        return time.monotonic() - self._opened >= self._settings.mark_seconds
+
+    def _failed(self, error: OSError) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._opened = time.monotonic()
+        if not self.error:
+            _log.error(
+                "the journal in %s cannot be written (%s): records are lost and counted, nothing else stops; "
+                "make room or correct its rights",
+                self._settings.folder,
+                error.strerror or error,
+            )
+        self.error = f"{error.strerror or error}"
+
+    def upkeep(self) -> None:
+        """Mark, roll, retain; called by the thread."""
+        self.put("mark")
+        with self.lock:
+            file, settings = self._file, self._settings
+            old = time.monotonic() - self._opened >= settings.roll_seconds
+            if file is not None and (file.size >= settings.roll_bytes or old):
+                file.close()
+                self._file = None
+                self._open_file()
+                due = settings.to_parquet
+            else:
+                due = False
+        if due and (self._roller is None or self._roller.poll() is not None):
+            self._start_roller()
+
+    def _start_roller(self) -> None:
+        # A process of its own: the conversion costs more than the writing did, and must not take this one's time.
+        settings = self._settings
+        command = [sys.executable, "-m", "pubsub_lib.journal.rolling", str(settings.folder)]
+        command += [str(settings.keep_bytes), str(settings.keep_seconds)]
+        try:
+            self._roller = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        except OSError as error:
+            _log.warning("journals are not made into Parquet: %s", error)
+
+    def close(self) -> None:
+        self._stop.set()
+        self.put("close")
+        with self.lock:
+            self._closed = True
+            self._release()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's file, whose lock would otherwise outlive the parent."""
+        self._release()
+
+    def _release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def mark_seconds(self) -> float:
+        return self._settings.mark_seconds
+
+
+def _keep_time(run: _Run, stop: threading.Event) -> None:
+    while not stop.wait(run.mark_seconds):
+        try:
+            run.upkeep()
+        except Exception:  # noqa: BLE001 - the journal must neither stop the sync nor die
+            _log.exception("the upkeep of a journal broke; please report this")
+
+
+class Journal:
+    """One participant's journal. All methods may be called from any thread and never raise because of the disk.
+
+    Each writes its record before it returns, in one ``write`` to the kernel: call it *before* the message is sent or
+    the change applied. After a fork the child's first record begins a run of the child's own.
+    """
+
+    def __init__(self, settings: JournalSettings, side: Side, name: str) -> None:
+        """``side`` and ``name``: of the participant (a service's or a replica's name). Writes the first record."""
+        self._settings = settings
+        self._side = side
+        self._name = name
+        self._runs: dict[int, _Run] = {}
+        """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
+        ours = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forget_parent(ours()))
+        self._run()
+
+    @property
+    def run(self) -> str:
+        """The run's id: 32 hex digits, new for every process and journal."""
+        return self._run().run
+
+    def messages(self, outcomes: Sequence[Outcome], envelope: Envelope, cause: str = "") -> None:
+        """The messages of an envelope, with one outcome for all of them or one for each."""
+        self._run().put(
+            "data", outcomes, envelope.service, envelope.uuid, envelope.topic, envelope.sequence, envelope.messages,
+            cause=cause,
+        )  # fmt: skip
+
+    def links(self, outcome: Outcome, links: Sequence[Link], cause: str = "") -> None:
+        """Links without an envelope: committed, handed over, or applied from a delta."""
+        if links:
+            self._run().put("data", (outcome,), messages=[Message(link) for link in links], cause=cause)
+
+    def note(
+        self,
+        kind: Kind,
+        *,
+        topic: str = "",
+        sequence: int = 0,
+        outcome: Outcome = "",
+        cause: str = "",
+        peer: str = "",
+        service: str = "",
+        uuid: str = "",
+        point: Point = ZERO,
+        prev: Point = ZERO,
+        size: int = 0,
+        count: int = 0,
+        digest: int = 0,
+    ) -> None:
+        """Any record without messages; docs/journals.md says which columns a kind uses."""
+        self._run().put(
+            kind, (outcome,) if outcome else (), service, uuid, topic, sequence, point=point, prev=prev, cause=cause,
+            peer=peer, size=size, count=count, digest=digest,
+        )  # fmt: skip
+
+    def listing(self, number: int, topic: str, point: Point, objects: Sequence[Record]) -> None:
+        """All objects of a topic as they are held at ``point``. ``number`` names the listing within the run."""
+        run = self._run()
+        for start in range(0, len(objects), SLICE):
+            part = objects[start : start + SLICE]
+            run.put("object", topic=topic, sequence=number, objects=part, point=point)
+        run.put("listing", topic=topic, sequence=number, point=point, count=len(objects))
+
+    def counters(self) -> dict[str, int]:
+        """``written`` and ``lost`` records of this process."""
+        run = self._run()
+        return {"written": run.written, "lost": run.lost}
+
+    @property
+    def error(self) -> str:
+        """Why records are being lost right now; "" while all is well."""
+        return self._run().error
+
+    def close(self) -> None:
+        """Write the last record and release the file. Idempotent; later records are ignored."""
+        self._run().close()
+
+    def _run(self) -> _Run:
+        pid = os.getpid()
+        run = self._runs.get(pid)
+        if run is None:
+            with _begin:
+                run = self._runs.get(pid)
+                if run is None:
+                    run = self._runs[pid] = _Run(self._settings, self._side, self._name)
+        return run
+
+    def _abandon_others(self) -> None:
+        for pid, run in self._runs.items():
+            if pid != os.getpid():
+                run.abandon()
+
+
+_begin = threading.Lock()
+
+
+def _forget_parent(journal: Journal | None) -> None:
+    global _begin
+    _begin = threading.Lock()  # the parent's may be held by a thread that does not exist here
+    if journal is not None:
+        journal._abandon_others()

@@ -1,0 +1,77 @@
+"""What cannot be read is refused in one sentence that names the file and the way out."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.reading import check_parquet, find, read
+from pubsub_lib.journal.rolling import SCHEMA_KEY, roll
+from pubsub_lib.journal.rows import arrow_schema
+from tests.unit.journal.test_rolling import finished
+
+
+@pytest.fixture
+def rolled(tmp_path: Path) -> Path:
+    finished(tmp_path)
+    roll(tmp_path)
+    (path,) = find([tmp_path]).parquet
+    check_parquet(path)
+    return path
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(JournalError) as first:
+        check_parquet(path)
+    with pytest.raises(JournalError) as second:
+        list(read(path))
+    assert str(first.value) == str(second.value)
+    return str(first.value)
+
+
+def test_a_cut_parquet_file(rolled: Path) -> None:
+    rolled.write_bytes(rolled.read_bytes()[:-20])
+    assert refused(rolled) == f"{rolled} is no whole Parquet file; remove it or copy it again"
+
+
+def test_a_parquet_file_that_vanished(rolled: Path) -> None:
+    rolled.unlink()
+    assert "vanished" in refused(rolled)
+
+
+def test_an_append_file_that_vanished(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="No such file"):
+        list(read(tmp_path / "gone.journal"))
+
+
+def test_a_parquet_file_of_another_program(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    assert "is no journal" in refused(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(("version", "says"), [("2", "has the schema version 2, this program reads up to 1")])
+def test_a_future_schema(tmp_path: Path, version: str, says: str) -> None:
+    schema = arrow_schema().with_metadata({SCHEMA_KEY: version.encode()})
+    pq.write_table(pa.Table.from_pylist([], schema=schema), tmp_path / "a.parquet")
+    assert says in refused(tmp_path / "a.parquet")
+
+
+def test_other_columns(tmp_path: Path) -> None:
+    schema = pa.schema([("side", pa.string())], metadata={SCHEMA_KEY: b"1"})
+    pq.write_table(pa.Table.from_pylist([], schema=schema), tmp_path / "a.parquet")
+    assert "does not have the columns" in refused(tmp_path / "a.parquet")
+
+
+def test_a_damaged_page_is_found_while_reading(rolled: Path) -> None:
+    data = bytearray(rolled.read_bytes())
+    data[100:400] = b"\xff" * 300
+    rolled.write_bytes(data)
+    with pytest.raises(JournalError, match="is damaged"):
+        list(read(rolled))
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match=r"cannot be read .No such file or directory.; name one that exists"):
+        find([tmp_path / "gone"])

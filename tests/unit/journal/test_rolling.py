@@ -1,0 +1,89 @@
+"""Rolling: the same records in the other form, by atomic rename; and the retention."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.journal import rolling
+from pubsub_lib.journal.reading import find, read
+from pubsub_lib.journal.rolling import roll
+from pubsub_lib.journal.writer import Journal
+from tests.unit.journal.builders import envelope, settings
+
+
+def finished(folder: Path, records: int = 5) -> Path:
+    journal = Journal(settings(folder), "service", "s")
+    for position in range(7, 7 + records):
+        journal.messages(("sent",), envelope(position, position + 1))
+    journal.close()
+    (path,) = [each for each in find([folder]).append if each.name.startswith(journal.run)]
+    return path
+
+
+def test_parquet_holds_the_same_rows(tmp_path: Path) -> None:
+    path = finished(tmp_path)
+    before = list(read(path))
+    assert roll(tmp_path).rolled == 1
+    (rolled,) = find([tmp_path]).parquet
+    assert rolled.stem == path.stem
+    assert list(read(rolled)) == before
+    assert sorted(tmp_path.iterdir()) == [rolled]
+
+
+def test_many_rows_are_written_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "_SLICE", 3)
+    path = finished(tmp_path, 20)
+    before = list(read(path))
+    roll(tmp_path)
+    (rolled,) = find([tmp_path]).parquet
+    assert list(read(rolled)) == before
+
+
+def test_a_file_that_is_written_is_left_alone(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "service", "s")
+    assert roll(tmp_path).rolled == 0
+    journal.close()
+    assert roll(tmp_path).rolled == 1
+
+
+def test_the_file_of_a_killed_writer_is_rolled_up_to_its_torn_tail(tmp_path: Path) -> None:
+    path = finished(tmp_path)
+    before = list(read(path))
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 3)
+    roll(tmp_path)
+    (rolled,) = find([tmp_path]).parquet
+    assert list(read(rolled)) == before[:-1]
+
+
+def test_both_forms_count_once(tmp_path: Path) -> None:
+    """Killed between the rename and the removal."""
+    path = finished(tmp_path)
+    kept = path.read_bytes()
+    roll(tmp_path)
+    path.write_bytes(kept)
+    found = find([tmp_path])
+    assert (len(found.parquet), len(found.append)) == (1, 0)
+
+
+def test_garbage_is_put_aside_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.journal").write_bytes(b"nonsense")
+    finished(tmp_path)
+    done = roll(tmp_path)
+    assert (done.rolled, done.unreadable) == (1, 1)
+    assert (tmp_path / "a.unreadable").read_bytes() == b"nonsense"
+
+
+def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None:
+    for age in (100, 300, 200):
+        path = finished(tmp_path)
+        roll(tmp_path)
+        rolled = path.with_suffix(".parquet")
+        now = rolled.stat().st_mtime
+        os.utime(rolled, (now - age, now - age))
+        rolled.rename(tmp_path / f"{age}.parquet")
+    assert roll(tmp_path, keep_seconds=250).removed == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["100.parquet", "200.parquet"]
+    assert roll(tmp_path, keep_bytes=(tmp_path / "100.parquet").stat().st_size).removed == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["100.parquet"]

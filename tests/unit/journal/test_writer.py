@@ -1,0 +1,204 @@
+"""A journal is written before it returns, and nothing of its disk reaches its caller."""
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pubsub_lib.core.model import Point, Record
+from pubsub_lib.journal.reading import find, read
+from pubsub_lib.journal.rows import Row
+from pubsub_lib.journal.writer import SLICE, Journal, _Run
+from tests.unit.journal.builders import envelope, files_that_end_at, link, settings
+
+KILLED = """
+import sys
+from pathlib import Path
+from pubsub_lib.journal import Journal, JournalSettings
+from tests.unit.journal.builders import envelope
+journal = Journal(JournalSettings(Path(sys.argv[1]), mark_seconds=3600), "service", "s1")
+for position in range(2, 10**9):
+    journal.messages(("sent",), envelope(position))
+    print(position, flush=True)
+"""
+
+
+def rows(folder: Path) -> list[Row]:
+    found = find([folder])
+    assert not found.parquet
+    return sorted((row for path in found.append for row in read(path)), key=lambda row: (row.run, row.number))
+
+
+def kinds(found: Sequence[Row]) -> list[str]:
+    return [row.kind for row in found]
+
+
+def run_of(journal: Journal) -> _Run:
+    return journal._run()
+
+
+def test_records_are_numbered_from_open_to_close(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "replica", "controller-1")
+    journal.note("interest", topic="t1")
+    journal.messages(("applied",), envelope(7, 8, 9))
+    journal.links("applied", [link(10)], cause="delta")
+    journal.links("applied", [])
+    journal.note("sync_end", topic="t1", sequence=3, outcome="delta", point=Point(10, 6), count=1)
+    run_of(journal).upkeep()
+    journal.close()
+    journal.close()
+    journal.note("hello")
+    found = rows(tmp_path)
+    assert kinds(found) == ["open", "interest", "data", "data", "data", "data", "sync_end", "mark", "close"]
+    assert [row.number for row in found] == list(range(1, 10))
+    assert {(row.side, row.name, row.run) for row in found} == {("replica", "controller-1", journal.run)}
+    assert journal.counters() == {"written": 9, "lost": 0}
+    assert journal.error == ""
+
+
+def test_a_listing_is_closed_by_its_number_of_objects(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "replica", "r")
+    journal.listing(4, "t1", Point(9, 8), [Record("lport", f"p{index}", 1, b"1") for index in range(SLICE + 1)])
+    journal.listing(5, "t2", Point(9, 8), [])
+    journal.close()
+    found = [row for row in rows(tmp_path) if row.kind in ("object", "listing")]
+    assert [row.count for row in found if row.kind == "listing"] == [SLICE + 1, 0]
+    assert sum(row.kind == "object" and row.sequence == 4 for row in found) == SLICE + 1
+
+
+def test_sigkill_loses_no_record_that_was_written(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    root = Path(__file__).resolve().parents[3]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) >= 200:
+                process.kill()
+                break
+        said = [int(each) for each in (line, *process.stdout.read().split()) if each.strip()]
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    found = [row for row in rows(tmp_path) if row.kind == "data"]
+    assert [row.position for row in found] == list(range(2, found[-1].position + 1))
+    assert found[-1].position >= said[-1]
+
+
+def test_a_child_after_fork_has_a_run_of_its_own(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "writer", "w")
+    journal.links("handed", [link(7)])
+    with run_of(journal).lock:  # as if another thread were writing just now
+        pid = os.fork()
+        if pid == 0:
+            journal.links("handed", [link(8)])
+            os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    journal.links("handed", [link(9)])
+    journal.close()
+    found = [row for row in rows(tmp_path) if row.kind == "data"]
+    runs = {row.position: row.run for row in found}
+    assert runs[7] == runs[9] == journal.run != runs[8]
+
+
+def test_threads_share_the_numbers_without_holes(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "service", "s")
+
+    def write() -> None:
+        for _ in range(200):
+            journal.messages(("sent",), envelope(7, 8))
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    assert [row.number for row in rows(tmp_path)] == list(range(1, 1603))
+
+
+def test_a_full_disk_stops_nothing_and_shows_as_a_hole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(settings(tmp_path), "service", "s")
+    with files_that_end_at(20_000):
+        while not journal.error:
+            journal.messages(("sent",), envelope(*range(7, 107)))
+        journal.messages(("sent",), envelope(7))
+    assert journal.error == "File too large"
+    lost = journal.counters()["lost"]
+    assert lost == 101
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "make room" in caplog.text
+    again(journal)
+    journal.messages(("sent",), envelope(8))
+    assert journal.error == ""
+    journal.close()
+    found = rows(tmp_path)
+    assert len(found) == journal.counters()["written"]
+    assert found[-1].number == len(found) + lost  # the hole
+    (hole,) = [(one, next_) for one, next_ in pairwise(row.number for row in found) if next_ != one + 1]
+    assert hole[1] - hole[0] == lost + 1
+    assert len(caplog.records) == 1
+
+
+def again(journal: Journal) -> None:
+    """Time has passed since the last attempt."""
+    run_of(journal)._opened -= 2 * run_of(journal).mark_seconds
+
+
+def test_a_folder_that_cannot_be_made_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("in the way")
+    journal = Journal(settings(tmp_path / "file" / "journals"), "replica", "r")
+    journal.messages(("applied",), envelope(7, 8))
+    assert journal.counters() == {"written": 0, "lost": 3}
+    assert journal.error == "Not a directory"
+    assert len(caplog.records) == 1
+    (tmp_path / "file").unlink()
+    again(journal)
+    journal.note("hello")
+    journal.close()
+    assert [(row.number, row.kind) for row in rows(tmp_path / "file" / "journals")] == [(4, "hello"), (5, "close")]
+
+
+def test_a_folder_that_vanishes_stops_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal = Journal(settings(folder, roll_bytes=1), "replica", "r")
+    shutil.rmtree(folder)
+    run_of(journal).upkeep()  # rolls into a folder that is made anew
+    journal.note("hello")
+    journal.close()
+    assert kinds(rows(folder)) == ["hello", "close"]
+
+
+def test_a_large_file_is_finished_and_the_numbers_go_on(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path, roll_bytes=500), "service", "s")
+    for position in range(7, 27):
+        journal.messages(("sent",), envelope(position))
+        run_of(journal).upkeep()
+    journal.close()
+    assert len(find([tmp_path]).append) > 3
+    assert [row.number for row in rows(tmp_path)] == list(range(1, 43))
+
+
+def test_marks_come_by_themselves_and_parquet_too(tmp_path: Path) -> None:
+    brisk = msgspec.structs.replace(settings(tmp_path, mark_seconds=0.01, roll_bytes=300), to_parquet=True)
+    journal = Journal(brisk, "service", "s")
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("*.parquet")):
+        assert time.monotonic() < until, "no file was rolled"
+        threading.Event().wait(0.05)
+    run = run_of(journal)
+    journal.close()
+    assert run._roller is not None
+    assert run._roller.wait(60) == 0
+    found = find([tmp_path])
+    numbers = sorted({row.number for path in (*found.parquet, *found.append) for row in read(path)})
+    assert numbers == list(range(1, numbers[-1] + 1))
+    assert len(numbers) == journal.counters()["written"]
