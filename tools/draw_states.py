@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # run from a source tree, installed or not
 
+from _generated import write_or_check  # noqa: E402
+
 from pubsub_lib.core import transitions  # noqa: E402
 from pubsub_lib.core.transitions import FROZEN, SYNCING, TRANSITIONS, Happening, State  # noqa: E402
 
@@ -89,17 +91,5 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str]) -> int:
-    """Exit status: 0, or 1 when the drawing is stale."""
-    drawn = page()
-    if "--check" not in arguments:
-        PAGE.write_text(drawn, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == drawn:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is stale; run tools/draw_states.py and commit the result")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

@@ -4,15 +4,14 @@
 With ``--check`` nothing is written; exit status 1 tells that the page is stale.
 """
 
-import configparser
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
+
+from _generated import ROOT, our_drivers, write_or_check
 
 from pubsub_lib import options
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "configuration.md"
 
 OURS: Final = (
@@ -112,14 +111,6 @@ listen |
 """
 
 
-def our_drivers() -> list[str]:
-    """The drivers of this project; the environment may hold others."""
-    registry = configparser.ConfigParser()
-    registry.read(ROOT / "setup.cfg", encoding="utf-8")
-    lines = registry["options.entry_points"]["pubsub_lib.drivers"].strip().splitlines()
-    return sorted(line.partition("=")[0].strip() for line in lines)
-
-
 def type_of(option: Any) -> str:
     """An option's type in a word."""
     words = {"String": "text", "Boolean": "true or false", "Float": "number", "Port": "port", "Integer": "integer"}
@@ -184,17 +175,5 @@ def page() -> str:
     return TEXT.replace("{groups}", "\n".join(parts))
 
 
-def main(arguments: list[str]) -> int:
-    """Write or compare the page; the exit status."""
-    text = page()
-    if arguments == ["--check"]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is stale; run tools/generate_configuration.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

@@ -4,13 +4,12 @@
 With ``--check`` nothing is written; exit status 1 tells that the page is stale.
 """
 
-import configparser
 import sys
-from pathlib import Path
+
+from _generated import ROOT, our_drivers, write_or_check
 
 from pubsub_lib.loader import driver_table
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "drivers.md"
 TEXT = """\
 # Drivers
@@ -29,25 +28,10 @@ adapts between `fastest` and `slowest`, and reads only what changed.
 """
 
 
-def our_drivers() -> list[str]:
-    """The drivers of this project; the environment may hold others."""
-    registry = configparser.ConfigParser()
-    registry.read(ROOT / "setup.cfg", encoding="utf-8")
-    lines = registry["options.entry_points"]["pubsub_lib.drivers"].split("\n")
-    return sorted(line.partition("=")[0].strip() for line in lines if line.strip())
-
-
-def main(arguments: list[str]) -> int:
-    """Write or compare the page; the exit status."""
-    text = TEXT.format(table=driver_table(our_drivers()).strip())
-    if arguments == ["--check"]:
-        if PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is stale; run tools/generate_drivers.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+def page() -> str:
+    """The whole page."""
+    return TEXT.format(table=driver_table(our_drivers()).strip())
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

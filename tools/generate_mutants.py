@@ -5,9 +5,9 @@ With ``--check`` nothing is written; exit status 1 tells that the page is stale.
 """
 
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from _generated import ROOT, write_or_check
+
 PAGE = ROOT / "docs" / "simulator.md"
 BEGIN, END = "<!-- mutants -->\n", "<!-- /mutants -->\n"
 
@@ -25,20 +25,12 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    """Write or compare the page; the exit status."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
+def page() -> str:
+    """The page as it should be."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     after = rest.split(END)[1]
-    text = f"{before}{BEGIN}{table()}{END}{after}"
-    if arguments == ["--check"]:
-        if page == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is stale; run tools/generate_mutants.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return f"{before}{BEGIN}{table()}{END}{after}"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

@@ -7,15 +7,14 @@ With ``--check`` nothing is written; exit status 1 tells that the page is stale.
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from _generated import ROOT, write_or_check
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "wire-format.md"
 FRAMES = ROOT / "tests" / "unit" / "core" / "frames"
 
@@ -369,17 +368,5 @@ def page() -> str:
     )
 
 
-def main(arguments: list[str]) -> int:
-    """Write or compare the page; the exit status."""
-    text = page()
-    if arguments == ["--check"]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is stale; run tools/generate_wire_format.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

@@ -4,8 +4,6 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 from pubsub_lib.core.transitions import TRANSITIONS, Happening, State
 
 TOOL = Path(__file__).resolve().parent.parent.parent.parent / "tools" / "draw_states.py"
@@ -38,16 +36,3 @@ def test_every_change_of_state_is_an_arrow() -> None:
         for happening, target in row.items():
             arrows = [line for line in lines if f"{state.name} --> {target.name}:" in line and happening in line]
             assert len(arrows) == (target is not state), (state, happening)
-
-
-def test_check_finds_a_stale_drawing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(draw_states, "ROOT", tmp_path)
-    monkeypatch.setattr(draw_states, "PAGE", tmp_path / "states.md")
-    assert draw_states.main(["--check"]) == 1
-    assert "states.md is stale" in capsys.readouterr().out
-    assert draw_states.main([]) == 0
-    assert draw_states.main(["--check"]) == 0
-    draw_states.PAGE.write_text("something else")
-    assert draw_states.main(["--check"]) == 1
