@@ -31,6 +31,7 @@ class Loop:
         """How many steps raised."""
         self.ended_well = float("-inf")
         """When a step last ended without raising."""
+        self._busy_since = float("inf")
         self._thread = threading.Thread(target=self._run, name=f"pubsub-{name}", daemon=True)
 
     def start(self) -> None:
@@ -49,13 +50,21 @@ class Loop:
             self._thread.join(max(0.0, timeout))
         return not self._thread.is_alive()
 
+    def busy(self, now: float) -> float:
+        """Seconds that the step which runs has taken so far; 0.0 between two steps, before the start and after the end.
+        Any thread, does not block.
+        """
+        return max(0.0, now - self._busy_since)
+
     def wake(self) -> None:
         """Let the next step come at once. Any thread, does not block."""
         self._wake.set()
 
     def _run(self) -> None:
         while not self._closing:
-            until = self._once(time.monotonic())
+            self._busy_since = now = time.monotonic()
+            until = self._once(now)
+            self._busy_since = float("inf")
             self._wake.wait(min(max(until - time.monotonic(), 0.0), MOST_SLEEP))
             self._wake.clear()
 

@@ -102,6 +102,10 @@ class Publisher:
         """The driver's counters, and ``unsent``: hellos that could not be sent."""
         return {**self._driver.counters(), "unsent": self._unsent}
 
+    def busy(self, now: float) -> float:
+        """Seconds that the thread which says hello has been in the middle of something (see :meth:`Loop.busy`)."""
+        return self._loop.busy(now)
+
     def close(self) -> None:
         """Say goodbye, stop and release everything, within about 3 s. Idempotent."""
         if os.getpid() != self._pid:

@@ -305,8 +305,8 @@ class Replica:
         self._handlers.wait_handled(number, self._left(until))
 
     def status(self) -> Status:
-        """A look at everything: metrics, and why the replica is not ready. Takes the replica's lock for a moment. Raises
-        ClosedError.
+        """A look at everything: metrics, and why the replica is not ready. Takes the replica's lock for a moment.
+        Raises ClosedError.
         """
         self._check()
         parked = parked_objects(self._handlers.parked())

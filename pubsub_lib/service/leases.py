@@ -5,19 +5,12 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.lease import Lease
+from pubsub_lib.service.namesakes import Entry, Namesakes
 
 ORPHANS: Final = "orphans"
 """Publishing links whose origin has no live service."""
 UPKEEP: Final = "upkeep"
 """Trimming the changelog and removing ended entries."""
-
-
-class Named(Protocol):
-    """A live service in the directory."""
-
-    @property
-    def service(self) -> str:
-        """Its stable name."""
 
 
 class Entries(Protocol):
@@ -29,7 +22,7 @@ class Entries(Protocol):
     def unregister(self, uuid: str) -> bool:
         """Leave."""
 
-    def live(self) -> Sequence[Named]:
+    def live(self) -> Sequence[Entry]:
         """Who is there."""
 
     def acquire(self, name: str, holder: str, seconds: float) -> bool:
@@ -51,10 +44,13 @@ class Leases:
         self._entry = Lease(seconds, now)
         self._named = {name: Lease(seconds, now) for name in (ORPHANS, UPKEEP)}
         self._live: frozenset[str] = frozenset()
+        self.namesakes = Namesakes(service, uuid, seconds)
+        """Other services under our name."""
 
     def step(self, now: float) -> float:
         """Renew what is due; when to come again. Blocks for the database; raises StoreError."""
         if self._entry.due(now):
+            self.namesakes.seen(self._directory.live(), now)
             self._entry.asked(now)
             # Entering is renewing: an entry that somebody collected while we were away is back at once.
             self._directory.register(self._service, self._uuid, self._address, self._seconds)

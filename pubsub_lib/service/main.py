@@ -86,7 +86,9 @@ def check(settings: Settings, service: ServiceSettings) -> str:
 
 
 def run(settings: Settings, service: ServiceSettings) -> int:
-    """Serve until a signal says stop. Call it in the main thread. Raises PubSubError when it cannot start."""
+    """Serve until a signal says stop. Call it in the main thread. Raises PubSubError when it cannot start, or not go
+    on: another live service has its name.
+    """
     ended = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -95,7 +97,7 @@ def run(settings: Settings, service: ServiceSettings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    serving = PublisherService(settings, service)
+    serving = PublisherService(settings, service, ended.set)
     with serving:
         endpoint = _endpoint(serving, service) if service.metrics_port else None
         _log.info("%s runs as %s at %s", settings.service, serving.uuid, settings.bind_address)
@@ -105,18 +107,27 @@ def run(settings: Settings, service: ServiceSettings) -> int:
         _log.info("%s ends: what workers handed over goes out first", settings.service)
         if endpoint is not None:
             endpoint.close()
+    if serving.failure is not None:
+        raise serving.failure
     return OK
 
 
 def _wait(ended: threading.Event, serving: PublisherService) -> None:
-    """Until asked to end; systemd's watchdog hears from us while the changelog is followed and leases are renewed."""
+    """Until asked to end. systemd's watchdog hears from us while no thread hangs: a database that is away would not
+    come back sooner by a restart, and what workers push goes out without it.
+    """
     every = watchdog_seconds()
     while not ended.wait(every):
-        problems = serving.problems()
-        if problems:
-            notify(f"STATUS={problems[0]}")
-        else:
-            notify("WATCHDOG=1\nSTATUS=ready")
+        stuck = serving.stuck()
+        for each in stuck:
+            _log.error("%s; the watchdog is not told any more", each)
+        notify(state_of(stuck, serving.problems()))
+
+
+def state_of(stuck: Sequence[str], problems: Sequence[str]) -> str:
+    """What systemd is told: that we live, unless something hangs, and how we are."""
+    status = f"STATUS={[*stuck, *problems, 'ready'][0]}"
+    return status if stuck else f"WATCHDOG=1\n{status}"
 
 
 def _endpoint(serving: PublisherService, service: ServiceSettings) -> "Endpoint":

@@ -7,7 +7,7 @@ trims.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final
 
@@ -15,7 +15,7 @@ from pubsub_lib import loader
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.takeover import Takeover
-from pubsub_lib.errors import PubSubError
+from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that ``close`` waits for one thread that is in the middle of a query."""
+QUERIES_OF_A_STEP: Final = 4
+"""Of the busiest thread: what is in the directory, the own entry, and two leases."""
 KEEP_LEASES: Final = 3
 """For so many lease times a link that another service should publish is kept; its death takes one to be seen."""
 
@@ -51,9 +53,21 @@ def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
 class PublisherService:
     """One start of a service, with a UUID of its own. A context manager; ``start`` and ``close`` from one thread."""
 
-    def __init__(self, settings: Settings, service: ServiceSettings = ServiceSettings()) -> None:  # noqa: B008 - frozen
-        """Opens the database. Raises ConfigError, DriverError, StoreError."""
+    def __init__(
+        self,
+        settings: Settings,
+        service: ServiceSettings = ServiceSettings(),  # noqa: B008 - frozen
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Opens the database. Raises ConfigError, DriverError, StoreError.
+
+        ``on_failure`` is called, on a thread of the service, when it cannot go on; ``failure`` then says why.
+        """
         service_settings.check(settings)
+        self._name = settings.service
+        self._on_failure = on_failure
+        self.failure: PubSubError | None = None
+        """Why the service must be closed, although it still runs."""
         sender, subscriber = drivers(settings)
         self._store = Store(settings.store_url, settings=settings.store, limits=settings.limits)
         self._publisher = Publisher(settings, self._store, sender)
@@ -73,10 +87,15 @@ class PublisherService:
         )
         self._loops = {
             "following": Loop("following", self._following.step),
-            "leases": Loop("leases", self._leases.step),
+            "leases": Loop("leases", self._renew),
             "upkeep": Loop("upkeep", self._upkeep.step),
         }
         self._quiet_most = max(service.lease, 3 * service.follow_interval)
+        store = settings.store
+        # However slow the database is, its own timeouts end every step sooner.
+        self._busy_most = QUERIES_OF_A_STEP * (
+            store.retry_max_seconds + store.connect_timeout + store.statement_timeout + store.lock_timeout
+        )
         self._running = False
 
     def __enter__(self) -> "PublisherService":
@@ -132,7 +151,24 @@ class PublisherService:
             found.append("the entry in the directory is not renewed")
         if now - self._loops["following"].ended_well > self._quiet_most:
             found.append("the changelog is not being followed")
+        younger = self._leases.namesakes.younger
+        if younger is not None:
+            found.append(
+                f"another service named {self._name!r} came to live at {younger.address}; give it its own name"
+            )
         return found
+
+    def stuck(self) -> list[str]:
+        """Threads that hang, one sentence each: in the middle of something for longer than all timeouts of the
+        database together. A database that is away makes none. Any thread, does not block.
+        """
+        now = time.monotonic()
+        threads = {**{name: loop.busy for name, loop in self._loops.items()}, "publisher": self._publisher.busy}
+        return [
+            f"the thread {name!r} hangs since {taken:.0f} s"
+            for name, busy in threads.items()
+            if (taken := busy(now)) > self._busy_most
+        ]
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         """What only grows, by part of the service. Any thread, does not block."""
@@ -150,6 +186,17 @@ class PublisherService:
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, UPKEEP)}
         return {"leases": {**held, "entry": float(self._leases.registered(now))}}
+
+    def _renew(self, now: float) -> float:
+        again = self._leases.step(now)
+        older = self._leases.namesakes.older
+        if older is not None and self.failure is None:
+            self.failure = ConfigError(
+                f"another live service has the name {self._name!r}, at {older.address}; give each service a name of "
+                "its own: set service_name in [pubsub]"
+            )
+            self._on_failure()
+        return again
 
     def _release(self) -> None:
         if self._receiving is not None:

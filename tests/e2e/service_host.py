@@ -40,6 +40,8 @@ class Host:
             f"metrics_address = {self.address}\n"
         )
         self.settings = Settings.from_file(self.config)
+        self.environment: dict[str, str] = {}
+        """What its processes find in theirs, besides ours."""
         self._processes: list[subprocess.Popen[str]] = []
 
     def change(self, old: str, new: str) -> None:
@@ -105,7 +107,12 @@ class Host:
     def _start(self, arguments: list[str], failpoint: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [*self._prefix, sys.executable, *arguments],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", "PUBSUB_LIB_FAILPOINT": failpoint},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
+                "PUBSUB_LIB_FAILPOINT": failpoint,
+                **self.environment,
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # nobody reads it here, and a full pipe would stop the process

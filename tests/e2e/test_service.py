@@ -1,6 +1,7 @@
 """The publisher service beside others, under a database that dies, and while nothing happens for long."""
 
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,6 +50,21 @@ def test_two_services_on_one_host_get_a_sentence_that_names_what_and_who(
         assert [each.service for each in store.directory.live()] == ["api-1"]
 
 
+def test_a_second_live_service_of_the_same_name_ends_with_a_sentence(host: Host, tmp_path: Path) -> None:
+    first = host.service()
+    namesake = Host(tmp_path / "second", host.database, "api-1")
+    try:
+        code, said = namesake.refused()
+    finally:
+        namesake.close()
+    assert code == 2, said
+    address = host.settings.bind_address
+    assert f"another live service has the name 'api-1', at {address}; give each" in said.strip().splitlines()[-1]
+    assert "Traceback" not in said
+    assert first.poll() is None
+    assert poll(host.is_ready, LONG)
+
+
 def test_replicas_on_a_service_with_four_workers_are_equal(host: Host) -> None:
     host.service()
     with Watched(host.settings, ("t0",)) as one, Watched(host.settings) as both, Store(host.database) as store:
@@ -66,6 +82,10 @@ def test_the_database_is_killed_and_the_service_goes_on(
 ) -> None:
     server: PrivateServer = request.getfixturevalue(server_name)
     host = Host(tmp_path, server.url)
+    host.environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.bind(str(tmp_path / "notify"))
+    systemd.settimeout(LONG)
     try:
         service = host.service()
         with Watched(host.settings) as watched:
@@ -73,6 +93,7 @@ def test_the_database_is_killed_and_the_service_goes_on(
             write(worker, 5)
             server.kill()
             assert poll(lambda: not host.is_ready(), LONG), "without its database it is not ready"
+            _watchdog_hears_of("not", systemd)  # and yet nobody is to end it for that
             server.restart()
             assert poll(host.is_ready, LONG)
             last = write(worker, 5)
@@ -83,9 +104,20 @@ def test_the_database_is_killed_and_the_service_goes_on(
                 assert poll(lambda: host.metric("links_total", "followed") >= 1, LONG)
                 assert tx.commit is not None
                 watched.must_come_to(tx.commit.point.position, store)
+            _watchdog_hears_of("ready", systemd)
         assert service.poll() is None
     finally:
         host.close()
+        systemd.close()
+
+
+def _watchdog_hears_of(status: str, systemd: socket.socket) -> None:
+    """Read what systemd is sent until it is told of this status, and that the service lives."""
+    while True:
+        told = systemd.recv(1000).decode().splitlines()
+        if told[-1].startswith("STATUS=") and status in told[-1]:
+            assert told[0] == "WATCHDOG=1", told
+            return
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.runtime import loop as module
 from pubsub_lib.runtime.loop import Loop
+from pubsub_lib.testing.processes import poll
 
 LONG = 20.0
 
@@ -87,3 +88,22 @@ def test_it_comes_again_when_the_step_said() -> None:
     loop.close(LONG)
     assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times))
     assert loop.ended_well >= times[-1]
+
+
+def test_busy_is_how_long_the_step_has_taken_so_far() -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    def step(now: float) -> float:
+        inside.set()
+        gate.wait(LONG)
+        raise StoreUnavailable("out")  # a step that fails is over, too
+
+    loop = Loop("testing", step)
+    assert loop.busy(time.monotonic()) == 0.0
+    loop.start()
+    assert inside.wait(LONG)
+    now = time.monotonic()
+    assert 50.0 <= loop.busy(now + 50.0) < 50.0 + LONG
+    gate.set()
+    assert poll(lambda: loop.busy(time.monotonic() + 50.0) == 0.0, LONG)
+    assert loop.close(LONG)

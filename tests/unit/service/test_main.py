@@ -14,7 +14,7 @@ import pytest
 from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError, DriverError, FrameError, PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.service import main as main_module
-from pubsub_lib.service.main import code_of, main
+from pubsub_lib.service.main import code_of, main, state_of
 from pubsub_lib.testing.processes import free_port, poll
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,6 +130,13 @@ def test_it_tells_systemd_and_ends_in_order_on_sigterm(start: Start, config: Pat
     assert process.returncode == 0, said
     assert "Traceback" not in said
     assert live(config) == 0
+
+
+def test_systemd_s_watchdog_is_tied_to_threads_that_hang_and_to_nothing_else() -> None:
+    away = "the changelog is not being followed"
+    assert state_of([], []) == "WATCHDOG=1\nSTATUS=ready"
+    assert state_of([], [away]) == f"WATCHDOG=1\nSTATUS={away}"
+    assert state_of(["the thread 'leases' hangs since 281 s"], [away]) == "STATUS=the thread 'leases' hangs since 281 s"
 
 
 def test_a_second_one_on_the_same_socket_ends_with_a_sentence_that_names_the_first(start: Start, config: Path) -> None:

@@ -1,5 +1,6 @@
 """The whole service in one process: worker, hop, service, replica, on a real store and two in-process buses."""
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -127,6 +128,33 @@ def test_a_start_that_fails_releases_everything(config: Settings, monkeypatch: p
         service.start()
     assert service._publisher._closing
     assert not any(loop._thread.is_alive() for loop in service._loops.values())
+
+
+def test_a_second_one_of_the_same_name_gives_up_and_the_first_goes_on(config: Settings, store: Store) -> None:
+    quick = ServiceSettings(address="memory://x", lease=0.6, follow_interval=0.02, metrics_port=0)
+    gave_up = threading.Event()
+    with PublisherService(config, quick) as first:
+        assert poll(lambda: first.problems() == [], LONG)
+        with PublisherService(both(config.store_url), quick, gave_up.set) as second:
+            assert gave_up.wait(LONG)
+            assert isinstance(second.failure, ConfigError)
+            assert "another live service has the name 'api-1', at memory://x" in str(second.failure)
+            assert poll(lambda: any("another service named 'api-1'" in each for each in first.problems()), LONG)
+        assert poll(lambda: first.problems() == [], LONG), first.problems()
+        assert first.failure is None
+
+
+def test_a_thread_that_hangs_is_named_and_a_database_that_is_away_hangs_none(
+    config: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PublisherService(config, QUICK) as service:
+        assert poll(lambda: service.problems() == [], LONG)
+        assert service.stuck() == []
+        most = 4 * (30.0 + 5.0 + 30.0 + 5.0)  # every query of a step as long as its timeouts let it last
+        monkeypatch.setattr(service._loops["leases"], "busy", lambda now: most)
+        assert service.stuck() == []
+        monkeypatch.setattr(service._loops["leases"], "busy", lambda now: most + 1.0)
+        assert service.stuck() == ["the thread 'leases' hangs since 281 s"]
 
 
 def test_without_a_hop_it_only_follows(sqlite_url: str) -> None:
