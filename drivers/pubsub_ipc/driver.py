@@ -11,7 +11,7 @@ from pubsub_ipc.publisher import IpcPublisher
 from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.core.limits import Positive
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, HandOverRefused
 
 
 class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,8 +39,9 @@ class IpcDriver(Driver):
     def publisher(cls, settings: DriverSettings) -> Publisher:
         """A worker's end. Raises ConfigError for options or an address that it cannot use."""
         path, options = _checked(settings)
-        wait = options.full_wait if options.when_full == "wait" else 0.0
-        return IpcPublisher(path, settings.limits, options.buffer, wait, options.linger)
+        if options.when_full == "wait":
+            return IpcPublisher(path, settings.limits, options.buffer, options.full_wait, options.linger)
+        return IpcPublisher(path, settings.limits, options.buffer, 0.0, options.linger, HandOverRefused)
 
     @classmethod
     def subscriber(cls, settings: DriverSettings) -> Subscriber:

@@ -31,12 +31,22 @@ class IpcPublisher(Publisher):
     while the service is away; one more waits ``wait`` seconds and is refused then, never dropped without a word.
     """
 
-    def __init__(self, path: Path, limits: Limits, buffer: int, wait: float, linger: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limits: Limits,
+        buffer: int,
+        wait: float,
+        linger: float,
+        refusal: type[TransportError] = TransportError,
+    ) -> None:
+        """``refusal``: what to raise when the buffer is full, and stays so for ``wait`` seconds."""
         self._path = path
         self._limits = limits
         self._buffer = buffer
         self._wait = wait
         self._linger = linger
+        self._refusal = refusal
         self._life = PublisherLife()
         self._lock = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
@@ -69,7 +79,8 @@ class IpcPublisher(Publisher):
     def send_event(self, envelope: Envelope) -> None:
         """Hand one envelope over. See :meth:`pubsub_lib.api.Publisher.send_event`; blocks for ``full_wait`` at most.
 
-        Raises TransportError when the buffer stays full: the service is away, or slower than its workers.
+        Raises TransportError (HandOverRefused, when it was told to raise) when the buffer stays full: the service is
+        away, or slower than its workers.
         """
         self._usable()
         frames = codec.encode(envelope, self._limits)
@@ -132,7 +143,7 @@ class IpcPublisher(Publisher):
 
     def _full(self) -> TransportError:
         self._counts["refused"] += 1
-        return TransportError(
+        return self._refusal(
             f"the buffer of {self._buffer} messages to the worker socket {str(self._path)!r} is full; "
             "start the publisher service or raise [pubsub_ipc] buffer (the change is stored and arrives later)"
         )

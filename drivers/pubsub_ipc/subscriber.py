@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,13 +18,12 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
+from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
 
 _log = logging.getLogger(__name__)
 
-_QUESTIONS: Final = 64
-"""Own questions that are remembered: a hello for another's is not delivered."""
 _BATCH: Final = 200
 """Messages taken at once, when so many wait."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -49,7 +47,8 @@ class IpcSubscriber(Subscriber):
         self._buffer = buffer
         self._state = threading.Lock()
         self._topics: frozenset[str] = frozenset()
-        self._asked: deque[str] = deque(maxlen=_QUESTIONS)
+        self._asked: dict[str, None] = {}
+        """Nonces of own questions, the latest last: a hello for another's is not delivered."""
         self._stop = -1
         """An eventfd that ends the thread's wait; -1 while there is no thread. Guarded by the lock."""
         self._ended = False
@@ -86,7 +85,10 @@ class IpcSubscriber(Subscriber):
         """There is no way back through the hop: workers stay silent, which the contract allows."""
         self._life.check_open()
         codec.ask_frame(nonce, topics)
-        self._asked.append(nonce)
+        with self._state:
+            self._asked[nonce] = None
+            if len(self._asked) > MOST_QUESTIONS:
+                del self._asked[next(iter(self._asked))]
 
     def daemonize(self) -> None:
         """Lock and bind the socket, and start the thread. See :meth:`pubsub_lib.api.Subscriber.daemonize`.

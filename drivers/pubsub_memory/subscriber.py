@@ -10,14 +10,13 @@ from typing import Final
 from pubsub_lib.api import OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_memory.bus import Frames, MemoryBus
 
 _log = logging.getLogger(__name__)
 
-_QUESTIONS: Final = 64
-"""Own questions whose answers are still taken; an older one's publishers had their time."""
 _STOP: Final = 2.0  # seconds
 
 
@@ -70,7 +69,7 @@ class MemorySubscriber(Subscriber):
             if private not in self._subscriptions:
                 self._subscriptions.add(private)
                 self._questions.append(private)
-                if len(self._questions) > _QUESTIONS:
+                if len(self._questions) > MOST_QUESTIONS:  # an older one's publishers had their time
                     self._subscriptions.discard(self._questions.popleft())
         self._bus.ask(frame)
 

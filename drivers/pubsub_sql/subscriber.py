@@ -11,14 +11,13 @@ from pubsub_lib.api import OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import HelloAsk
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_sql.follower import ChangelogFollower, ChangelogReader, Pace
 
 _log = logging.getLogger(__name__)
 
-_QUESTIONS: Final = 64
-"""Questions that wait for the next poll; an older one's asker has asked again since."""
 _STOP: Final = 2.0  # seconds
 
 
@@ -38,7 +37,7 @@ class PollingSubscriber(Subscriber):
         self._open_store = open_store
         self._changed = threading.Condition()
         self._topics: frozenset[str] = frozenset()
-        self._asks: deque[HelloAsk] = deque(maxlen=_QUESTIONS)
+        self._asks: deque[HelloAsk] = deque(maxlen=MOST_QUESTIONS)
         self._poll_now = False
         self._life = SubscriberLife(self._changed, _log, ("store_errors",))
         self._follower = ChangelogFollower(limits, batch)

@@ -16,7 +16,9 @@ from pubsub_lib.core.timing import Timing
 
 NEVER = float("-inf")
 MOST_QUESTIONS = 10_000
-"""Questions that wait for a reading; more are not answered, and their askers ask again."""
+"""Questions that wait for a reading; more are not answered, and their askers ask again. Drivers remember as many: a
+replica asks about 200 topics at a time, so 64 would leave one of 20,000 topics without most of its answers.
+"""
 HELLO_TOPICS = 200
 """Topics in one hello: with the longest names that is below 120 KiB."""
 LONGEST_BACKOFF = 30.0

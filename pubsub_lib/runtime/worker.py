@@ -118,8 +118,10 @@ class Worker:
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.
 
-        Blocks as long as the driver was told to wait for a service that is away. Raises TransportError, FrameError,
-        ClosedError; the change is in the changelog anyway, and the service publishes it when it is back.
+        Blocks as long as the driver was told to wait for a service that is away. Raises TransportError (the store logs
+        and counts it; HandOverRefused, by ``when_full = raise``, it gives to the writer), FrameError, ClosedError. The
+        change is in the changelog anyway: a service that runs publishes it from there. One that starts follows from
+        the head; its hello shows what was not sent before, and replicas read it from the database.
         """
         if self._trace is not None:
             links = with_trace(links, self._trace)

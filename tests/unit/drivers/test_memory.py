@@ -136,7 +136,8 @@ def test_a_closed_publisher_is_asked_no_more() -> None:
         assert publisher.asks == []
 
 
-def test_old_questions_are_forgotten() -> None:
+def test_old_questions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_memory.subscriber.MOST_QUESTIONS", 64)
     with scene(rig()) as on:
         listener = on.listening("t")
         for number in range(100):
@@ -146,3 +147,16 @@ def test_old_questions_are_forgotten() -> None:
         on.fence(listener, "t")
         assert not listener.heard.hellos("n0")
         assert listener.heard.hellos("n99")
+
+
+def test_of_many_questions_at_once_none_is_forgotten() -> None:
+    """A replica of 40,000 topics asks 200 at a time."""
+    with scene(rig()) as on:
+        listener = on.listening("t")
+        nonces = [f"nonce{number}" for number in range(200)]
+        for nonce in nonces:
+            listener.subscriber.request_hello(nonce, ["t"])
+        for nonce in nonces:
+            on.sender.publisher.send_event(on.sender.hello(nonce))
+        listener.heard.until(lambda: listener.heard.hellos(nonces[-1]), "the last one is answered")
+        assert [len(listener.heard.hellos(nonce)) for nonce in nonces] == [1] * 200

@@ -332,6 +332,27 @@ def test_a_question_polls_at_once(lazy: Running) -> None:
     assert lazy.hears(link)
 
 
+def test_of_many_questions_during_one_reading_none_is_forgotten(lazy: Running) -> None:
+    """A replica of 40,000 topics asks 200 at a time."""
+    assert lazy.answered("one")
+    gate, inside = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        inside.set()
+        gate.wait(10)
+
+    lazy.log.during_heads = hold
+    lazy.subscriber.request_hello("slow", [ALL])
+    assert inside.wait(10)
+    nonces = [f"nonce{number}" for number in range(200)]
+    for nonce in nonces:
+        lazy.subscriber.request_hello(nonce, [ALL])
+    gate.set()
+    assert lazy.answered("last")
+    answered = [each.hello.nonce for each in lazy.envelopes if each.hello is not None]
+    assert [nonce for nonce in answered if nonce.startswith("nonce")] == nonces
+
+
 def test_registering_a_topic_polls_at_once(lazy: Running) -> None:
     lazy.subscriber.register_topic("a")
     assert lazy.answered("one")

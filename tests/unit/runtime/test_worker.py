@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib import Settings, Store, loader
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL
-from pubsub_lib.errors import ClosedError, ConfigError, TransportError
+from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, TransportError
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.processes import poll
@@ -94,10 +95,25 @@ def test_children_forked_after_the_first_send_deliver_as_publishers_of_their_own
     assert store.callback_errors == 0
 
 
-def test_without_a_service_commits_go_on_and_what_was_not_handed_over_is_counted(
+def test_without_a_service_the_writer_that_asked_for_it_is_told_and_its_commit_stands(
     config: Settings, store: Store
 ) -> None:
     with Worker(config, store) as worker:
+        for value in range(5):
+            write(store, value)
+        for value in (5, 6, 7):
+            with pytest.raises(HandOverRefused, match=r"buffer of 5 messages .* is full"):
+                write(store, value)
+        assert store.get("a", "1") == 7
+        assert store.callback_errors == 3
+        assert worker.counters()["unsent"] == 3
+
+
+def test_without_a_service_commits_go_on_and_what_was_not_handed_over_is_counted(
+    config: Settings, store: Store
+) -> None:
+    options = {"buffer": 5, "when_full": "wait", "full_wait": 0.01}
+    with Worker(msgspec.structs.replace(config, multiproc_options=options), store) as worker:
         for value in range(8):
             write(store, value)
         assert store.get("a", "1") == 7

@@ -14,7 +14,7 @@ from pubsub_ipc import IpcDriver
 from pubsub_ipc.options import OPTIONS
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core.model import ALL
-from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_lib.errors import ConfigError, HandOverRefused, TransportError
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.rig import Listener, Rig, Scene, scene
 
@@ -65,12 +65,15 @@ def test_what_was_pushed_between_two_services_comes_to_the_second(on: Scene) -> 
     assert second.heard.points("t") == [link.point for link in last]
 
 
-@pytest.mark.parametrize("when_full", ["wait", "raise"])
-def test_one_more_than_the_buffer_holds_is_refused_by_a_sentence(when_full: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("when_full", "refusal"), [("wait", TransportError), ("raise", HandOverRefused)])
+def test_one_more_than_the_buffer_holds_is_refused_by_a_sentence(
+    when_full: str, refusal: type[TransportError], tmp_path: Path
+) -> None:
     with scene(rig(tmp_path, buffer=20, when_full=when_full, full_wait=0.05)) as on:
         kept = [on.send("t") for _ in range(20)]
-        with pytest.raises(TransportError, match=r"buffer of 20 messages .* is full; start the publisher service"):
+        with pytest.raises(TransportError, match=r"buffer of 20 messages .* is full; start the publisher") as caught:
             on.send("t")
+        assert type(caught.value) is refusal
         counters = on.sender.publisher.counters()
         assert (counters["sent"], counters["refused"], counters["waited"]) == (20, 1, int(when_full == "wait"))
         listener = on.subscriber(ALL)
@@ -164,3 +167,14 @@ def test_a_socket_file_left_by_a_dead_service_is_no_obstacle(tmp_path: Path) -> 
     with scene(rig(tmp_path)) as on:
         listener = on.subscriber(ALL)
         on.fence(listener, "t")
+
+
+def test_of_many_questions_at_once_none_is_forgotten(on: Scene) -> None:
+    listener = on.subscriber(ALL)
+    nonces = [f"nonce{number}" for number in range(200)]
+    for nonce in nonces:
+        listener.subscriber.request_hello(nonce, [ALL])
+    for nonce in nonces:
+        on.sender.publisher.send_event(on.sender.hello(nonce))
+    on.fence(listener, "t")
+    assert [len(listener.heard.hellos(nonce)) for nonce in nonces] == [1] * 200
