@@ -1,0 +1,87 @@
+"""An hour in which nobody writes, in virtual time: no lease is lost, nobody syncs, and everybody knows to be fresh."""
+
+import msgspec
+import pytest
+
+from pubsub_lib.testing.simulator import kernel
+from pubsub_lib.testing.simulator.kernel import Kernel
+from pubsub_lib.testing.simulator.plan import LEASE_SECONDS, TIMING, Cuts, ReplicaPlan, draw
+from pubsub_lib.testing.simulator.rest import SLACK, at_rest
+from pubsub_lib.testing.simulator.service import SERVICE
+from pubsub_lib.testing.simulator.world import World
+
+HOUR = 3600.0
+LOOK = 0.5
+"""Seconds between two looks; each lease is renewed every second."""
+SETTLED = 15.0
+"""Seconds after which every replica has had its first sync and what was written."""
+FRESH = TIMING.max_idle_time + TIMING.reading_age + TIMING.round_trip + SLACK
+
+REPLICAS = (
+    ReplicaPlan(topics=("",), polling=False, born=0.0, changes_topics=False, queue_limit=100),
+    ReplicaPlan(topics=("t0", "t1"), polling=False, born=0.0, changes_topics=False, queue_limit=100),
+    ReplicaPlan(topics=("t1",), polling=True, born=0.0, changes_topics=False, queue_limit=100),
+)
+
+
+def idle_world(seed: int) -> World:
+    """Two services and three replicas, one of which polls; twenty transactions in the first seconds, then nothing."""
+    plan = msgspec.structs.replace(
+        draw(seed, Cuts(calm=SETTLED, ops=20)),
+        faults=(),
+        topics=("t0", "t1"),
+        writers=1,
+        services=(0.0, 0.0),
+        replicas=REPLICAS,
+        gap=0.05,
+        quiet=True,
+    )
+    return World(plan, Kernel(seed))
+
+
+def syncs_of(world: World) -> dict[str, int]:
+    """Syncs begun by each replica, of both kinds."""
+    counters = {name: replica.follower.tracker.counters for name, replica in world.replicas.items()}
+    return {name: sum(each.deltas.values()) + sum(each.fulls.values()) for name, each in counters.items()}
+
+
+def holders(world: World) -> list[str]:
+    """Services that are certain to hold the lease for orphans."""
+    return [name for name, each in world.services.items() if each.orphans.held(each.process.clock.now())]
+
+
+def test_an_hour_of_nothing_costs_no_lease_and_no_sync(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "MOST_STEPS", 1_000_000)  # meant for the half minute of a seed
+    world = idle_world(seed)
+    world.kernel.run(SETTLED)
+    for replica in world.replicas.values():
+        at_rest(world, replica)
+    syncs, held = syncs_of(world), holders(world)
+    assert len(held) == 1
+    assert world.history.transactions > 0
+    while world.kernel.now < HOUR:
+        world.kernel.run(world.kernel.now + LOOK)
+        world.monitor.sweep(world.replicas.values())
+        at = f"after {world.kernel.now:.1f} s"
+        assert holders(world) == held, f"{at}: the lease changed hands"
+        entered = world.database.store.live(SERVICE, world.database.clock.now())
+        assert sorted(entered) == ["service0", "service1"], f"{at}: an entry ended"
+        for each in world.services.values():
+            assert each.own_lease.held(each.process.clock.now()), f"{at}: {each.name} is not certain of its entry"
+        for name, replica in world.replicas.items():
+            staleness = replica.follower.tracker.staleness(replica.clock.now())
+            assert staleness <= FRESH, f"{at}: {name} may be stale by {staleness:.3f} s"
+    assert syncs_of(world) == syncs
+    for replica in world.replicas.values():
+        at_rest(world, replica)
+    assert world.kernel.now / LEASE_SECONDS > 1000  # so many leases' time it was
+
+
+def test_the_look_sees_a_lease_that_is_lost(seed: int) -> None:
+    """The same look, when the holder stands still for longer than its lease: another one has it then."""
+    world = idle_world(seed)
+    world.kernel.run(SETTLED)
+    (held,) = holders(world)
+    world.services[held].process.pause(3 * LEASE_SECONDS)
+    world.kernel.run(world.kernel.now + 2 * LEASE_SECONDS)
+    assert holders(world) not in ([held], [])
