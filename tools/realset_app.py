@@ -1,4 +1,7 @@
-"""``tools/realset``: the demo's run with the full routing table, on SQLite, PostgreSQL, MariaDB or a URL."""
+"""``tools/realset``: the demo's run with the full routing table, on SQLite, PostgreSQL, MariaDB or a URL.
+
+Over ZeroMQ the service is killed three times and both controllers live through it; by polling one controller is killed.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -6,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from _routes import command
-from _routes.plan import Plan, ReplicaPlan
+from _routes.plan import SERVICE, Kill, Plan, ReplicaPlan
 
 from pubsub_lib import Timing
 from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres
@@ -17,6 +20,11 @@ CHANGES = "updates-rrc00-19991214.jsonl.gz"
 FEWEST_CHANGES = 1000
 SERVERS = {"postgresql": PrivatePostgres, "mariadb": PrivateMariaDB}
 REPLICAS = (ReplicaPlan("everything"), ReplicaPlan("one topic", ("as3333",)))
+KILLS = {
+    "zmq": (Kill(SERVICE, 0.25), Kill("worker-2", 0.4), Kill(SERVICE, 0.5), Kill(SERVICE, 0.75)),
+    "polling": (Kill("everything", 0.4), Kill("writer-2", 0.5)),
+}
+"""By transport."""
 
 
 @contextmanager
@@ -34,7 +42,13 @@ def database(choice: str, folder: Path) -> Iterator[str]:
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     about = "Loads the full routing table, replays all updates over it, and shows that replicas equal the database."
-    parser = command.parser("tools/realset", about, FEWEST_CHANGES)
+    parser = command.parser("tools/realset", about, FEWEST_CHANGES, 0)
+    parser.add_argument(
+        "--transport",
+        choices=tuple(KILLS),
+        default="zmq",
+        help="zmq: workers, a publisher-service, and controllers that follow it; polling: everybody by the database",
+    )
     parser.add_argument(
         "--database",
         default="sqlite",
@@ -68,8 +82,9 @@ def main(arguments: Sequence[str]) -> int:
                     replicas=REPLICAS,
                     load_size=5000,
                     write_size=20,
-                    killed_writer=1,
-                    killed_replica=0,
+                    service=options.transport == "zmq",
+                    kills=KILLS[options.transport],
+                    replay_seconds=options.seconds,
                     timing=Timing(sync_timeout=300.0),
                     patience=300.0,
                 )

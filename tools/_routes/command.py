@@ -17,9 +17,9 @@ from _routes.report import as_json, show
 from _routes.run import Run
 from pubsub_lib.errors import PubSubError
 
-EQUAL, DIFFERS, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+KEPT, BROKEN, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = (
-    "exit codes: 0 everything is equal; 1 something differs; 2 wrong option; "
+    "exit codes: 0 everything is as promised; 1 something is not, for example differs; 2 wrong option; "
     "3 it could not be run (database, disk, a process that failed); 130 interrupted"
 )
 
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def parser(prog: str, description: str, fewest_changes: int) -> Parser:
+def parser(prog: str, description: str, fewest_changes: int, seconds: int) -> Parser:
     """The options that all commands have."""
     made = Parser(prog=prog, description=description, epilog=EXIT_CODES)
     made.add_argument(
@@ -43,6 +43,13 @@ def parser(prog: str, description: str, fewest_changes: int) -> Parser:
         type=at_least(fewest_changes),
         metavar="N",
         help=f"replay only the first N updates (at least {fewest_changes})",
+    )
+    made.add_argument(
+        "--seconds",
+        type=at_least(0),
+        default=seconds,
+        metavar="N",
+        help=f"spread the updates over N seconds, 0: as fast as the writers can (default: {seconds})",
     )
     made.add_argument("--routes", type=at_least(1000), metavar="N", help="load only the first N routes (at least 1000)")
     return made
@@ -75,7 +82,11 @@ def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path],
                     print(as_json(report))
                 else:
                     show(report, Console())
-                return EQUAL if report.equal else DIFFERS
+                broken = report.broken()
+                if broken:
+                    more = f" (and {len(broken) - 1} more that must not be)" if broken[1:] else ""
+                    print(f"{prog}: {broken[0]}{more}", file=sys.stderr)
+                return BROKEN if broken else KEPT
 
             return work(run, Path(folder))
     except KeyboardInterrupt:

@@ -18,6 +18,10 @@ class Differences(msgspec.Struct, frozen=True):
     number: int
     example: str
 
+    def __str__(self) -> str:
+        """Both, for a sentence."""
+        return f"{self.number:,} objects, for example {self.example}"
+
 
 def snapshot(objects: Iterable[Stored]) -> dict[Identity, Stored]:
     """One consistent reading, by identity."""

@@ -9,21 +9,32 @@ from pubsub_lib.core.timing import Timing
 
 PROGRESS = "progress"
 """Table and topic in which each writer keeps how far it is, written in the same transaction as its work."""
+SERVICE = "publisher-service"
+"""The name of that process among the others of a run."""
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
-    """One replica: its name and its topics (none: everything)."""
+    """One controller's replica: its name and its topics (none: everything). ``polling``: it follows the database
+    although there is a service.
+    """
 
     name: str
     topics: tuple[str, ...] = ()
+    polling: bool = False
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """SIGKILL of one process when a fraction ``at`` of the changes is committed (of a writer: of its own share).
+
+    ``victim`` is the name of a replica or of a writer, or ``SERVICE``. It is started again at once.
+    """
+
+    victim: str
+    at: float
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One run. ``most_routes`` and ``most_changes`` cut the files, None: whole. Sizes in lines a transaction.
-
-    ``killed_writer`` and ``killed_replica`` are indexes; those processes are killed in the middle of their work
-    and started again.
-    """
+    """One run. ``most_routes`` and ``most_changes`` cut the files, None: whole. Sizes in lines a transaction."""
 
     database: str
     """What people call it."""
@@ -31,38 +42,46 @@ class Plan(msgspec.Struct, frozen=True):
     routes: Path
     changes: Path
     replicas: tuple[ReplicaPlan, ...]
+    service: bool = True
+    """Writers are workers of a publisher-service, replicas follow its messages; else everybody polls."""
+    kills: tuple[Kill, ...] = ()
     most_routes: int | None = None
     most_changes: int | None = None
     writers: Annotated[int, msgspec.Meta(ge=1)] = 4
     load_size: Annotated[int, msgspec.Meta(ge=1)] = 2000
     write_size: Annotated[int, msgspec.Meta(ge=1)] = 10
-    killed_writer: int = 1
-    killed_replica: int = 0
+    replay_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Writers spread their work over so many seconds, 0: as fast as they can."""
     timing: Timing = Timing()
     patience: float = 120.0
     """Seconds without any sign of life from any child before the run is given up."""
 
+    def writer(self, index: int) -> str:
+        """The name of a writer; one that hands over to a service is a worker."""
+        return f"{'worker' if self.service else 'writer'}-{index + 1}"
+
 
 class WriterTask(msgspec.Struct, frozen=True, tag=True):
-    """What a writer process is told: its share of the changes."""
+    """What a writer process is told: its share of the changes. ``pause``: seconds between the begins of two
+    transactions.
+    """
 
     name: str
-    url: str
+    configuration: str
     changes: str
     most: int | None
     index: int
     of: int
     size: int
+    pause: float
 
 
 class ReplicaTask(msgspec.Struct, frozen=True, tag=True):
-    """What a replica process is told. ``die_at``: it kills itself at its so manieth followed change; 0: never."""
+    """What a controller's process is told."""
 
     name: str
-    url: str
+    configuration: str
     topics: tuple[str, ...]
-    timing: Timing
-    die_at: int = 0
 
 
 Task = WriterTask | ReplicaTask

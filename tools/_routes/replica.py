@@ -1,82 +1,109 @@
-"""The process of one replica: follows its topics by polling, and gives an account of itself when it is asked."""
+"""The process of one controller: its replica follows the topics, and gives an account of itself when it is asked."""
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from _routes import dump
-from _routes.messages import Finish, Finished, Followed, Message, Synced
+from _routes.messages import Away, Finish, Finished, Followed, Message, Synced
 from _routes.plan import ReplicaTask
 from pubsub_lib import Event, Replica, Settings
 
 FIRST_SYNC = 600.0
 """Seconds; longer than the first sync of any set that this was made for."""
-TELL_EVERY = 200
+TELL_EVERY = 50
 """Changes between two signs of life."""
 
 
-class Watch:
-    """The handler: counts followed changes, measures their latency, and dies at the planned one."""
+class Versions:
+    """Which versions were heard of. A version is the position of one change, so it stands for its key, too."""
 
-    def __init__(self, die_at: int, tell: Callable[[Message], None]) -> None:
-        self._die_at = die_at
+    def __init__(self) -> None:
+        self._heard = bytearray(1 << 20)
+
+    def again(self, version: int) -> bool:
+        """Note a version; True when it had been noted before."""
+        if version >= len(self._heard):
+            self._heard.extend(bytes(version))
+        before, self._heard[version] = self._heard[version], 1
+        return bool(before)
+
+
+class Watch:
+    """The handler: counts its calls, those for one version, and the latency of followed changes."""
+
+    def __init__(self, tell: Callable[[Message], None]) -> None:
         self._tell = tell
-        self.latencies: list[float] = []
+        self._versions = Versions()
+        self.calls = 0
+        self.twice = 0
+        self.latencies: list[tuple[float, float]] = []
+        """(written at, latency) of every followed change."""
 
     def __call__(self, event: Event) -> None:
         """One change. A full sync's have no stamp: they are what was there, not what was followed."""
+        self.calls += 1
+        # A delete that a full sync finds has no version: nobody knows when it was.
+        if event.version is not None and self._versions.again(event.version):
+            self.twice += 1
         if not event.written_at:
             return
-        self.latencies.append(time.time() - event.written_at)
-        if len(self.latencies) == self._die_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        self.latencies.append((event.written_at, time.time() - event.written_at))
         if len(self.latencies) % TELL_EVERY == 0:
-            self._tell(Followed(len(self.latencies)))
+            self._tell(Followed(len(self.latencies), self.twice))
 
 
 def run(task: ReplicaTask, tell: Callable[[Message], None]) -> None:
     """Follow until stdin says ``Finish`` or ends. Raises PubSubError, OSError for a dump that finds no room."""
-    watch = Watch(task.die_at, tell)
-    settings = Settings(store_url=task.url, topics=task.topics, timing=task.timing)
+    watch = Watch(tell)
+    settings = Settings.from_file(task.configuration)
     began = time.monotonic()
-    with Replica(settings) as replica:
+    with Replica(settings, task.topics or None) as replica:
         replica.on(None, watch)
         replica.wait_synced(FIRST_SYNC)
-        tell(Synced(time.monotonic() - began, len(replica.records()), resident()))
+        fulls = sum(replica.status().counters.fulls.values())
+        tell(Synced(time.monotonic() - began, len(replica.records()), resident(), fulls))
         line = sys.stdin.readline()
         if not line:
             return  # whoever started this process is gone
         order = msgspec.json.decode(line, type=Finish)
         replica.wait_handled(order.position, order.timeout)
-        tell(account(replica, watch, Path(order.dump)))
+        tell(account(replica, watch, order))
 
 
-def account(replica: Replica, watch: Watch, to: Path) -> Finished:
+def account(replica: Replica, watch: Watch, order: Finish) -> Finished:
     """Write the dump, and sum up."""
     memory = resident()
     records = replica.records()
-    dump.write(to, records)
+    dump.write(Path(order.dump), records)
     status = replica.status()
-    latencies = sorted(watch.latencies)
+    undisturbed = sorted(latency for at, latency in watch.latencies if not within(at, order.away))
     return Finished(
         objects=len(records),
-        changes=len(latencies),
+        changes=len(watch.latencies),
         links=status.counters.applied,
+        calls=watch.calls,
+        twice=watch.twice,
         conflated=status.handlers.conflated,
         duplicates=status.counters.old,
         holes=status.sequences.holes,
         deltas=sum(status.counters.deltas.values()),
         fulls=sum(status.counters.fulls.values()),
         faults=status.faults.guarded + status.faults.mismatches,
-        latency_p50=percentile(latencies, 50),
-        latency_p99=percentile(latencies, 99),
+        latency_p50=percentile(undisturbed, 50),
+        latency_p99=percentile(undisturbed, 99),
+        latency_most=max((latency for _, latency in watch.latencies), default=None),
         memory=memory,
     )
+
+
+def within(at: float, spans: Sequence[Away]) -> bool:
+    """Whether a moment lies in one of these spans."""
+    return any(begin <= at <= end for begin, end in spans)
 
 
 def percentile(ordered: list[float], percent: int) -> float | None:

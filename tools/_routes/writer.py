@@ -5,14 +5,17 @@ exactly there. Compare-and-set on that object covers the last doubt, a COMMIT of
 carries out after the new one has read: then the new one's transaction is refused, and it reads again.
 """
 
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from _routes import data
 from _routes.messages import Message, Written
 from _routes.plan import PROGRESS, WriterTask
-from pubsub_lib import Store
+from pubsub_lib import Settings, Store, Worker
 from pubsub_lib.core import values
+from pubsub_lib.core.model import Point
 from pubsub_lib.errors import OutcomeUnknown, VersionMismatch
 from pubsub_lib.store.links import Commit
 
@@ -20,11 +23,15 @@ from pubsub_lib.store.links import Commit
 def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
     """Replay the whole share, from where the database says that it is. Raises PubSubError."""
     share = data.share(data.read(Path(task.changes), task.most), task.index, task.of)
-    with Store(task.url) as store:
+    settings = Settings.from_file(task.configuration)
+    with Store(settings.store_url, origin=settings.service) as store, handing_over(settings, store):
         done, version = _progress(store, task.name)
         resumed_at = done
         tell(Written(done, len(share), resumed_at))
+        due = time.monotonic()
         while done < len(share):
+            time.sleep(max(0.0, due - time.monotonic()))
+            due += task.pause
             part = share[done : done + task.size]
             try:
                 with store.transaction() as tx:
@@ -39,7 +46,23 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
                 continue
             assert tx.commit is not None, "the progress always changes"
             done, version = done + len(part), _version(tx.commit)
-            tell(Written(done, len(share), resumed_at))
+            tell(Written(done, len(share), resumed_at, tx.commit.point))
+
+
+def handing_over(settings: Settings, store: Store) -> AbstractContextManager[object]:
+    """To the host's service while in the block; without one nothing is to be done."""
+    return Worker(settings, store) if settings.multiproc_driver else nullcontext()
+
+
+def committed_after(store: Store, name: str, told: Point) -> int:
+    """Changes that a writer committed after the last transaction that it told of. Blocks; raises StoreError."""
+    links, _, _ = store.read_links(told, 10_000)
+    mine = {
+        link.point
+        for link in links
+        if link.topic == PROGRESS and any(change.key == name for change in link.changes)
+    }
+    return sum(len(link.changes) for link in links if link.point in mine)
 
 
 def _progress(store: Store, name: str) -> tuple[int, int]:

@@ -5,16 +5,20 @@ import io
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from _routes import command, comparison, data, dump
+from _routes.comparison import Differences
 from _routes.plan import PROGRESS, Plan
-from _routes.replica import percentile
-from _routes.report import ReplicaRow, Report, WriterRow, as_json, show
+from _routes.replica import Versions, percentile, within
+from _routes.report import KillRow, ReplicaRow, Report, WriterRow, as_json, show
 from _routes.run import Run
+from _routes.writer import committed_after
 from rich.console import Console
 
+from pubsub_lib import Store
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import StoreFull, UsageError
 from pubsub_lib.store.verbs import Stored
@@ -116,79 +120,129 @@ def test_the_database_is_compared_with_the_files() -> None:
     assert comparison.of_files(OBJECTS, expected, {"w": 5}).number == 1
 
 
-def report(differences: int = 0, faults: int = 0, *, as_input: bool = True) -> Report:
-    row = ReplicaRow(
-        name="replica-1",
-        topics=("as3333",),
-        kills=1,
-        objects=56_839,
-        changes=5788,
-        links=700,
-        conflated=0,
-        duplicates=3,
-        holes=2,
-        deltas=1,
-        fulls=1,
-        faults=faults,
-        latency_p50=0.0301,
-        latency_p99=None,
-        sync_seconds=1.0,
-        memory=70_000_000,
-        differences=differences,
-        example="'[a]', which the replica does not have" if differences else "",
-    )
-    return Report(
-        database="sqlite",
-        routes=10,
-        load_seconds=1.0,
-        changes=20,
-        transactions=2,
-        replay_seconds=1.0,
-        objects=12,
-        position=30,
-        as_input=as_input,
-        writers=[WriterRow("writer-1", 20, 10, 10)],
-        replicas=[row],
-        seconds=3.0,
-    )
+def row(**changed: Any) -> ReplicaRow:
+    given: dict[str, Any] = {
+        "name": "replica-1",
+        "polling": False,
+        "topics": ("as3333",),
+        "kills": 1,
+        "objects": 56_839,
+        "changes": 5788,
+        "links": 700,
+        "calls": 62_627,
+        "twice": 0,
+        "conflated": 0,
+        "duplicates": 3,
+        "holes": 2,
+        "deltas": 1,
+        "fulls": 1,
+        "resyncs": 0,
+        "faults": 0,
+        "latency_p50": 0.0301,
+        "latency_p99": None,
+        "latency_most": 1.5,
+        "sync_seconds": 1.0,
+        "memory": 70_000_000,
+        "from_database": Differences(0, ""),
+    }
+    return ReplicaRow(**{**given, **changed})
+
+
+def report(replica: ReplicaRow | None = None, **changed: Any) -> Report:
+    given: dict[str, Any] = {
+        "database": "sqlite",
+        "service_starts": 2,
+        "routes": 10,
+        "load_seconds": 1.0,
+        "changes": 20,
+        "transactions": 2,
+        "replay_seconds": 1.0,
+        "objects": 12,
+        "position": 30,
+        "from_files": Differences(0, ""),
+        "writers": [WriterRow("worker-1", 20, 10, 11)],
+        "kills": [KillRow("publisher-service", 10, 20, 4)],
+        "planned_kills": 1,
+        "replicas": [row() if replica is None else replica],
+        "seconds": 3.0,
+    }
+    return Report(**{**given, **changed})
+
+
+ONE_MISSING = row(from_database=Differences(2, "'[a]', which the replica does not have"))
 
 
 def test_the_table_fits_into_80_columns() -> None:
     console = Console(width=80, file=io.StringIO(), record=True)
-    show(report(), console)
+    large = row(name="everything", topics=(), objects=452_018, duplicates=12_345, latency_p99=15.0)
+    show(report(replicas=[row(), large]), console)
     table = console.export_text()
-    line = next(line for line in table.splitlines() if "replica-1 *" in line)
-    assert line.split() == [
-        "replica-1",
-        "*",
-        "as3333",
-        "56,839",
-        "5,788",
-        "3",
-        "2",
-        "1/1",
-        "30",
-        "–",
-        "equal",
-    ]
-    assert "after 10 of its 20 changes; the next process went on at 10" in table
+    lines = [line.strip() for line in table.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("replica-1"))
+    shown = "replica-1 as3333 56,839 5,788 3 0 2 1/1 30 – equal"
+    assert lines[first].split() == shown.split()
+    assert lines[first + 1] == "ZeroMQ *"
+    assert "…" not in table
+    assert "publisher-service was killed after 10 updates, at position 20: 4 committed changes were unsent" in table
+    assert "having told of 10 of its 20 updates; the next process went on at 11" in table
 
 
-def test_the_table_names_what_differs() -> None:
-    console = Console(width=80, file=io.StringIO(), record=True)
-    show(report(2), console)
-    table = console.export_text()
-    assert "differs" in table
-    assert "replica-1: 2 differ, for example '[a]', which the replica does not have" in table
+@pytest.mark.parametrize(
+    ("ended", "sentence"),
+    [
+        (report(ONE_MISSING), "replica-1 differs in 2 objects, for example '[a]', which the replica does not have"),
+        (report(from_files=Differences(1, "'[a]'")), "the database differs from the files in 1 objects, for example"),
+        (report(row(faults=1)), "replica-1 counted 1 faults that must never happen"),
+        (report(row(twice=3)), "replica-1 was told 3 versions twice"),
+        (report(row(resyncs=2)), "replica-1 needed 2 full syncs after its first"),
+        (report(kills=[KillRow("worker-2", 10, 20, 0)]), "nothing was unsent when worker-2 was killed"),
+        (report(kills=[]), "0 processes were killed where 1 were to be"),
+    ],
+    ids=["replica", "files", "faults", "twice", "full sync", "nothing unsent", "no kill"],
+)
+def test_each_broken_promise_is_named(ended: Report, sentence: str) -> None:
+    (found,) = ended.broken()
+    assert found.startswith(sentence)
+
+
+def test_where_nothing_is_sent_nothing_can_be_unsent() -> None:
+    assert report(kills=[KillRow("writer-2", 10, 20, None)]).broken() == []
 
 
 def test_json_says_the_same() -> None:
-    found = msgspec.json.decode(as_json(report(2)))
-    assert (found["equal"], found["replicas"][0]["verdict"], found["replicas"][0]["holes"]) == (
-        False,
-        "differs",
-        2,
-    )
+    found = msgspec.json.decode(as_json(report(ONE_MISSING)))
+    shown = found["replicas"][0]
+    assert (found["equal"], shown["verdict"], shown["holes"], shown["transport"]) == (False, "differs", 2, "ZeroMQ")
+    assert found["broken"] == list(report(ONE_MISSING).broken())
+
+
+def test_a_version_that_was_heard_of_is_told_from_a_new_one() -> None:
+    versions = Versions()
+    assert [versions.again(each) for each in (1, 5_000_000, 2, 1, 5_000_000, 5_000_001)] == [
+        False, False, False, True, True, False,
+    ]  # fmt: skip
+
+
+def test_what_was_written_while_something_was_away_is_told_apart() -> None:
+    assert [within(at, [(1.0, 2.0), (5.0, 6.0)]) for at in (0.9, 1.0, 2.0, 3.0, 5.5)] == [
+        False, True, True, False, True,
+    ]  # fmt: skip
+
+
+def test_the_last_transaction_of_a_killed_worker_is_counted(sqlite_url: str) -> None:
+    """What it committed and never told of, beside what others committed meanwhile."""
+    with Store(sqlite_url) as store:
+        with store.transaction() as tx:
+            tx.set(PROGRESS, "worker-2", {"done": 1}, topic=PROGRESS)
+        assert tx.commit is not None
+        told = tx.commit.point
+        assert committed_after(store, "worker-2", told) == 0
+        for name, keys in (("worker-1", 5), ("worker-2", 3)):
+            with store.transaction() as tx:
+                for key in range(keys):
+                    tx.set("route", f"{name}-{key}", key, topic=f"t{key}")
+                tx.set(PROGRESS, name, {"done": 9}, topic=PROGRESS)
+        assert committed_after(store, "worker-2", told) == 4
 
 
 @pytest.fixture
@@ -202,12 +256,15 @@ def _signals() -> Iterator[None]:
 @pytest.mark.usefixtures("_signals")
 @pytest.mark.parametrize(
     ("ended", "code"),
-    [(report(), 0), (report(1), 1), (report(faults=1), 1), (report(as_input=False), 1)],
-    ids=["equal", "differs", "faults", "not as the files"],
+    [(report(), 0), (report(ONE_MISSING), 1), (report(row(twice=1, resyncs=1)), 1)],
+    ids=["as promised", "differs", "equal, but not as promised"],
 )
-def test_exit_codes(ended: Report, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_codes(
+    ended: Report, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(Run, "execute", lambda _self: ended)
     assert command.execute("tools/demo", "json", _one_run) == code
+    assert capsys.readouterr().err.count("\n") == code, "one sentence when it is not as promised"
 
 
 @pytest.mark.usefixtures("_signals")

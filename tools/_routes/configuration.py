@@ -1,0 +1,30 @@
+"""The INI files of a run: what an administrator would write for a host with a publisher-service, and for polling."""
+
+from pathlib import Path
+
+import msgspec
+
+from _routes.plan import Plan
+from pubsub_lib.testing.processes import free_port
+
+NAME = "demo"
+"""Of the host's service, and so the origin of what its workers write."""
+
+
+class Configuration:
+    """Writes both files into a folder that only its owner reads: a URL may hold a password. Raises OSError."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.zmq = folder / "zmq.conf"
+        self.polling = folder / "polling.conf"
+        url = plan.url.replace("$", "$$")  # oslo.config would look for an option
+        timing = "".join(f"{name} = {value}\n" for name, value in msgspec.to_builtins(plan.timing).items())
+        general = f"[pubsub]\nstore_url = {url}\n{timing}"
+        self.polling.write_text(f"{general}enable_pub_sub = false\n")
+        self.zmq.write_text(
+            f"{general}enable_pub_sub = true\nservice_name = {NAME}\n"
+            "pub_sub_driver = zmq_pubsub_driver\npub_sub_multiproc_driver = zmq_pubsub_multiproc_driver\n"
+            f"publisher_bind_address = 127.0.0.1\npublisher_port = {free_port()}\n"
+            f"publisher_multiproc_socket = {folder}/hop/socket\n"
+            "[publisher_service]\nmetrics_port = 0\n"
+        )

@@ -1,0 +1,256 @@
+"""The processes of a run: started, heard, killed at the planned moments, and started again."""
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from _routes import data
+from _routes.children import Child, ChildError, Children
+from _routes.configuration import Configuration
+from _routes.messages import Away, Finish, Finished, Followed, Message, Synced, Written
+from _routes.plan import SERVICE, Kill, Plan, ReplicaTask, Task, WriterTask
+from _routes.progress import Progress
+from _routes.report import KillRow
+from _routes.service import Service
+from _routes.writer import committed_after
+from pubsub_lib import Store
+from pubsub_lib.errors import UsageError
+from pubsub_lib.failpoints import VARIABLE
+
+LOOK = 0.1
+"""Seconds between two looks at what nobody tells."""
+HOLD = 1.0
+"""Seconds for which the service stands still at most until a writer has committed something."""
+HOLDS = 5
+"""Tries: the service may have been stopped while it wrote to the database itself, and writers wait for it then."""
+MARGIN = 0.25
+"""Seconds before a process is away in which what is written may already be on its way through it."""
+SETTLE = 1.0
+"""Seconds in which a sync ends, besides its wait."""
+
+
+class Crew:
+    """For one thread. Methods raise ChildError when a process fails or all are silent, StoreError, OSError."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        store: Store,
+        children: Children,
+        service: Service | None,
+        configuration: Configuration,
+        progress: Progress,
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._store = store
+        self._children = children
+        self._service = service
+        self._configuration = configuration
+        self._progress = progress
+        self._tasks: dict[str, Task] = {}
+        self._running: dict[str, Child] = {}
+        self._heard_at = time.monotonic()
+        self._doomed: set[str] = set()
+        """Who is to be killed, or was and has not been heard of since."""
+        self._away: list[Away] = []
+        self._synced_at: dict[str, float] = {}
+        self._followed: dict[str, Followed] = {}
+        self.written: dict[str, Written] = {}
+        self.killed_at: dict[str, int] = {}
+        """Lines that a writer had told of when it was killed."""
+        self.synced: dict[str, Synced] = {}
+        self.finished: dict[str, Finished] = {}
+        self.twice: dict[str, int] = {}
+        """Of killed replicas: calls of their handlers for a version that they had heard of before."""
+        self.kills: list[KillRow] = []
+
+    # -- the steps -----------------------------------------------------------------------------------------------
+
+    def start_service(self) -> None:
+        """Start it, when there is one, and wait until it is ready."""
+        if self._service is not None:
+            self._service.start()
+            self._until(self._service.ready)
+
+    def start_replicas(self) -> None:
+        """Start all, and wait for the first sync of each."""
+        for replica in self._plan.replicas:
+            polls = replica.polling or self._service is None
+            configuration = self._configuration.polling if polls else self._configuration.zmq
+            self._start(ReplicaTask(replica.name, str(configuration), replica.topics))
+        self._until(lambda: len(self.synced) == len(self._plan.replicas))
+
+    def replay(self) -> None:
+        """Start all writers and wait until they have written everything; kill who is to be killed meanwhile."""
+        plan = self._plan
+        victims = {kill.victim: kill.at for kill in plan.kills}
+        routes = list(data.read(plan.changes, plan.most_changes))
+        with self._progress.bar("replaying updates", len(routes)):
+            for index in range(plan.writers):
+                mine = len(data.share(routes, index, plan.writers))
+                self._start_writer(index, mine, victims.get(plan.writer(index)))
+            for kill in sorted(plan.kills, key=lambda kill: kill.at):
+                if kill.victim not in self.written:  # a writer's own failpoint kills it
+                    self._until(lambda at=kill.at: self._lines() >= at * len(routes))  # type: ignore[misc]
+                    self._kill(kill)
+            self._until(self._all_written)
+
+    def finish(self, position: int) -> None:
+        """Let every replica come to this position and write its dump."""
+        plan = self._plan
+        self._until(lambda: not self._doomed and len(self.synced) == len(plan.replicas))
+        for replica in plan.replicas:
+            away = (*self._away, (0.0, self._synced_at[replica.name]))
+            order = Finish(position, str(self.dump(replica.name)), plan.patience, away)
+            self._running[replica.name].finish(order)
+        self._until(lambda: len(self.finished) == len(plan.replicas))
+
+    def end_service(self) -> None:
+        """Let it end in order; afterwards nobody but us holds the database."""
+        if self._service is not None:
+            self._service.end()
+
+    def dump(self, replica: str) -> Path:
+        """Where a replica writes what it holds."""
+        return self._folder / f"{replica}.dump"
+
+    # -- killing -------------------------------------------------------------------------------------------------
+
+    def _kill(self, kill: Kill) -> None:
+        if self._service is None:
+            self._note(kill.victim, None)
+            self._kill_replica(kill.victim)
+            return
+        self._until(self._service.ready)
+        began = time.time() - MARGIN
+        unsent = self._hold(self._service)
+        self._note(kill.victim, unsent)
+        if kill.victim == SERVICE:
+            self._service.kill()
+            self._service.start()
+            self._until(self._service.ready)
+        else:
+            self._kill_replica(kill.victim)
+            self._service.resume()
+        timing = self._plan.timing
+        settled = timing.message_delay_window + timing.sync_jitter + timing.sync_interval + SETTLE
+        self._away.append((began, time.time() + settled))
+
+    def _hold(self, service: Service) -> int:
+        """Stop the service until something was committed that it cannot have sent; how many changes."""
+        for _ in range(HOLDS):
+            service.pause()
+            before, end = self._head(), time.monotonic() + HOLD
+            self._until(lambda before=before, end=end: self._head() > before or time.monotonic() > end)  # type: ignore[misc]
+            unsent = self._head() - before
+            if unsent:
+                return unsent
+            service.resume()
+        raise ChildError(
+            "the workers committed nothing while the publisher-service stood still, so that its kill would show "
+            "nothing; spread the replay over more seconds by --seconds"
+        )
+
+    def _kill_replica(self, name: str) -> None:
+        self._doomed.add(name)
+        self._running[name].kill()
+
+    def _note(self, victim: str, unsent: int | None) -> None:
+        self.kills.append(KillRow(victim, self._lines(), self._head(), unsent))
+        shown = "" if unsent is None else f", with {unsent:,} committed changes unsent"
+        self._progress.say(f"{victim} was killed{shown}; starting it again")
+
+    def _head(self) -> int:
+        return self._store.read_heads(()).store.position
+
+    # -- what children say ---------------------------------------------------------------------------------------
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        self._heard_at = time.monotonic()
+        while not done():
+            said = self._children.hear(LOOK)
+            if said is None:
+                if time.monotonic() > self._heard_at + self._plan.patience:
+                    raise ChildError(
+                        f"no process has said anything for {self._plan.patience:.0f} s; see whether the database "
+                        "answers"
+                    )
+                continue
+            self._heard_at = time.monotonic()
+            child, message = said
+            if message is None:
+                self._ended(child)
+            else:
+                self._heard(child.name, message)
+
+    def _heard(self, name: str, message: Message) -> None:
+        match message:
+            case Written():
+                self.written[name] = message
+                self._progress.at(self._lines())
+            case Synced():
+                self.synced[name] = message
+                self._synced_at[name] = time.time()
+            case Finished():
+                self.finished[name] = message
+            case Followed():
+                self._followed[name] = message
+
+    def _ended(self, child: Child) -> None:
+        status, name = child.status(), child.name
+        if status == 0:
+            return
+        if status != -signal.SIGKILL or name not in self._doomed:
+            raise ChildError(f"{name} ended with status {status}: {child.last_words()}")
+        self._doomed.remove(name)
+        task = self._tasks[name]
+        if isinstance(task, WriterTask):
+            told = self.written[name]
+            self.killed_at[name] = told.done
+            assert told.point is not None, "it is never killed in its first transaction"
+            self._note(name, None if self._service is None else committed_after(self._store, name, told.point))
+        else:
+            del self.synced[name]
+            followed = self._followed.pop(name, None)
+            self.twice[name] = followed.twice if followed is not None else 0
+        self._start(task)
+
+    # -- small things --------------------------------------------------------------------------------------------
+
+    def _start_writer(self, index: int, mine: int, kill_at: float | None) -> None:
+        plan = self._plan
+        name, transactions = plan.writer(index), -(-mine // plan.write_size)
+        environment = {}
+        if kill_at is not None:
+            if transactions < 3:
+                raise UsageError(f"only {mine} changes are for {name}, which is to be killed; take more")
+            # After COMMIT, before it is handed over: committed and unsent for certain.
+            number = min(max(2, round(kill_at * transactions)), transactions - 1)
+            environment[VARIABLE] = f"writer.after_commit=kill@{number}"
+            self._doomed.add(name)
+        self.written[name] = Written(0, mine, 0)
+        pause = plan.replay_seconds / transactions if transactions else 0.0
+        task = WriterTask(
+            name=name,
+            configuration=str(self._configuration.polling if self._service is None else self._configuration.zmq),
+            changes=str(plan.changes),
+            most=plan.most_changes,
+            index=index,
+            of=plan.writers,
+            size=plan.write_size,
+            pause=pause,
+        )
+        self._start(task, environment)
+
+    def _start(self, task: Task, environment: Mapping[str, str] | None = None) -> None:
+        self._tasks[task.name] = task
+        self._running[task.name] = self._children.start(task, environment)
+
+    def _lines(self) -> int:
+        return sum(each.done for each in self.written.values())
+
+    def _all_written(self) -> bool:
+        return all(each.done == each.of for each in self.written.values())
