@@ -6,9 +6,28 @@ from typing import Final
 from cliff.commandmanager import CommandManager
 
 COMMANDS: Final = {
+    "add": "pubsub_lib.cli.add:Add",
+    "bind": "pubsub_lib.cli.bind:Bind",
+    "clean": "pubsub_lib.cli.clean:Clean",
+    "diff": "pubsub_lib.cli.diff:Diff",
+    "dropall": "pubsub_lib.cli.dropall:Dropall",
+    "dump": "pubsub_lib.cli.dump:Dump",
+    "export": "pubsub_lib.cli.export:Export",
     "get": "pubsub_lib.cli.get:Get",
+    "history": "pubsub_lib.cli.history:History",
+    "init": "pubsub_lib.cli.init:Init",
+    "load": "pubsub_lib.cli.load:Load",
+    "log": "pubsub_lib.cli.log:Log",
     "ls": "pubsub_lib.cli.ls:Ls",
+    "migrate": "pubsub_lib.cli.migrate:Migrate",
+    "publishers": "pubsub_lib.cli.publishers:Publishers",
+    "rm": "pubsub_lib.cli.rm:Rm",
+    "send": "pubsub_lib.cli.send:Send",
+    "status": "pubsub_lib.cli.status:Status",
     "tables": "pubsub_lib.cli.tables:Tables",
+    "topics": "pubsub_lib.cli.topics:Topics",
+    "update": "pubsub_lib.cli.update:Update",
+    "watch": "pubsub_lib.cli.watch:Watch",
 }
 """Name -> ``module:class``, sorted."""
 

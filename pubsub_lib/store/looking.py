@@ -13,7 +13,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.limits import check_key, check_name
-from pubsub_lib.core.model import Change, Head, Link, Point
+from pubsub_lib.core.model import EMPTY, ZERO, Change, Head, Link
 from pubsub_lib.store import rows, schema, snapshot
 from pubsub_lib.store.directory import Run
 from pubsub_lib.store.types import NowMicroseconds
@@ -115,15 +115,29 @@ class Looking:
                 return
             after = cursor(got[-1])
 
-    def link_at(self, topic: str, point: Point) -> Link | None:
-        """The link that brought a topic to this point; None when it is trimmed, or of another history."""
+    def head_at(self, topic: str, position: int) -> Head | None:
+        """The head that a topic had when the store stood at this position; None when the changelog does not tell.
+
+        Raises ValueRefused.
+        """
+        check_name("topic", topic)
         columns = schema.links.c
-        found = self._select(
-            select(schema.links).where(
-                columns.position == point.position, columns.topic == topic, columns.nonce == point.nonce
-            )
-        )
-        return found[0].link if found else None
+        mine = select(schema.links).where(columns.topic == topic)
+        before = mine.where(columns.position <= position).order_by(columns.position.desc()).limit(1)
+        oldest = mine.order_by(columns.position).limit(1)
+
+        def do(connection: Connection) -> Head | None:
+            now = snapshot.heads(connection, [topic])[topic]
+            if now.point.position <= position:
+                return now
+            found = _fetch(connection, before, aged=False)
+            if found:
+                link = found[0].link
+                return Head(link.point, link.count, link.digest)
+            first = _fetch(connection, oldest, aged=False)
+            return EMPTY if first and first[0].link.prev == ZERO else None
+
+        return self._read("reading the changelog", do)
 
     def versions(self, table: str, key: str) -> Iterator[Version]:
         """The changes of an object that the changelog still has, oldest first. Raises ValueRefused.

@@ -19,6 +19,13 @@ KINDS = [
 Make = Callable[[str, bool], World]
 
 
+def alone(folder: Path, url: str) -> Path:
+    """An INI file by which nobody publishes: replicas poll."""
+    config = folder / "net.conf"
+    config.write_text(f"[pubsub]\nstore_url = {url}\n")
+    return config
+
+
 @pytest.fixture(scope="session")
 def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Make]:
     """The world of this kind; made when first asked for."""
@@ -35,16 +42,12 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         if (backend, served) not in made:
             folder = tmp_path_factory.mktemp("world")
             url = url_in(folder, backend)
-            config = folder / "net.conf"
-            if served:
-                hosts.append(Host(folder, url))
-                config = hosts[-1].config
-            else:
-                config.write_text(f"[pubsub]\nstore_url = {url}\n")
-            world = World(url, config, served)
+            host = Host(folder, url) if served else None
+            world = World(url, alone(folder, url) if host is None else host.config, host)
             world.open().close()  # makes the tables
-            if served:
-                hosts[-1].service()
+            if host is not None:
+                hosts.append(host)
+                host.service()
             made[backend, served] = world
         return made[backend, served]
 
@@ -63,6 +66,15 @@ def world(request: pytest.FixtureRequest, make_world: Make, capsys: pytest.Captu
     return found
 
 
+@pytest.fixture(params=["sqlite_url", pytest.param("postgres_url", marks=pytest.mark.postgresql)])
+def bare(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> World:
+    """An empty database of the test's own, without even tables."""
+    url = request.getfixturevalue(request.param)
+    world = World(url, alone(tmp_path, url))
+    world.capture = capsys
+    return world
+
+
 @pytest.fixture
 def small(make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
     """The cheapest one, for what does not depend on the database."""
@@ -71,3 +83,10 @@ def small(make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
     with found.open() as store:
         empty(store)
     return found
+
+
+@pytest.fixture
+def fresh(bare: World) -> World:
+    """A database of the test's own to which nothing was ever written."""
+    bare.open().close()  # makes the tables
+    return bare

@@ -12,6 +12,7 @@ import pytest
 
 from pubsub_lib import Settings, Store
 from pubsub_lib.cli.main import main
+from tests.e2e.service_host import Host
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -42,17 +43,33 @@ class Said(msgspec.Struct, frozen=True):
 class World:
     """One database with its INI file. ``run`` calls the command in this process, ``process`` in one of its own."""
 
-    def __init__(self, url: str, config: Path, served: bool) -> None:
+    def __init__(self, url: str, config: Path, host: Host | None = None) -> None:
         self.url = url
         self.config = config
-        self.served = served
-        """Whether a publisher service runs, to which commands hand over."""
+        self.host = host
+        """Where a publisher service runs, to which commands hand over; None: nowhere."""
         self.capture: pytest.CaptureFixture[str] | None = None
 
     @property
     def settings(self) -> Settings:
         """As a replica would read them."""
         return Settings.from_file(self.config)
+
+    @property
+    def head(self) -> int:
+        """The store's newest position."""
+        with self.open() as store:
+            return store.read_heads([]).store.position
+
+    def value(self, table: str, key: str) -> Any:
+        """An object's value, or None."""
+        with self.open() as store:
+            return store.get(table, key)
+
+    def contents(self) -> dict[tuple[str, str], tuple[str, Any]]:
+        """Every object: (table, key) -> (topic, value)."""
+        with self.open() as store:
+            return {(each.table, each.key): (each.topic, json.loads(each.value)) for each in store.objects()}
 
     def open(self) -> Store:
         """The store itself, to prepare and to check."""
@@ -62,13 +79,13 @@ class World:
         """The command with these arguments and ``--config-file``."""
         assert self.capture is not None
         self.capture.readouterr()
-        code = main([*map(str, arguments), "--config-file", str(self.config)])
+        code = main(["--config-file", str(self.config), *map(str, arguments)])
         out, err = self.capture.readouterr()
         return Said(code, out, err)
 
     def process(self, *arguments: object, **options: Any) -> "subprocess.Popen[str]":
         """The same in a process of its own; its streams are pipes unless the options say otherwise."""
-        return start(*arguments, "--config-file", self.config, **options)
+        return start("--config-file", self.config, *arguments, **options)
 
 
 def start(*arguments: object, **options: Any) -> "subprocess.Popen[str]":

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import create_engine, update
 
-from pubsub_lib.core.model import EMPTY, Link, Point
+from pubsub_lib.core.model import EMPTY, Head, Link
 from pubsub_lib.errors import ValueRefused
 from pubsub_lib.store import Store, looking, schema
 from pubsub_lib.store.looking import START, behind, cursor
@@ -51,15 +51,19 @@ def test_oldest_is_what_trimming_left_and_its_age_is_by_the_databases_clock(stor
     assert oldest.link == links[-3]  # whole transactions stay
 
 
-def test_link_at_knows_a_point_of_this_history_only(store: Store) -> None:
-    links = fill(store, 3)
-    for link in links:
-        assert store.look.link_at(link.topic, link.point) == link
-    point = links[0].point
-    assert store.look.link_at("b", point) is None
-    assert store.look.link_at("a", Point(point.position, point.nonce ^ 1)) is None
+def test_head_at_is_the_head_that_the_topic_had_then(store: Store) -> None:
+    assert store.look.head_at("a", 0) == EMPTY
+    links = fill(store, 4)
+    mine = [link for link in links if link.topic == "b"]
+    for position in range(links[-1].point.position + 2):
+        wanted = EMPTY
+        for link in mine:
+            if link.point.position <= position:
+                wanted = Head(link.point, link.count, link.digest)
+        assert store.look.head_at("b", position) == wanted
     store.trim(keep_links=1)
-    assert store.look.link_at("a", point) is None
+    assert store.look.head_at("b", mine[-1].point.position) == store.topics()["b"]
+    assert store.look.head_at("b", mine[-1].point.position - 1) is None
 
 
 @pytest.mark.parametrize("window", [1, 2, 1000])

@@ -1,0 +1,45 @@
+"""``pubsub-db history``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.human import moment, transaction
+from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.output import Json, List
+from pubsub_lib.errors import NotFound
+from pubsub_lib.store.looking import Version
+
+
+class History(List):
+    """List the versions of one object that the changelog still has, oldest first.
+
+    All of the changelog is searched: a million links take some seconds.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which object."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("table", metavar="TABLE")
+        parser.add_argument("key", metavar="KEY")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Raises NotFound for an object that neither the changelog nor the store has."""
+        table, key = parsed_args.table, parsed_args.key
+        with reading(self) as store:
+            # By version: of an object that moved, one transaction holds two changes, in links sorted by topic.
+            found = sorted(store.look.versions(table, key), key=lambda each: each.change.version)
+            now = None if found else store.get_record(table, key)
+        if not found and now is None:
+            raise NotFound(f"the store has no object {key!r} in the table {table!r}, and the changelog has none either")
+        if now is not None:
+            self.nothing = f"the object was last written at {now.version}, which the changelog does not reach any more"
+        return ("version", "action", "topic", "transaction", "written", "origin", "value"), map(_row, found)
+
+
+def _row(each: Version) -> tuple[Any, ...]:
+    change, link = each.change, each.link
+    value = Json(b"null" if change.value is None else change.value)
+    written = moment(link.written_at)
+    return change.version, change.action, link.topic, transaction(link), written, link.origin, value

@@ -1,0 +1,54 @@
+"""Times and numbers as people read them, and values that are text for people and structure for programs."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+from pubsub_lib.core.model import Link
+
+
+class Shown(FormattableColumn[Any]):
+    """A value that table shows as ``text(value)``, and json and yaml as it is."""
+
+    def __init__(self, value: Any, text: Callable[[Any], str]) -> None:
+        super().__init__(value)
+        self._text = text
+
+    def human_readable(self) -> str:
+        """For ``-f table``."""
+        return self._text(self._value)
+
+
+def moment(unix: float) -> str:
+    """Unix seconds as ISO 8601 in UTC, whole seconds; "" for 0, which stands for "not known"."""
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if unix else ""
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits: ``7 ms``, ``3.2 s``, ``5 min``, ``2.0 h``, ``3.5 d``; the sign is kept."""
+    size = abs(seconds)
+    if size < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if size < 120:
+        return f"{seconds:.1f} s"
+    if size < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if size < 172_800 else f"{seconds / 86_400:.1f} d"
+
+
+def hexadecimal(digest: int) -> str:
+    """A digest as its 16 digits."""
+    return f"{digest:016x}"
+
+
+def transaction(link: Link) -> int:
+    """What people call a transaction by: the position of its last change."""
+    return link.point.position
+
+
+def cut(text: str, width: int) -> str:
+    """At most so many characters, the last one being … when something was left out; control characters are shown."""
+    text = "".join(each if each.isprintable() else "?" for each in text)
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]

@@ -1,0 +1,129 @@
+"""``pubsub-db log``."""
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from pubsub_lib.cli.human import moment, transaction
+from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.output import Json, List
+from pubsub_lib.cli.streaming import Column, Lines
+from pubsub_lib.core.model import Link
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.store import Store
+from pubsub_lib.store.looking import Cursor, behind, cursor
+
+FOLLOW_EVERY: Final = 0.5
+"""Seconds between two looks for what is new."""
+LIMIT: Final = 100
+
+_COLUMNS: Final = (
+    Column("position", width=8, right=True),
+    Column("action", width=6),
+    Column("topic", weight=2),
+    Column("table", weight=2),
+    Column("key", weight=3),
+    Column("transaction", hidden=True, width=11, right=True),
+    Column("written", width=20),
+    Column("origin", weight=2),
+)
+_VALUE: Final = Column("value", weight=6)
+
+Row = tuple[Any, ...]
+
+
+class Log(List):
+    """Show the changelog: the newest changes, or those after a position; --follow goes on as more come."""
+
+    nothing = "the changelog has nothing there"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """From where, of what, how many."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--since", metavar="P", type=int, help="the changes after this position, oldest first")
+        parser.add_argument("--topic", metavar="TOPIC", help="only this topic")
+        parser.add_argument(
+            "--limit", metavar="N", type=int, default=LIMIT, help=f"at most so many changes ({LIMIT})"
+        )
+        parser.add_argument("--values", action="store_true", help="show the values, too")
+        parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C, a line for each change")
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print; the exit code."""
+        if parsed_args.limit < 1 or (parsed_args.since is not None and parsed_args.since < 0):
+            raise ConfigError(
+                f"a log of {parsed_args.limit} changes since {parsed_args.since} cannot be shown; "
+                "give --limit from 1 and --since from 0"
+            )
+        return self._follow(parsed_args) if parsed_args.follow else super().run(parsed_args)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
+        """The page that was asked for; a word on stderr when it is not all."""
+        limit, since, topic = parsed_args.limit, parsed_args.since, parsed_args.topic
+        with reading(self) as store:
+            if since is None:
+                rows = list(_rows(store.look.newest(limit, topic), parsed_args.values))[-limit:]
+            else:
+                self._warn_of_trimming(store, since)
+                # One more than wanted tells whether there is more.
+                rows = list(_rows(store.look.links(behind(since), limit + 1, topic), parsed_args.values, since))
+                if len(rows) > limit:
+                    rows = rows[:limit]
+                    self.app.LOG.info("there is more: pubsub-db log --since %d", rows[-1][0])
+        return [column.name for column in _columns(parsed_args.values)], rows
+
+    def _follow(self, parsed_args: argparse.Namespace) -> int:
+        since, topic, values = parsed_args.since, parsed_args.topic, parsed_args.values
+        lines = Lines.of(self, _columns(values), parsed_args)
+        with reading(self) as store:
+            if since is not None:
+                self._warn_of_trimming(store, since)
+            at = behind(store.read_heads([]).store.position if since is None else since)
+            while True:
+                at, links = more(store, at, topic, self.app.LOG.warning)
+                for row in _rows(links, values, since or 0):
+                    lines.row(row, [_text(each) for each in row])
+                if not links:
+                    time.sleep(FOLLOW_EVERY)
+
+    def _warn_of_trimming(self, store: Store, since: int) -> None:
+        oldest = store.look.oldest()
+        begin = store.read_heads([]).store.position if oldest is None else oldest.link.tx_prev.position
+        if since < begin:
+            self.app.LOG.warning("the changelog was trimmed up to position %d; what is before that is gone", begin)
+
+
+def more(
+    store: Store, at: Cursor, topic: str | None, warn: Callable[[str, int], None]
+) -> tuple[Cursor, list[Link]]:
+    """One page of what came after a place, and the place behind it. ``warn`` is told when the store went back."""
+    links = store.look.links(at, store.settings.page_size, topic)
+    if links:
+        return cursor(links[-1]), links
+    head = store.read_heads([]).store.position
+    if head < at[0] - 1:
+        warn("the store went back to position %d: it was restored; going on from there", head)
+        return behind(head), []
+    return at, []
+
+
+def _columns(values: bool) -> tuple[Column, ...]:
+    return (*_COLUMNS, _VALUE) if values else _COLUMNS
+
+
+def _rows(links: Sequence[Link], values: bool, since: int = 0) -> Iterator[Row]:
+    """One row a change, in the order of positions: a transaction's links are sorted by topic, not by that."""
+    changes = [(change.version, link, change) for link in links for change in link.changes if change.version > since]
+    changes.sort(key=lambda each: each[0])
+    for version, link, change in changes:
+        row = (
+            version, change.action, link.topic, change.table, change.key, transaction(link), moment(link.written_at),
+            link.origin,
+        )  # fmt: skip
+        yield (*row, Json(b"null" if change.value is None else change.value)) if values else row
+
+
+def _text(value: Any) -> str:
+    return str(value.shown(False) if isinstance(value, Json) else value)

@@ -1,0 +1,55 @@
+"""``pubsub-db publishers``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.opening import reading, settings_of
+from pubsub_lib.cli.output import List
+from pubsub_lib.errors import NotFound
+from pubsub_lib.store import Service, Store
+
+COLUMNS = ("service", "uuid", "address", "state", "lease_left")
+
+
+class Publishers(List):
+    """List the services in the directory: where each sends from, and how many seconds its lease still lasts.
+
+    Entries whose lease ended are removed by a running service; --forget does it at once, by name. A service that
+    lives enters itself again when it renews.
+    """
+
+    nothing = "no service is in the directory"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Whether to forget one."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--forget", metavar="NAME", help="remove this service's entries, and show what is left")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """By the database's clock. Raises NotFound for a name to forget that is not there."""
+        if parsed_args.forget is None:
+            with reading(self) as store:
+                return COLUMNS, rows(store.directory.entries())
+        name = parsed_args.forget
+        settings = settings_of(self)
+        # Not by ``writing``: nothing is committed that anybody would have to be told.
+        with Store(settings.store_url, settings=settings.store, limits=settings.limits, create=False) as store:
+            directory = store.directory
+            entries = [each for each in directory.entries() if each.service == name]
+            if not entries:
+                raise NotFound(f"there is no service {name!r} in the directory; see pubsub-db publishers")
+            for each in entries:
+                directory.unregister(each.uuid)
+            if any(each.seconds_left > 0 for each in entries):
+                self.app.LOG.info("%s has a lease that lasts: if it lives, it will be back when it renews", name)
+            return COLUMNS, rows(directory.entries())
+
+
+def rows(entries: Iterable[Service]) -> list[tuple[str, str, str, str, float]]:
+    """One row an entry."""
+    return [
+        (e.service, e.uuid, e.address, "live" if e.seconds_left > 0 else "ended", round(e.seconds_left, 1))
+        for e in entries
+    ]

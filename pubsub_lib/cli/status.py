@@ -1,0 +1,176 @@
+"""``pubsub-db status``."""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import make_url
+
+from pubsub_lib import loader
+from pubsub_lib.cli.human import Shown, duration
+from pubsub_lib.cli.opening import reading, settings_of
+from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.tap import Answer, ask_services
+from pubsub_lib.core.model import ALL, Head
+from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
+from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Service, Store
+from pubsub_lib.store.looking import Kept
+
+ASK_SECONDS: Final = 2.0
+MOST_SHOWN: Final = 10
+"""Services and topics that a table shows; the other formats show all."""
+
+
+class Status(Show):
+    """Show where everything stands: the store, its services, its topics, and how stale a replica can get.
+
+    Live services are asked, by the driver of the INI file, how far they have read the store.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """How long to wait for services."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--ask", metavar="S", type=float, default=ASK_SECONDS,
+            help=f"seconds to wait for the answers of live services ({ASK_SECONDS:g}); 0: ask nobody",
+        )  # fmt: skip
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Read, ask, and put together. Raises ConfigError, StoreError."""
+        if not 0 <= parsed_args.ask < 1e6:
+            raise ConfigError(f"--ask {parsed_args.ask} is no time to wait; give seconds from 0")
+        settings = settings_of(self)
+        with reading(self) as store:
+            heads = store.read_heads([ALL])
+            oldest = store.look.oldest()
+            # The question comes after the reading of the heads: who answers it with less is behind.
+            services = self._services(settings, store, heads.store.position, parsed_args.ask)
+        found = {
+            "store": make_url(settings.store_url).render_as_string(),
+            "head": heads.store.position,
+            "nonce": heads.store.nonce,
+            "oldest_link": Shown(oldest_link(oldest), _oldest_text),
+            "services": Shown(services, _services_text),
+            "topics": Shown(topics(heads.topics), _topics_text),
+            "lost_message_bound": Shown(lost_message(settings.timing), _bound_text),
+            "no_publisher_bound": Shown(no_publisher(settings.timing), _bound_text),
+        }
+        return tuple(found), tuple(found.values())
+
+    def _services(self, settings: Settings, store: Store, head: int, seconds: float) -> list[dict[str, Any]]:
+        entries = store.directory.entries()
+        live = [each.uuid for each in entries if each.seconds_left > 0]
+        answers: Mapping[str, Answer] = {}
+        if live and seconds:
+            try:
+                if loader.load(settings.driver).capabilities.carries_envelopes:
+                    answers = ask_services(settings, store, live, seconds)
+            except PubSubError as error:
+                # What the store says is worth showing all the same.
+                self.app.LOG.warning("the services were not asked: %s", error)
+        return services(entries, answers, store.look.last_by_origin(), head)
+
+
+def oldest_link(oldest: Kept | None) -> dict[str, Any] | None:
+    """Where the changelog begins."""
+    if oldest is None:
+        return None
+    return {"position": oldest.link.point.position, "topic": oldest.link.topic, "seconds_ago": round(oldest.age, 1)}
+
+
+def services(
+    entries: Sequence[Service], answers: Mapping[str, Answer], written: Mapping[str, Kept], head: int
+) -> list[dict[str, Any]]:
+    """One mapping an entry. ``last_published`` is the newest change of its origin that it has read; ``lag`` how many
+    positions its reading is behind ``head``. Both are None for one that did not answer.
+    """
+    found = []
+    for each in entries:
+        answer, own = answers.get(each.uuid), written.get(each.service)
+        read = None if answer is None or answer.hello.store is None else answer.hello.store.position
+        published = own is not None and read is not None and own.link.point.position <= read
+        found.append(
+            {
+                "service": each.service,
+                "uuid": each.uuid,
+                "address": each.address,
+                "lease_left": round(each.seconds_left, 1),
+                "answered_in": None if answer is None else round(answer.seconds, 3),
+                "last_published": own.link.point.position if own is not None and published else None,
+                "last_published_seconds_ago": round(own.age, 1) if own is not None and published else None,
+                "lag": None if read is None else max(0, head - read),
+            }
+        )
+    return found
+
+
+def topics(heads: Mapping[str, Head]) -> list[dict[str, Any]]:
+    """One mapping a topic."""
+    return [
+        {"topic": topic, "objects": head.count, "head": head.point.position} for topic, head in sorted(heads.items())
+    ]
+
+
+def lost_message(timing: Timing) -> dict[str, float]:
+    """The bound for a lost message (design rule 13), term by term, in seconds."""
+    terms = {
+        name: getattr(timing, name) for name in ("max_idle_time", "reading_age", "round_trip", "message_delay_window")
+    }
+    return {**terms, **_sync(timing), "at_most": lost_message_bound(timing, timing.sync_timeout)}
+
+
+def no_publisher(timing: Timing) -> dict[str, float]:
+    """The bound without any publisher (design rule 13), term by term, in seconds."""
+    terms = {"three_times_max_idle_time": timing.stale_after, "poll_interval": timing.poll_interval}
+    return {**terms, **_sync(timing), "at_most": no_publisher_bound(timing, timing.sync_timeout)}
+
+
+def _sync(timing: Timing) -> dict[str, float]:
+    return {"sync_wait": timing.sync_wait, "sync_time": timing.sync_timeout}
+
+
+def _bound_text(bound: Mapping[str, float]) -> str:
+    waits = [f"{value:g}" for name, value in bound.items() if name not in ("sync_wait", "sync_time", "at_most")]
+    return (
+        f"{' + '.join(waits)} s + sync wait (at most {bound['sync_wait']:g} s) + sync time (at most "
+        f"{bound['sync_time']:g} s) = at most {bound['at_most']:g} s"
+    )
+
+
+def _oldest_text(oldest: Mapping[str, Any] | None) -> str:
+    if oldest is None:
+        return "none"
+    return f"{oldest['position']}, {duration(oldest['seconds_ago'])} ago"
+
+
+def _services_text(found: Sequence[Mapping[str, Any]]) -> str:
+    return _listed([_service_text(each) for each in found], "none", "pubsub-db publishers")
+
+
+def _service_text(each: Mapping[str, Any]) -> str:
+    left = each["lease_left"]
+    lease = f"lease {duration(left)} left" if left > 0 else f"lease ended {duration(-left)} ago"
+    if each["answered_in"] is None:
+        said = "did not answer" if left > 0 else ""
+    else:
+        last = each["last_published"]
+        ago = "" if last is None else f" {duration(each['last_published_seconds_ago'])} ago"
+        said = f"last published {'nothing' if last is None else last}{ago}, lag {each['lag']}"
+    return ", ".join(part for part in (f"{each['service']}: {lease}", said) if part)
+
+
+def _topics_text(found: Sequence[Mapping[str, Any]]) -> str:
+    texts = [f"{each['topic']}: {each['objects']} objects, head {each['head']}" for each in found]
+    return _listed(texts, "none", "pubsub-db topics")
+
+
+def _listed(texts: Sequence[str], none: str, more: str) -> str:
+    if not texts:
+        return none
+    lines = list(texts[:MOST_SHOWN])
+    if len(texts) > MOST_SHOWN:
+        lines.append(f"and {len(texts) - MOST_SHOWN} more, see {more}")
+    return "\n".join(lines)

@@ -1,0 +1,23 @@
+"""``pubsub-db topics``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.human import hexadecimal
+from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.output import List
+
+
+class Topics(List):
+    """List the topics: how many objects each has, the position of its head, its digest."""
+
+    nothing = "nothing was ever written to this store"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """All that were ever written, also those that are empty by now."""
+        with reading(self) as store:
+            heads = store.topics()
+        return ("topic", "objects", "head", "digest"), [
+            (topic, head.count, head.point.position, hexadecimal(head.digest)) for topic, head in sorted(heads.items())
+        ]

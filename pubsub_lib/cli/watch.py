@@ -1,0 +1,118 @@
+"""``pubsub-db watch``."""
+
+import argparse
+import queue
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pubsub_lib.cli import exits
+from pubsub_lib.cli.human import duration
+from pubsub_lib.cli.listening import Heard, Listening
+from pubsub_lib.cli.opening import reading, settings_of
+from pubsub_lib.cli.output import List
+from pubsub_lib.cli.streaming import Column, Lines
+from pubsub_lib.cli.tap import Tap, tapped
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.limits import check_name
+from pubsub_lib.core.model import ALL
+from pubsub_lib.errors import ConfigError
+
+MOST_WAITING: Final = 100_000
+"""Rows that wait to be printed; more are counted and left out. What is missing was found before: no hole is made up."""
+
+_COLUMNS: Final = (
+    Column("time", width=8),
+    Column("kind", width=5, hidden=True),
+    Column("topic", weight=3),
+    Column("service", weight=3),
+    Column("uuid", width=32, hidden=True),
+    Column("sequence", "seq", width=6, right=True),
+    Column("position", width=8, right=True),
+    Column("changes", "chg", width=4, right=True),
+    Column("latency", width=7, right=True),
+    Column("holes", weight=4),
+    Column("missing", width=12, hidden=True),
+    Column("note", width=20, hidden=True),
+)
+
+
+class Watch(List):
+    """Show messages as they arrive: who sent them, sequence, position, latency, and what is missing.
+
+    Listens as replicas do, by the driver of the INI file. Latency is from the writer's commit to here, by the clocks of
+    the two hosts. Ctrl-C ends it.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """What to watch, and for how long."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic to listen to; none: all of them")
+        parser.add_argument("--count", metavar="N", type=int, help="end after so many messages")
+        parser.add_argument("--seconds", metavar="S", type=float, help="end after so many seconds")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Not used: rows are printed as they come."""
+        raise NotImplementedError
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print rows until the end that was asked for."""
+        count, seconds = parsed_args.count, parsed_args.seconds
+        if (count is not None and count < 1) or (seconds is not None and not 0 < seconds < 1e9):
+            raise ConfigError("--count wants a number from 1, --seconds one above 0")
+        topics = [check_name("topic", topic) for topic in parsed_args.topics] or [ALL]
+        lines = Lines.of(self, _COLUMNS, parsed_args)
+        listening = Listening()
+        rows: queue.Queue[Heard] = queue.Queue(MOST_WAITING)
+        left_out = 0
+
+        def hear(envelope: Envelope) -> None:
+            nonlocal left_out
+            for row in listening.feed(envelope, time.time()):
+                try:
+                    rows.put_nowait(row)
+                except queue.Full:
+                    left_out += 1
+
+        settings = settings_of(self)
+        end = time.monotonic() + seconds if seconds is not None else float("inf")
+        with reading(self) as store, tapped(settings, store, topics, hear) as tap:
+            self._say(tap, topics)
+            shown, ask_at = 0, 0.0
+            while (now := time.monotonic()) < end and (count is None or shown < count):
+                if now >= ask_at:
+                    # As a replica does: an answer tells of what was lost at the end, behind which nothing comes.
+                    tap.ask(topics)
+                    ask_at = now + settings.timing.max_idle_time
+                try:
+                    row = rows.get(timeout=min(end, ask_at) - now)
+                except queue.Empty:
+                    continue
+                lines.row(*cells(row))
+                shown += 1
+        if left_out:
+            self.app.LOG.warning("%d messages were heard and not shown: the output was too slow", left_out)
+        return exits.OK
+
+    def _say(self, tap: Tap, topics: Sequence[str]) -> None:
+        what = "everything" if topics == [ALL] else ", ".join(topics)
+        where = f" at {', '.join(tap.addresses)}" if tap.addresses else ""
+        self.app.LOG.info("listening to %s by %s%s; Ctrl-C ends it", what, tap.source, where)
+
+
+def cells(row: Heard) -> tuple[Sequence[Any], Sequence[str]]:
+    """A row for programs (latency in milliseconds) and for people."""
+    at = datetime.fromtimestamp(row.at, UTC)
+    values = (
+        at.isoformat(timespec="milliseconds").replace("+00:00", "Z"), row.kind, row.topic, row.service, row.uuid,
+        row.sequence, row.position, row.changes, None if row.latency is None else round(row.latency * 1000, 3),
+        row.holes, row.missing, row.note,
+    )  # fmt: skip
+    lost = f"{row.holes} missing: {row.missing}" if row.holes else ""
+    shown = [str(each) for each in values]
+    shown[0] = at.strftime("%H:%M:%S")
+    shown[8] = "" if row.latency is None else duration(row.latency)
+    shown[9] = "; ".join(each for each in (lost, row.note) if each)
+    return values, shown

@@ -1,0 +1,126 @@
+"""``pubsub-db log``."""
+
+import json
+import select
+import signal
+
+from pubsub_lib.cli.log import more
+from pubsub_lib.store.looking import behind
+from tests.unit.cli.world import World
+
+
+def write(world: World, count: int, topic: str = "a") -> list[int]:
+    """So many transactions of two changes each; the positions after them."""
+    positions = []
+    with world.open() as store:
+        for number in range(count):
+            at = store.read_heads([]).store.position  # equal values would write nothing
+            with store.transaction(origin="api-1") as tx:
+                tx.set("t", f"k{number}", at, topic=topic)
+                tx.set("t", "all", [topic, at], topic="z")
+            assert tx.commit is not None
+            positions.append(tx.commit.point.position)
+    return positions
+
+
+def test_the_newest_changes_in_the_order_of_their_positions(world: World) -> None:
+    last = write(world, 3)[-1]
+    found = world.run("log", "--limit", 4, "-f", "json").json
+    assert [each["position"] for each in found] == [last - 3, last - 2, last - 1, last]
+    assert [(each["topic"], each["key"]) for each in found[-2:]] == [("a", "k2"), ("z", "all")]
+    assert {each["transaction"] for each in found[-2:]} == {last}
+    assert {each["origin"] for each in found} == {"api-1"}
+    shown = world.run("log", "--limit", 1, "-c", "position", "-c", "key")
+    assert shown.code == 0
+    assert shown.out.splitlines()[3].replace(" ", "") == f"|{last}|all|"
+
+
+def test_since_a_position_page_by_page(world: World) -> None:
+    first = write(world, 1)[-1]
+    positions = write(world, 3)
+    said = world.run("log", "--since", first, "--limit", 5, "-f", "json")
+    assert [each["position"] for each in said.json] == list(range(first + 1, first + 6))
+    assert f"there is more: pubsub-db log --since {first + 5}" in said.err
+    rest = world.run("log", "--since", first + 5, "-f", "json")
+    assert [each["position"] for each in rest.json] == [positions[-1]]
+    assert rest.err == ""
+
+
+def test_one_topic_with_values(world: World) -> None:
+    first = write(world, 1)[-1]
+    second = write(world, 2, "b")[0]
+    found = world.run("log", "--since", first, "--topic", "z", "--values", "-f", "json").json
+    assert [each["value"] for each in found] == [["b", first], ["b", second]]
+    csv = world.run("log", "--since", first, "--topic", "b", "--values", "-f", "csv", "-c", "key", "-c", "value")
+    assert csv.out.splitlines() == ['"key","value"', f'"k0","{first}"', f'"k1","{second}"']
+
+
+def test_nothing_there(fresh: World) -> None:
+    assert fresh.run("log", "-f", "json").json == []
+    said = fresh.run("log")
+    assert (said.code, said.out, said.err) == (0, "", "pubsub-db: the changelog has nothing there\n")
+
+
+def test_what_was_trimmed_is_said(fresh: World) -> None:
+    write(fresh, 3)
+    with fresh.open() as store:
+        store.trim(keep_links=2)
+    said = fresh.run("log", "--since", 1, "-f", "json")
+    assert [each["position"] for each in said.json] == [5, 6]
+    assert "trimmed up to position 4" in said.err
+
+
+def test_bad_numbers(small: World) -> None:
+    small.run("log", "--limit", 0).failed(2, "--limit from 1")
+    small.run("log", "--since", -1).failed(2, "--since from 0")
+
+
+def test_follow_prints_a_line_for_each_change_as_it_comes(world: World) -> None:
+    first = write(world, 1)[-1]
+    process = world.process("log", "--follow", "--since", first - 1, "-f", "json")
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["position"] == first
+        # It has caught up: what comes now is seen by following.
+        last = write(world, 2)[-1]
+        found = [json.loads(process.stdout.readline()) for _ in range(4)]
+        assert [each["position"] for each in found] == list(range(last - 3, last + 1))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out, err) == (130, "", "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_follow_begins_now_and_ends_quietly_when_nobody_reads(fresh: World) -> None:
+    write(fresh, 3)
+    process = fresh.process("log", "--follow", "--topic", "a", "-f", "value", "-c", "position")
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not select.select([process.stdout], [], [], 0.2)[0]:  # until one of them comes after its beginning
+            last = write(fresh, 1)[-1]
+        assert 6 < int(process.stdout.readline()) <= last
+        process.stdout.close()
+        while process.poll() is None:
+            write(fresh, 1)
+        assert process.returncode == 141
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_following_goes_on_where_a_restored_store_stands(fresh: World) -> None:
+    write(fresh, 2)
+    warnings: list[tuple[str, int]] = []
+    with fresh.open() as store:
+        at, links = more(store, behind(100), None, lambda *told: warnings.append(told))
+        assert (at, links) == (behind(4), [])
+        assert [position for _, position in warnings] == [4]
+        write(fresh, 1)
+        at, links = more(store, at, None, lambda *told: warnings.append(told))
+        assert [link.point.position for link in links] == [6, 6]
+        assert more(store, at, None, lambda *told: warnings.append(told)) == (at, [])
+    assert len(warnings) == 1

@@ -1,0 +1,99 @@
+"""``pubsub-db status``."""
+
+import re
+
+import pytest
+
+from pubsub_lib import Timing
+from pubsub_lib.cli.status import lost_message, no_publisher
+from pubsub_lib.core.timing import lost_message_bound, no_publisher_bound
+from tests.unit.cli.test_publishers import end_leases
+from tests.unit.cli.world import World, fill
+
+
+def test_everything_in_json(world: World) -> None:
+    with world.open() as store:
+        fill(store)
+        with store.transaction(origin="api-1") as tx:
+            tx.set("lport", "mine", 1, topic="tenant-1")
+        heads = store.read_heads([""])
+        oldest = store.look.oldest()
+    assert oldest is not None
+    found = world.run("status", "--ask", 30, "-f", "json").json
+    assert found["store"] == world.settings.store_url
+    assert (found["head"], found["nonce"]) == (heads.store.position, heads.store.nonce)
+    assert found["oldest_link"]["position"] == oldest.link.point.position
+    assert found["oldest_link"]["seconds_ago"] >= 0
+    topics = {each["topic"]: each for each in found["topics"]}
+    assert topics["tenant-1"] == {"topic": "tenant-1", "objects": 3, "head": heads.store.position}
+    live = [each for each in found["services"] if each["lease_left"] > 0]
+    assert len(live) == int(world.host is not None)
+    for each in live:
+        assert each["service"] == "api-1"
+        assert 0 <= each["answered_in"] < 30
+        assert each["lag"] >= 0
+        # Its reading may be a second old; then the change is not known to be published.
+        assert each["last_published"] == (heads.store.position if each["lag"] == 0 else None)
+    timing = world.settings.timing
+    assert found["lost_message_bound"]["at_most"] == lost_message_bound(timing, timing.sync_timeout)
+    assert found["no_publisher_bound"]["at_most"] == no_publisher_bound(timing, timing.sync_timeout)
+
+
+def test_a_table_for_people(world: World) -> None:
+    with world.open() as store:
+        fill(store)
+        head = store.read_heads([]).store.position
+    said = world.run("status", "--ask", 30)
+    assert (said.code, said.err) == (0, "")
+    assert f"| head               | {head} " in said.out
+    assert f"tenant-1: 2 objects, head {head}" in said.out
+    idle = world.settings.timing.max_idle_time
+    assert f"{idle:g} + 1 + 1 + " in said.out
+    assert (("api-1: lease" in said.out) and (", lag " in said.out)) is (world.host is not None)
+
+
+def test_nothing_was_ever_written(fresh: World) -> None:
+    found = fresh.run("status", "-f", "json").json
+    assert (found["head"], found["oldest_link"], found["services"], found["topics"]) == (0, None, [], [])
+    assert "| services           | none " in fresh.run("status").out
+
+
+def test_services_that_do_not_answer(small: World) -> None:
+    with small.open() as store:
+        store.directory.register("ended", "u1", "tcp://127.0.0.1:1", 60)
+        end_leases(small.url, "ended")
+        store.directory.register("silent", "u2", "tcp://127.0.0.1:1", 60)
+    small.config.write_text(small.config.read_text() + "enable_pub_sub = true\npublishers_ips =\n")
+    try:
+        said = small.run("status", "--ask", 0.2, "-f", "json")
+        table = small.run("status", "--ask", 0)
+    finally:
+        small.config.write_text(f"[pubsub]\nstore_url = {small.url}\n")
+        with small.open() as store:
+            store.directory.unregister("u1")
+            store.directory.unregister("u2")
+    said_of = {each["service"]: each for each in said.json["services"]}
+    answers = {name: (each["answered_in"], each["last_published"], each["lag"]) for name, each in said_of.items()}
+    assert answers == {"ended": (None, None, None), "silent": (None, None, None)}
+    assert re.search(r"silent: lease \d+\.\d s left, did not answer ", table.out)
+    assert "ended: lease ended 59 min ago" in table.out
+
+
+def test_many_are_counted_in_a_table(fresh: World) -> None:
+    with fresh.open() as store, store.transaction() as tx:
+        for number in range(13):
+            tx.set("t", f"k{number}", 1, topic=f"t{number:02}")
+    assert "and 3 more, see pubsub-db topics" in fresh.run("status").out
+    assert len(fresh.run("status", "-f", "json").json["topics"]) == 13
+
+
+def test_errors(small: World, tmp_path: object) -> None:
+    small.run("status", "--ask", -1).failed(2, "--ask -1.0")
+    small.run("status", "--database", f"sqlite:///{tmp_path}/no.db").failed(4, "does not exist")
+
+
+@pytest.mark.parametrize("bound", [lost_message, no_publisher])
+def test_the_terms_of_a_bound_add_up(bound: object) -> None:
+    assert callable(bound)
+    terms = dict(bound(Timing(max_idle_time=7.0, round_trip=0.25, poll_interval=3.5, sync_timeout=11.0)))
+    assert terms.pop("at_most") == sum(terms.values())

@@ -1,0 +1,141 @@
+"""``pubsub-db watch``: by a service's messages, and by polling where there is none."""
+
+import json
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pubsub_lib.cli.listening import Heard
+from pubsub_lib.cli.watch import cells
+from tests.e2e.service_host import LONG
+from tests.unit.cli.world import World
+
+
+def write(world: World, key: str, topic: str) -> int:
+    """One change; a running service publishes it, whoever wrote it."""
+    with world.open() as store:
+        with store.transaction(origin="api-1") as tx:
+            tx.set("t", key, store.read_heads([]).store.position, topic=topic)
+        assert tx.commit is not None
+        return tx.commit.point.position
+
+
+@contextmanager
+def watching(world: World, *arguments: object) -> "Iterator[subprocess.Popen[str]]":
+    """A watch of topic "a" and what is asked for; it has heard something when the block begins."""
+    process = world.process("watch", "a", *arguments)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        by = "zmq_pubsub_driver" if world.host is not None else "db_polling_pubsub_driver"
+        assert said.startswith(f"pubsub-db: listening to a by {by}"), said + process.stderr.read()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class LineReader:
+    """JSON lines of a process, with a bound on the wait."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._lines: queue.Queue[str] = queue.Queue()
+        assert process.stdout is not None
+        stream = process.stdout
+
+        def read() -> None:
+            for line in stream:
+                self._lines.put(line)
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def within(self, seconds: float) -> dict[str, Any]:
+        """The next line; {} when there is none in time."""
+        try:
+            found: dict[str, Any] = json.loads(self._lines.get(timeout=seconds))
+        except queue.Empty:
+            return {}
+        return found
+
+
+def test_messages_of_a_topic_as_json_lines(world: World) -> None:
+    with watching(world, "-f", "json") as process:
+        assert process.stdout is not None
+        found: dict[str, Any] = {}
+        written: set[int] = set()
+        # What is sent before the connection stands reaches nobody: until one is heard.
+        reader = LineReader(process)
+        while not found:
+            write(world, "other", "aa")  # whose name only begins like it
+            written.add(write(world, "k", "a"))
+            found = reader.within(0.5)
+        assert found["position"] in written
+        assert (found["topic"], found["kind"], found["changes"]) == ("a", "link", 1)
+        assert found["service"] == ("api-1" if world.host is not None else "db-polling")
+        assert (found["holes"], found["missing"], found["note"]) == (0, "", "")
+        assert found["sequence"] >= 1
+        assert 0 <= found["latency"] < LONG * 1000
+        last = write(world, "k", "a")
+        before = found
+        while found["position"] < last:
+            found = reader.within(LONG)
+            assert found["sequence"] == before["sequence"] + 1
+            before = found
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LONG)
+        assert (process.returncode, err) == (130, "")
+        assert out == ""
+
+
+def test_a_table_and_an_end_by_count(world: World) -> None:
+    process = world.process("watch", "--count", 1)
+    try:
+        while process.poll() is None:
+            write(world, "k", "a")
+        assert process.stdout is not None
+        head, row = process.stdout.read().splitlines()
+        assert head.split() == ["time", "topic", "service", "seq", "position", "chg", "latency", "holes"]
+        assert row.index("a") < row.index("api-1" if world.host is not None else "db-polling")
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_silence_ends_by_seconds(world: World) -> None:
+    said = world.run("watch", "quiet", "--seconds", 0.3, "-f", "json")
+    assert (said.code, said.out) == (0, "")
+    assert "listening to quiet by" in said.err
+
+
+def test_errors(small: World) -> None:
+    small.run("watch", "--count", 0).failed(2, "--count wants a number from 1")
+    small.run("watch", "--seconds", "-1").failed(2, "--seconds one above 0")
+    small.run("watch", "").failed(2, "topic")
+    small.run("watch", "a", "-c", "nope").failed(2, "no column 'nope'")
+    text = small.config.read_text()
+    small.config.write_text(text + "enable_pub_sub = true\npub_sub_driver = memory\n")
+    try:
+        small.run("watch", "a").failed(2, "the driver 'memory' lacks the capability 'cross_process'")
+    finally:
+        small.config.write_text(text)
+
+
+def test_holes_and_notes_are_told_together_to_people() -> None:
+    row = Heard(1.5, "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "the last were lost")
+    values, shown = cells(row)
+    assert values == (
+        "1970-01-01T00:00:01.500Z", "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "the last were lost",
+    )  # fmt: skip
+    assert shown[9] == "2 missing: 8-9; the last were lost"
+    assert (shown[0], shown[8]) == ("00:00:01", "")
+    assert cells(Heard(1.5, "link", "a", "s", "u", 9, 7, 1, 0.0123, 0, "", ""))[1][8:10] == ["12 ms", ""]
+
+
+def test_a_database_that_cannot_be_used(small: World, tmp_path: object) -> None:
+    small.run("watch", "a", "--database", f"sqlite:///{tmp_path}/no.db").failed(4, "does not exist")
+    small.run("watch", "a", "--database", "nonsense").failed(2, "URL")
