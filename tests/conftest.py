@@ -26,6 +26,7 @@ hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, deran
 hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 _seed = int(os.environ.get(SEED_VARIABLE) or (0 if IN_CI else random.SystemRandom().getrandbits(32)))
+os.environ[SEED_VARIABLE] = str(_seed)  # one for all processes that run tests side by side
 
 
 def pytest_configure() -> None:

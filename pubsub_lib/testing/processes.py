@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
+_SHARES = 16
+"""Of the ports: more than anybody runs tests side by side."""
 
 
 def children(pid: int) -> list[int]:
@@ -67,11 +69,13 @@ def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody listens on now.
 
     Taken from below the range of outgoing connections: there, a client that keeps trying to reach a server
-    that was killed can end up connected to itself, and then the server cannot have its port back.
+    that was killed can end up connected to itself, and then the server cannot have its port back. Processes that
+    run tests side by side take from shares of their own, so that none is handed out twice before it is bound.
     """
     choice = random.SystemRandom()
+    share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
     for _ in range(200):
-        port = choice.randrange(15_000, 32_000)
+        port = choice.randrange(15_000 + share, 32_000, _SHARES)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -34,7 +34,7 @@ class Namespace:
     def __init__(self, number: int) -> None:
         self.name = f"ps{os.getpid()}n{number}"
         self._cable = f"ps{os.getpid() % 100_000}v{number}"
-        net = f"10.{200 + number}.{os.getpid() // 250 % 250}"
+        net = f"10.{200 + number}.{os.getpid() % 250}"  # tests that run side by side have pids side by side
         self.ours, self.its = f"{net}.1", f"{net}.2"
 
     @property

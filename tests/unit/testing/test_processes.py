@@ -44,6 +44,17 @@ def test_free_port_is_below_the_range_of_outgoing_connections() -> None:
         server.bind(("127.0.0.1", port))
 
 
+def test_tests_that_run_side_by_side_take_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    for worker in ("gw0", "gw1", "gw2"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        taken += [{free_port() for _ in range(500)}]
+    assert set.isdisjoint(*taken[:2])
+    assert set.isdisjoint(*taken[1:])
+    monkeypatch.delenv("PYTEST_XDIST_WORKER")
+    assert 15_000 <= free_port() < 32_000
+
+
 def test_poll_gives_up_at_its_deadline() -> None:
     asked = itertools.count(1)
     assert not poll(lambda: next(asked) < 0, timeout=0.1)
