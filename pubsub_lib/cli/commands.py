@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "send": "pubsub_lib.cli.send:Send",
     "status": "pubsub_lib.cli.status:Status",
     "tables": "pubsub_lib.cli.tables:Tables",
+    "top": "pubsub_lib.cli.top:Top",
     "topics": "pubsub_lib.cli.topics:Topics",
     "update": "pubsub_lib.cli.update:Update",
     "watch": "pubsub_lib.cli.watch:Watch",

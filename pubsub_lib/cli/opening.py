@@ -15,7 +15,7 @@ from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store
+from pubsub_lib.store import Store, url
 
 _log = logging.getLogger("pubsub_lib.cli")
 
@@ -94,6 +94,11 @@ def settings_of(command: Command) -> Settings:
     elif not conf.config_file and not conf.config_dir and not conf[options.GROUP].store_url:
         raise ConfigError("there is no configuration; give --config-file PATH, or --database URL")
     return Settings.from_conf(conf)
+
+
+def shown(settings: Settings) -> str:
+    """The database's URL for people: without its password. Raises ConfigError."""
+    return url.parse(settings.store_url).render_as_string()
 
 
 @contextmanager

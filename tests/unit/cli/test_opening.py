@@ -54,7 +54,7 @@ def test_tables_of_somebody_else(small: World, tmp_path: Path) -> None:
 def test_a_wrong_file_is_named(text: str, words: str, small: World, tmp_path: Path) -> None:
     path = tmp_path / "wrong.conf"
     path.write_text(text)
-    world = World("", path, False)
+    world = World("", path)
     world.capture = small.capture
     world.run("tables").failed(4 if "unreachable" in words else 2, words)
 

@@ -1,0 +1,38 @@
+"""``pubsub-db add``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli import asking, writing_one
+from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.output import Show
+from pubsub_lib.errors import AlreadyExists
+
+
+class Add(Show):
+    """Create an object, and publish it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which object, its value and topic."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("table", metavar="TABLE")
+        parser.add_argument("key", metavar="KEY")
+        parser.add_argument("value", metavar="VALUE", help="JSON; - reads it from the standard input")
+        parser.add_argument("--topic", metavar="TOPIC", help="the topic it is on (default: that of the store)")
+        parser.add_argument("--replace", action="store_true", help="replace the whole value when it exists")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """One transaction. Raises AlreadyExists."""
+        table, key = parsed_args.table, parsed_args.key
+        value = asking.value(parsed_args.value)
+        with writing(self) as opened:
+            try:
+                with opened.store.transaction() as tx:
+                    (tx.set if parsed_args.replace else tx.create)(table, key, value, topic=parsed_args.topic)
+            except AlreadyExists as error:
+                raise AlreadyExists(
+                    f"the object {key!r} exists already in the table {table!r}; give --replace, or use pubsub-db update"
+                ) from error
+            return writing_one.outcome(opened.store, table, key, tx.commit)

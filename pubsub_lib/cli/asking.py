@@ -1,0 +1,44 @@
+"""Questions before something is destroyed, and values from the command line."""
+
+import argparse
+import sys
+from typing import Any, Final
+
+from pubsub_lib.cli.exits import Declined
+from pubsub_lib.core import values
+from pubsub_lib.errors import UsageError, ValueRefused
+
+STANDARD: Final = "-"
+"""Standard input, or output, in place of a value or a file."""
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """The option of a command that asks."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do it without asking")
+
+
+def confirm(parsed_args: argparse.Namespace, question: str) -> None:
+    """Ask on the terminal, unless ``--yes`` was given. Blocks for the answer.
+
+    Raises UsageError where nobody can be asked, Declined for any answer but "y" or "yes".
+    """
+    if parsed_args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"cannot ask whether to {question}, because the input is no terminal; give --yes to do it")
+    print(f"{question[0].upper()}{question[1:]}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Declined("nothing was changed")
+
+
+def value(text: str) -> Any:
+    """A value as it is given on the command line: JSON, or ``-`` for JSON on standard input. Raises UsageError."""
+    data = sys.stdin.buffer.read() if text == STANDARD else text.encode(errors="surrogateescape")
+    try:
+        return values.decode(data)
+    except ValueRefused as error:
+        where = "the standard input" if text == STANDARD else f"the value {text[:60]!r}"
+        reason = str(error.__cause__ or error)
+        raise UsageError(
+            f"{where} is no JSON ({reason}); text needs double quotes, and the shell single ones around them"
+        ) from error

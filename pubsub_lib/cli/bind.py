@@ -1,0 +1,31 @@
+"""``pubsub-db bind``: say on which host a port is, as Dragonflow's df-db does by hand."""
+
+import argparse
+import socket
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli import writing_one
+from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.output import Show
+
+
+class Bind(Show):
+    """Bind a port to this host (or another one), and publish it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which port, and where to."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("key", metavar="KEY", help="the key of the port")
+        parser.add_argument("--host", default=socket.gethostname(), help="the host (default: this one, %(default)s)")
+        parser.add_argument("--table", default="lport", help="the table of the ports (default: %(default)s)")
+        parser.add_argument("--member", default="chassis", help="the member that names the host (default: %(default)s)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """One transaction. Raises NotFound."""
+        table, key = parsed_args.table, parsed_args.key
+        with writing(self) as opened:
+            with writing_one.hinted(f"see pubsub-db ls {table}"), opened.store.transaction() as tx:
+                tx.update(table, key, {parsed_args.member: parsed_args.host})
+            return writing_one.outcome(opened.store, table, key, tx.commit)

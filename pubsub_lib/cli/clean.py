@@ -1,0 +1,46 @@
+"""``pubsub-db clean``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.asking import add_yes, confirm
+from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.removing import Removed, remove
+from pubsub_lib.core.limits import check_name
+from pubsub_lib.store import Store
+
+
+class Clean(Show):
+    """Delete all objects, or those of a table or a topic, and publish it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which objects."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
+        parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
+        add_yes(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Transactions of bounded size."""
+        table, topic = parsed_args.table, parsed_args.topic
+        for kind, name in (("table", table), ("topic", topic)):
+            if name is not None:
+                check_name(kind, name)
+        removed = Removed()
+        with writing(self) as opened:
+            confirm(parsed_args, f"delete {_what(opened.store, table, topic)}")
+            remove(opened.store, removed, table=table, topic=topic)
+        return ("deleted", "transactions", "position"), (removed.objects, removed.transactions, removed.position)
+
+
+def _what(store: Store, table: str | None, topic: str | None) -> str:
+    heads = store.topics()
+    if table is not None:
+        of = f" of the table {table!r}" + (f" on the topic {topic!r}" if topic is not None else "")
+        return f"all objects{of} ({store.look.tables().get(table, 0)} are in the table)"
+    if topic is not None:
+        return f"all objects on the topic {topic!r} ({heads[topic].count if topic in heads else 0})"
+    return f"all {sum(each.count for each in heads.values())} objects of all tables"

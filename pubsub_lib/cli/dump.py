@@ -1,0 +1,33 @@
+"""``pubsub-db dump``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.output import Json, List
+
+
+class Dump(List):
+    """Show all objects with their values (for many of them: export)."""
+
+    nothing = "there are no such objects"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which objects."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
+        parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """One consistent reading, sorted by table and key."""
+        with reading(self) as store:
+            found = sorted(store.objects(table=parsed_args.table, topic=parsed_args.topic), key=_place)
+        return ("table", "key", "topic", "version", "value"), (
+            (each.table, each.key, each.topic, each.version, Json(each.value)) for each in found
+        )
+
+
+def _place(item: Any) -> tuple[str, str]:
+    return item.table, item.key

@@ -1,0 +1,56 @@
+"""``pubsub-db export``."""
+
+import argparse
+import logging
+from pathlib import Path
+
+import msgspec
+
+from pubsub_lib.cli.asking import STANDARD, add_yes, confirm
+from pubsub_lib.cli.lines import created
+from pubsub_lib.cli.opening import settings_of
+from pubsub_lib.cli.output import Act
+from pubsub_lib.cli.progress import Progress
+from pubsub_lib.store import Store
+
+_log = logging.getLogger("pubsub_lib.cli")
+
+_PATIENCE = 3600.0
+"""Seconds that a slow disk, or a slow reader of the pipe, may hold up the reading in the database."""
+_EVERY = 1000
+
+
+class Export(Act):
+    """Write all objects, as one consistent reading shows them, to a file of JSON lines that load reads."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which objects, and where to."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard output")
+        parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
+        parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")
+        add_yes(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """In bounded memory. Raises FileError, StoreError."""
+        table, topic, name = parsed_args.table, parsed_args.topic, parsed_args.file
+        if name != STANDARD and Path(name).is_file():
+            confirm(parsed_args, f"overwrite the file {name}")
+        settings = settings_of(self)
+        patient = msgspec.structs.replace(settings.store, idle_in_transaction_timeout=_PATIENCE)
+        quiet = self.app.options.verbose_level == 0
+        with Store(settings.store_url, settings=patient, limits=settings.limits, read_only=True) as store:
+            heads = store.topics()
+            total = heads[topic].count if topic in heads else sum(each.count for each in heads.values())
+            with (
+                Progress("exporting", None if table else total, quiet=quiet) as progress,
+                created(name) as writer,
+            ):
+                for item in store.objects(table=table, topic=topic):
+                    writer.write(item)
+                    if not writer.lines % _EVERY:
+                        progress.show(writer.lines, f"{writer.lines:,} lines")
+            _log.info(
+                "%d objects were written to %s", writer.lines, "the standard output" if name == STANDARD else name
+            )

@@ -1,0 +1,21 @@
+"""``pubsub-db init``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.opening import settings_of, shown
+from pubsub_lib.cli.output import Show
+from pubsub_lib.store import Store, administration
+
+
+class Init(Show):
+    """Make the tables in an empty database; a SQLite file, too."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Harmless when they are there. Raises SchemaError for foreign, older or newer tables."""
+        settings = settings_of(self)
+        before = administration.revision(settings.store_url, settings=settings.store)
+        Store(settings.store_url, settings=settings.store).close()
+        after = administration.revision(settings.store_url, settings=settings.store)
+        return ("database", "schema", "created"), (shown(settings), after, before is None)

@@ -1,0 +1,69 @@
+"""``pubsub-db load``."""
+
+import argparse
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.lines import Reader
+from pubsub_lib.cli.loading import BATCH, Loaded, load, most_lines
+from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.progress import Progress
+from pubsub_lib.errors import UsageError
+
+_log = logging.getLogger("pubsub_lib.cli")
+
+
+class Load(Show):
+    """Write the objects of a file of JSON lines, and publish them.
+
+    Each line is an object like {"table": "lport", "key": "p1", "topic": "tenant-1", "value": {...}}; with
+    "action": "delete" one that is to go. Equal objects are left alone, so an interrupted load is run again.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which file, and how it is cut."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard input")
+        parser.add_argument(
+            "--batch", type=int, default=BATCH, metavar="N", help="lines of one transaction (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--from-line", type=int, default=1, metavar="N", help="skip what stands before this line (default: 1)"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Transactions of bounded size. Raises FileError, StoreError."""
+        loaded = Loaded()
+        with writing(self) as opened:
+            most = most_lines(opened.settings.limits)
+            if not 1 <= parsed_args.batch <= most:
+                raise UsageError(f"--batch {parsed_args.batch} is not possible; give a number from 1 to {most}")
+            if parsed_args.from_line < 1:
+                raise UsageError(f"--from-line {parsed_args.from_line} is not possible; lines are numbered from 1")
+            with (
+                Reader(parsed_args.file, opened.settings.limits) as reader,
+                Progress("loading", reader.size, quiet=self.app.options.verbose_level == 0) as progress,
+            ):
+                try:
+                    load(
+                        opened.store, reader, loaded, parsed_args.batch, parsed_args.from_line,
+                        lambda: progress.show(reader.at(), f"{loaded.lines:,} lines"),
+                    )  # fmt: skip
+                except BaseException:
+                    _log.warning("%s", _so_far(loaded))
+                    raise
+        return ("lines", "changes", "transactions", "position"), (
+            loaded.lines, loaded.changes, loaded.transactions, loaded.position,
+        )  # fmt: skip
+
+
+def _so_far(loaded: Loaded) -> str:
+    if not loaded.lines:
+        return "no line was loaded"
+    return (
+        f"the lines up to {loaded.line} are in; run it again: what is in is left alone "
+        f"(or skip it by --from-line {loaded.line + 1})"
+    )

@@ -1,0 +1,104 @@
+"""From lines to transactions. Bounded in memory, and to be done again after any interruption.
+
+There is no mark of how far it came: a line whose object is already as it says writes and publishes nothing, so the
+same file from its beginning ends right, whatever killed the first run. That costs reading, not writing.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.cli.exits import FileError
+from pubsub_lib.cli.lines import Line, Numbered, Reader
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import ValueRefused
+from pubsub_lib.store import Store, Transaction
+
+BATCH: Final = 1000
+"""Lines of one transaction, if no other number is given."""
+_BATCH_BYTES: Final = 1 << 20
+"""No transaction gets longer than this and one line: that bounds the memory, and how long others wait."""
+
+
+class Loaded(msgspec.Struct):
+    """How far it came; ``line`` and all before it are committed."""
+
+    line: int = 0
+    lines: int = 0
+    """Lines that were read, without blank and skipped ones."""
+    changes: int = 0
+    """What they changed in the database; less than lines where objects were as they should be."""
+    transactions: int = 0
+    position: int | None = None
+    """Of the last change."""
+
+
+def most_lines(limits: Limits) -> int:
+    """The largest batch that always fits a transaction: an object that moves between topics makes two changes."""
+    return max(1, limits.max_transaction_changes // 2)
+
+
+def load(store: Store, reader: Reader, loaded: Loaded, batch: int, first: int, report: Callable[[], None]) -> None:
+    """Commit the lines from number ``first`` on, up to ``batch`` in each transaction, and ``report`` after each.
+
+    ``loaded`` is kept up to date, also when it ends in the middle. Raises FileError for a broken line, after what
+    stands before it was committed; StoreError.
+    """
+    lines = _Ahead(reader.read(first))
+    while lines.more():
+        broken: FileError | None = None
+        number, count = loaded.line, 0
+        with store.transaction() as tx:
+            for each in lines.take(batch):
+                number = each.number
+                try:
+                    _record(tx, each.line)
+                except ValueRefused as error:
+                    broken = reader.broken(number, str(error))
+                    break
+                count += 1
+        loaded.line, loaded.lines = (number - 1 if broken else number), loaded.lines + count
+        if tx.commit is not None:
+            loaded.changes += sum(len(link.changes) for link in tx.commit.links)
+            loaded.transactions += 1
+            loaded.position = tx.commit.point.position
+        report()
+        broken = broken or lines.broken
+        if broken is not None:
+            raise broken
+
+
+def _record(tx: Transaction, line: Line) -> None:
+    if line.action == "delete":
+        tx.delete(line.table, line.key, missing_ok=True)
+    else:
+        tx.set(line.table, line.key, line.value, topic=line.topic)
+
+
+class _Ahead:
+    """Lines with one of them read ahead, and the error that ended them kept until what came before is committed."""
+
+    def __init__(self, lines: Iterator[Numbered]) -> None:
+        self._lines = lines
+        self.broken: FileError | None = None
+        self._next = self._read()
+
+    def more(self) -> bool:
+        return self._next is not None or self.broken is not None
+
+    def take(self, most: int) -> Iterator[Numbered]:
+        size = 0
+        for _ in range(most):
+            if self._next is None or size > _BATCH_BYTES:
+                return
+            size += self._next.size
+            yield self._next
+            self._next = self._read()
+
+    def _read(self) -> Numbered | None:
+        try:
+            return next(self._lines, None)
+        except FileError as error:
+            self.broken = error
+            return None

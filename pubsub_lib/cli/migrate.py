@@ -1,0 +1,21 @@
+"""``pubsub-db migrate``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.opening import settings_of
+from pubsub_lib.cli.output import Show
+from pubsub_lib.store import administration, migrate
+
+
+class Migrate(Show):
+    """Bring the tables of an older version to this one; stop whoever writes first."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Harmless when there is nothing to do. Raises SchemaError."""
+        settings = settings_of(self)
+        before = administration.revision(settings.store_url, settings=settings.store)
+        migrate(settings.store_url, settings=settings.store)
+        after = administration.revision(settings.store_url, settings=settings.store)
+        return ("before", "after"), (before, after)

@@ -1,0 +1,40 @@
+"""``pubsub-db rm``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli.asking import add_yes, confirm
+from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.writing_one import hinted, version
+from pubsub_lib.errors import UsageError
+
+
+class Rm(Show):
+    """Delete objects of a table, all or none of them, and publish it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which objects."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("table", metavar="TABLE")
+        parser.add_argument("keys", metavar="KEY", nargs="+")
+        parser.add_argument("--missing-ok", action="store_true", help="a key that is not there is no error")
+        parser.add_argument("--if-version", type=version, metavar="N", help="only when the one object has this version")
+        add_yes(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """One transaction. Raises NotFound, VersionMismatch."""
+        table, keys = parsed_args.table, list(dict.fromkeys(parsed_args.keys))
+        if parsed_args.if_version is not None and len(keys) != 1:
+            raise UsageError(f"--if-version is about one object, not {len(keys)}; name one key")
+        with writing(self) as opened:
+            named = repr(keys[0]) if len(keys) == 1 else f"{len(keys)} objects"
+            confirm(parsed_args, f"delete {named} of the table {table!r}")
+            with hinted("give --missing-ok if that is fine"), opened.store.transaction() as tx:
+                for key in keys:
+                    tx.delete(table, key, version=parsed_args.if_version, missing_ok=parsed_args.missing_ok)
+        links = tx.commit.links if tx.commit is not None else ()
+        position = tx.commit.point.position if tx.commit is not None else None
+        return ("table", "deleted", "position"), (table, sum(len(each.changes) for each in links), position)

@@ -1,0 +1,79 @@
+"""``pubsub-db send``."""
+
+import argparse
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+from pubsub_lib.cli import asking, exits
+from pubsub_lib.cli.opening import Writing, writing
+from pubsub_lib.cli.output import Show
+from pubsub_lib.errors import UsageError
+from pubsub_lib.runtime.replica import Replica
+from pubsub_lib.store import DEFAULT_TOPIC
+
+TABLE: Final = "pubsub_test"
+"""Where test events are written."""
+
+
+class Send(Show):
+    """Write a test event to a topic, publish it, and take it away again.
+
+    The event is an object of the table pubsub_test, whose key is this host's name. With --wait a replica of the topic
+    runs here as well, by the same configuration, and says how long the event took to arrive.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """What, where to, and whether to look at its arrival."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--topic", default=DEFAULT_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+        parser.add_argument("--value", metavar="VALUE", help="JSON to send (default: host and time)")
+        parser.add_argument("--keep", action="store_true", help="leave the object in the store")
+        parser.add_argument(
+            "--wait", type=float, metavar="SECONDS", help="follow the topic, and wait so long until the event arrives"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Two transactions. Raises WaitTimeout when it does not arrive."""
+        host, topic = socket.gethostname(), parsed_args.topic
+        if parsed_args.wait is not None and not 0 < parsed_args.wait < 1e6:
+            raise UsageError(f"--wait {parsed_args.wait} is not possible; give seconds above 0")
+        value = {"host": host, "sent": time.time()}
+        if parsed_args.value is not None:
+            value = asking.value(parsed_args.value)
+        with writing(self) as opened:
+            position, seconds = _send(opened, topic, host, value, parsed_args.wait, parsed_args.keep)
+            if opened.handing_over.error is not None:
+                self.exit_code = exits.UNREACHABLE
+            arrived = None if seconds is None else round(seconds * 1000, 1)
+            return ("topic", "key", "position", "told", "arrived_ms"), (
+                topic, host, position, opened.handing_over.how, arrived,
+            )  # fmt: skip
+
+
+def _send(
+    opened: Writing, topic: str, key: str, value: Any, wait: float | None, keep: bool
+) -> tuple[int | None, float | None]:
+    """(position, seconds until it arrived)."""
+    with ExitStack() as stack:
+        replica = None
+        if wait is not None:
+            replica = stack.enter_context(Replica(opened.settings, [topic]))
+            replica.wait_synced(wait)
+        try:
+            begun = time.monotonic()
+            with opened.store.transaction() as tx:
+                tx.set(TABLE, key, value, topic=topic)
+            if tx.commit is None:
+                return None, None  # the same event is there already, kept
+            if replica is None or wait is None:
+                return tx.commit.point.position, None
+            replica.wait_for(tx.commit, wait)
+            return tx.commit.point.position, time.monotonic() - begun
+        finally:
+            if not keep:
+                with opened.store.transaction() as tx:
+                    tx.delete(TABLE, key, missing_ok=True)

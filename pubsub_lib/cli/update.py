@@ -1,0 +1,35 @@
+"""``pubsub-db update``."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pubsub_lib.cli import asking, writing_one
+from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.writing_one import version
+
+
+class Update(Show):
+    """Merge members into an object's value, and publish it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which object, and what of it."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("table", metavar="TABLE")
+        parser.add_argument("key", metavar="KEY")
+        parser.add_argument(
+            "value", metavar="VALUE", help="a JSON object: its members are replaced, others stay; - reads it from stdin"
+        )
+        parser.add_argument("--topic", metavar="TOPIC", help="move it to this topic")
+        parser.add_argument("--if-version", type=version, metavar="N", help="only when its version is this one")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """One transaction. Raises NotFound, VersionMismatch, ValueRefused."""
+        table, key = parsed_args.table, parsed_args.key
+        value = asking.value(parsed_args.value)
+        with writing(self) as opened:
+            with writing_one.hinted("use pubsub-db add"), opened.store.transaction() as tx:
+                tx.update(table, key, value, topic=parsed_args.topic, version=parsed_args.if_version)
+            return writing_one.outcome(opened.store, table, key, tx.commit)

@@ -1,0 +1,41 @@
+"""What the commands that write one object have in common: how they show what became of it."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pubsub_lib.errors import NotFound
+from pubsub_lib.store import Commit, Store
+
+COLUMNS = ("table", "key", "topic", "version", "changed")
+
+
+def outcome(store: Store, table: str, key: str, commit: Commit | None) -> tuple[Sequence[str], Sequence[Any]]:
+    """Columns and values of the object behind a commit; None: equal bytes, so nothing was written."""
+    if commit is not None:
+        # From the commit itself: somebody else may have changed it since.
+        for link in commit.links:
+            for change in link.changes:
+                if (change.table, change.key) == (table, key) and change.value is not None:
+                    return COLUMNS, (table, key, link.topic, change.version, True)
+    found = store.get_record(table, key)
+    if found is None:
+        raise NotFound(f"the object {key!r} in the table {table!r} was deleted by somebody else at this moment")
+    return COLUMNS, (table, key, found.topic, found.version, commit is not None)
+
+
+@contextmanager
+def hinted(way_out: str) -> Iterator[None]:
+    """Let a NotFound out of this block with a way out that fits a command line."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(f"{str(error).partition(';')[0]}; {way_out}") from error
+
+
+def version(text: str) -> int:
+    """The type of an option that expects a version."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no version; give a whole number from 0")
+    return int(text)

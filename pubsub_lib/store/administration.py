@@ -1,0 +1,73 @@
+"""What is done to a database as a whole, beside migrating it: telling its schema, and dropping it."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection, MetaData, Table, column, inspect, select
+from sqlalchemy import table as table_clause
+
+from pubsub_lib.store import engine, faults, migration, schema, sqlite, url
+from pubsub_lib.store.settings import StoreSettings, checked
+
+T = TypeVar("T")
+
+
+def revision(
+    database: str,
+    *,
+    settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
+) -> str | None:
+    """The schema's revision in a database, whatever it is; None when it holds no tables of ours, or no file is there.
+
+    Any thread; blocks for the timeouts. Raises ConfigError, StoreUnavailable, StoreBusy.
+    """
+    parsed = url.parse(database)
+    if parsed.get_backend_name() == "sqlite" and not sqlite.path_of(parsed).exists():
+        return None
+    return _with(database, settings, False, f"reading the schema of {parsed.render_as_string()}", _revision)
+
+
+def drop(
+    database: str,
+    *,
+    settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
+) -> Sequence[str]:
+    """Drop this library's tables, with all that they hold; their names. A SQLite file stays, without them.
+
+    Nobody is told: delete the objects before, where replicas are to hear of it. Any thread; blocks for the timeouts.
+    Raises ConfigError, SchemaError (no tables, foreign ones, or of a newer version), StoreUnavailable, StoreBusy.
+    """
+    parsed = url.parse(database)
+
+    def do(connection: Connection) -> Sequence[str]:
+        try:
+            migration.require(connection)
+        except migration.Older:
+            pass  # ours all the same
+        present = set(inspect(connection).get_table_names())
+        names = sorted(present & {*schema.metadata.tables, schema.VERSION_TABLE})
+        doomed = MetaData()
+        for name in names:
+            Table(name, doomed)
+        doomed.drop_all(connection)
+        connection.commit()
+        return names
+
+    return _with(database, settings, True, f"dropping the tables of {parsed.render_as_string()}", do)
+
+
+def _revision(connection: Connection) -> str | None:
+    if schema.VERSION_TABLE not in inspect(connection).get_table_names():
+        return None
+    versions = table_clause(schema.VERSION_TABLE, column("version_num"))
+    return ", ".join(sorted(connection.execute(select(versions.c.version_num)).scalars())) or None
+
+
+def _with(database: str, settings: StoreSettings, writes: bool, doing: str, fn: Callable[[Connection], T]) -> T:
+    checked("settings", settings)
+    made = engine.make(url.parse(database), settings, writes=writes, primary=writes)
+    try:
+        with faults.translated(doing), made.connect() as connection:
+            return fn(connection)
+    finally:
+        made.dispose()

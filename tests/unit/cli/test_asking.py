@@ -1,0 +1,61 @@
+"""Questions on a terminal, refusals elsewhere, and values from the command line."""
+
+import argparse
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from pubsub_lib.cli import asking
+from pubsub_lib.cli.exits import Declined
+from pubsub_lib.errors import UsageError
+
+
+class Terminal(io.StringIO):
+    """An input at which somebody sits."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def confirm(*, yes: bool = False) -> None:
+    asking.confirm(argparse.Namespace(yes=yes), "delete all")
+
+
+@pytest.mark.parametrize("answer", ["y\n", "YES\n"])
+def test_yes(answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    confirm()
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "Delete all? [y/N] ")
+
+
+@pytest.mark.parametrize("answer", ["", "\n", "n\n", "yep\n"])
+def test_anything_else_is_no(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    with pytest.raises(Declined, match="nothing was changed"):
+        confirm()
+
+
+def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(UsageError, match=r"cannot ask whether to delete all.*--yes"):
+        confirm()
+    confirm(yes=True)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", 1), ('"ö"', "ö"), ('{"a": [null]}', {"a": [None]})])
+def test_values(text: str, value: Any) -> None:
+    assert asking.value(text) == value
+
+
+def test_a_value_on_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO('{"a": "ö"}'.encode())))
+    assert asking.value("-") == {"a": "ö"}
+
+
+@pytest.mark.parametrize("text", ["host-7", "", "{'a': 1}", "\udcff"])
+def test_no_json(text: str) -> None:
+    with pytest.raises(UsageError, match=r"is no JSON .*quotes"):
+        asking.value(text)

@@ -1,0 +1,46 @@
+"""``pubsub-db clean``."""
+
+from tests.unit.cli.world import World, fill
+
+
+def test_everything(world: World) -> None:
+    with world.open() as store:
+        fill(store)
+    before = world.head
+    assert world.run("clean", "--yes", "-f", "json").json == {
+        "deleted": 3, "transactions": 1, "position": before + 3,
+    }  # fmt: skip
+    assert world.contents() == {}
+
+
+def test_a_table_and_a_topic(world: World) -> None:
+    with world.open() as store:
+        fill(store)
+    shown = world.run("clean", "--yes", "--table", "lport", "--topic", "tenant-1")
+    assert shown.code == 0
+    assert "| deleted      | 1 " in shown.out
+    assert world.run("clean", "--yes", "--topic", "tenant-1", "-f", "json").json["deleted"] == 1
+    assert list(world.contents()) == [("lport", "p2")]
+    assert world.run("clean", "--yes", "--table", "lport", "-f", "json").json["deleted"] == 1
+
+
+def test_nothing_to_delete(world: World) -> None:
+    said = world.run("clean", "--yes", "-f", "json")
+    assert said.json == {"deleted": 0, "transactions": 0, "position": None}
+
+
+def test_the_question_says_how_much(small: World) -> None:
+    with small.open() as store:
+        fill(store)
+    for arguments, words in [
+        ((), "all 3 objects of all tables"),
+        (("--table", "lport"), "all objects of the table 'lport' (2 are in the table)"),
+        (("--topic", "tenant-1"), "all objects on the topic 'tenant-1' (2)"),
+        (("--table", "lport", "--topic", "t"), "of the table 'lport' on the topic 't' (2 are in the table)"),
+    ]:
+        small.run("clean", *arguments).failed(2, words)
+    assert len(small.contents()) == 3
+
+
+def test_a_bad_name(small: World) -> None:
+    small.run("clean", "--table", "").failed(2, "the table is empty")

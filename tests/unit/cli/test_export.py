@@ -1,0 +1,72 @@
+"""``pubsub-db export``."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.world import World, fill
+
+
+@pytest.mark.parametrize("name", ["net.jsonl", "net.jsonl.gz"])
+def test_what_is_exported_can_be_loaded(name: str, world: World, tmp_path: Path) -> None:
+    with world.open() as store:
+        fill(store)
+    path = tmp_path / name
+    said = world.run("export", path)
+    assert (said.code, said.out, said.err) == (0, "", f"pubsub-db: 3 objects were written to {path}\n")
+    before = world.contents()
+    data = path.read_bytes()
+    lines = (gzip.decompress(data) if name.endswith(".gz") else data).decode().splitlines()
+    assert {(each["table"], each["key"]): (each["topic"], each["value"]) for each in map(json.loads, lines)} == before
+    world.run("clean", "--yes")
+    assert world.run("load", path, "-f", "json").json["changes"] == 3
+    assert world.contents() == before
+
+
+def test_a_table_a_topic_and_nothing(world: World, tmp_path: Path) -> None:
+    with world.open() as store:
+        fill(store)
+    path = tmp_path / "net.jsonl"
+    for options, count in [
+        (("--table", "lport"), 2),
+        (("--topic", "tenant-1"), 2),
+        (("--table", "lport", "--topic", "tenant-1"), 1),
+        (("--table", "nothing"), 0),
+        (("--topic", "nothing"), 0),
+    ]:
+        assert world.run("export", path, "--yes", *options).code == 0
+        assert len(path.read_text().splitlines()) == count, options
+
+
+def test_the_standard_output_is_only_lines(small: World) -> None:
+    with small.open() as store:
+        fill(store)
+    process = small.process("export", "-")
+    out, err = process.communicate()
+    assert process.returncode == 0
+    assert sorted(json.loads(line)["key"] for line in out.splitlines()) == ["p1", "p2", "s1"]
+    assert err == "pubsub-db: 3 objects were written to the standard output\n"
+    assert small.process("export", "-", "--quiet").communicate()[1] == ""
+
+
+def test_a_file_that_is_there_is_overwritten_only_when_asked_for(small: World, tmp_path: Path) -> None:
+    path = tmp_path / "net.jsonl"
+    path.write_text("mine")
+    small.run("export", path).failed(2, f"cannot ask whether to overwrite the file {path}")
+    assert path.read_text() == "mine"
+    assert small.run("export", path, "-y").code == 0
+    assert path.read_text() == ""
+
+
+def test_where_it_cannot_be_written(small: World, tmp_path: Path) -> None:
+    small.run("export", tmp_path / "no" / "net.jsonl").failed(5, "No such file or directory")
+    with small.open() as store:
+        fill(store)
+    small.run("export", "/dev/full").failed(5, "/dev/full cannot be written (No space left on device)")
+
+
+def test_a_store_that_is_not_there(bare: World, tmp_path: Path) -> None:
+    bare.run("export", tmp_path / "net.jsonl").failed(4, "pubsub-db init")
+    assert not (tmp_path / "net.jsonl").exists()

@@ -1,0 +1,35 @@
+"""``pubsub-db init``."""
+
+from pathlib import Path
+
+from pubsub_lib.store.schema import REVISION
+from tests.unit.cli.world import World
+
+
+def test_makes_the_tables_once(bare: World) -> None:
+    said = bare.run("init", "-f", "json").json
+    assert (said["schema"], said["created"]) == (REVISION, True)
+    assert bare.run("tables", "-f", "json").json == []
+    bare.run("add", "t", "k", "1")
+    shown = bare.run("init")
+    assert shown.code == 0
+    assert "| created  | False" in shown.out
+    assert bare.value("t", "k") == 1
+
+
+def test_beside_a_service(world: World) -> None:
+    assert world.run("init", "-f", "json").json["created"] is False
+
+
+def test_the_password_is_not_shown(small: World) -> None:
+    said = small.run("init", "--database", "postgresql://me:secret@127.0.0.1:1/net")
+    assert (said.code, said.out) == (4, "")
+    assert "secret" not in said.err
+    assert "me:***@127.0.0.1" in said.err
+
+
+def test_what_cannot_be_made(small: World, tmp_path: Path) -> None:
+    small.run("init", "--database", f"sqlite:///{tmp_path}/no/net.db").failed(4, "opening")
+    (tmp_path / "text.db").write_text("this is no database, but a text of more than hundred bytes. " * 5)
+    small.run("init", "--database", f"sqlite:///{tmp_path}/text.db").failed(4, "not those of this library")
+    small.run("init", "--database", "sqlite://").failed(2, "name a file")

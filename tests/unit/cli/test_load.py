@@ -1,0 +1,77 @@
+"""``pubsub-db load``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.world import World
+
+
+def write(path: Path, count: int) -> Path:
+    lines = [{"table": "t", "key": f"{n:03}", "topic": f"p{n % 2}", "value": n} for n in range(count)]
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return path
+
+
+def test_a_file(world: World, tmp_path: Path) -> None:
+    path = write(tmp_path / "objects.jsonl", 25)
+    before = world.head
+    said = world.run("load", path, "--batch", 10, "-f", "json")
+    assert said.json == {"lines": 25, "changes": 25, "transactions": 3, "position": before + 25}
+    assert world.contents() == {("t", f"{n:03}"): (f"p{n % 2}", n) for n in range(25)}
+    shown = world.run("load", path)
+    assert (shown.code, shown.err, world.head) == (0, "", before + 25)
+    assert "| changes      | 0 " in shown.out
+
+
+def test_an_empty_file(world: World, tmp_path: Path) -> None:
+    path = write(tmp_path / "objects.jsonl", 0)
+    assert world.run("load", path, "-f", "json").json == {
+        "lines": 0, "changes": 0, "transactions": 0, "position": None,
+    }  # fmt: skip
+
+
+def test_a_broken_line_is_named_and_a_second_run_goes_on(world: World, tmp_path: Path) -> None:
+    path = write(tmp_path / "objects.jsonl", 30)
+    good = path.read_text()
+    lines = good.splitlines(keepends=True)
+    path.write_text("".join([*lines[:19], "{broken\n", *lines[20:]]))
+    said = world.run("load", path, "--batch", 10)
+    assert (said.code, said.out) == (5, "")
+    assert said.err.splitlines() == [
+        "pubsub-db: the lines up to 19 are in; run it again: what is in is left alone (or skip it by --from-line 20)",
+        f"pubsub-db: line 20 of {path} is broken: {said.err.splitlines()[1].partition('broken: ')[2]}",
+    ]
+    assert len(world.contents()) == 19
+    path.write_text(good)
+    assert world.run("load", path, "-f", "json").json["changes"] == 11
+    assert len(world.contents()) == 30
+
+
+def test_the_first_line_is_broken(small: World, tmp_path: Path) -> None:
+    path = tmp_path / "objects.jsonl"
+    path.write_text("nonsense\n")
+    said = small.run("load", path)
+    assert said.code == 5
+    assert said.err.startswith("pubsub-db: no line was loaded\npubsub-db: line 1 of ")
+
+
+def test_a_missing_file(world: World) -> None:
+    world.run("load", "/nowhere/objects.jsonl").failed(5, "/nowhere/objects.jsonl", "No such file")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--batch=0", "give a number from 1 to 5000"), ("--batch=5001", "1 to 5000"), ("--from-line=0", "from 1")],
+)
+def test_wrong_numbers(option: str, words: str, small: World, tmp_path: Path) -> None:
+    small.run("load", write(tmp_path / "objects.jsonl", 1), option).failed(2, words)
+    assert small.contents() == {}
+
+
+def test_a_store_that_is_not_there(bare: World, tmp_path: Path) -> None:
+    said = bare.run("load", write(tmp_path / "objects.jsonl", 1))
+    assert said.code == 4
+    assert said.err.splitlines()[0] == "pubsub-db: no line was loaded"
+    assert "pubsub-db init" in said.err.splitlines()[1]
