@@ -26,7 +26,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
 }
 
 # Folders of tests/unit that mirror something else than pubsub_lib.
-OTHER_MIRRORS = {"drivers", "tools"}
+OTHER_MIRRORS = {"drivers", "pubsub_pytest", "tools"}
 
 DRIVER_MAY_IMPORT = {"api", "core", "errors", "lifecycle"}
 MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
@@ -162,9 +162,7 @@ def driver_breaches(driver: Path) -> list[str]:
     breaches = []
     for path in sorted(driver.rglob("*.py")):
         parts = {name.split(".")[1] for name in imported(path) if re.match(r"pubsub_lib\.", name)}
-        breaches += [
-            f"{driver.name}/{path.name} imports pubsub_lib.{each}" for each in sorted(parts - allowed)
-        ]
+        breaches += [f"{driver.name}/{path.name} imports pubsub_lib.{each}" for each in sorted(parts - allowed)]
     return breaches
 
 
@@ -240,7 +238,11 @@ def wheel(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, source_tree: Path) -> None:
-    roots = [source_tree / "pubsub_lib", *sorted((source_tree / "drivers").glob("pubsub_*"))]
+    roots = [
+        source_tree / "pubsub_lib",
+        source_tree / "pubsub_pytest",
+        *sorted((source_tree / "drivers").glob("pubsub_*")),
+    ]
     sources = {
         path.relative_to(root.parent).as_posix()
         for root in roots

@@ -1,0 +1,298 @@
+"""A store and replicas of it for tests of programs that use this library: no server, no thread, no waiting.
+
+::
+
+    def test_a_port_is_programmed():
+        with Local() as local:
+            switch = FakeSwitch()
+            Controller(local.replica(["tenant-1"]), switch)         # what runs in production
+            with local.store.transaction() as tx:
+                tx.set("lport", "p1", {"switch": "s1"}, topic="tenant-1")
+            local.flush()                                           # committed = applied and handled
+            assert switch.ports == {"p1"}
+
+Store, changelog, codec, tracker, cache, and the queues of the handlers are those of production. What is different: the
+database is a SQLite file in memory, where the system offers that; messages are handed over instead of sent; and the
+clock stands still until somebody waits (:mod:`.local_time`). So handlers run inside ``flush`` and the waiting methods,
+in the thread that called them, and the same test does the same each time, with faults (``loss``) as without.
+"""
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.dispatch import HandlerPolicy
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.lossy import PERFECT, Loss
+from pubsub_lib.core.model import ALL, Heads
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.errors import WaitTimeout
+from pubsub_lib.runtime.engine import Engine, SyncReader
+from pubsub_lib.runtime.handlers import Handlers
+from pubsub_lib.runtime.replica import Replica
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+from pubsub_lib.testing.local_time import LocalTime, Turning
+from pubsub_lib.testing.local_wire import LocalSubscriber, LocalWire
+
+PATIENCE: Final = 600.0
+"""Seconds of the local clock after which a wait without a timeout is over: something is wrong then."""
+_MEMORY: Final = Path("/dev/shm")
+"""Linux's folder in memory: a place for a temporary folder."""
+
+
+class LocalEngine(Engine):
+    """A replica's machinery whose two loops are turned by the local time."""
+
+    def __init__(
+        self,
+        time: LocalTime,
+        settings: Settings,
+        reader: SyncReader,
+        subscriber: Subscriber,
+        cache: Cache,
+        on_events: Callable[[Sequence[Event], bool], None],
+        rng: random.Random,
+    ) -> None:
+        super().__init__(settings, reader, subscriber, cache, on_events, rng, now=time.now)
+        self._time = time
+        self.changed = Turning(time, self.lock)
+
+    def run(self, now: float) -> bool:
+        """A tick, and a sync, if they are due."""
+        with self.lock:
+            ticks = self.follower.tracker.next_time() <= now
+        if ticks:
+            self._tick(now)
+        syncs = self._job is not None
+        if syncs:
+            self._sync(now)
+        return ticks or syncs
+
+    def next_time(self) -> float:
+        """The tracker's next deadline."""
+        with self.lock:
+            return self.follower.tracker.next_time()
+
+    def close(self, until: float) -> None:
+        """See :meth:`.Engine.close`."""
+        self._time.remove(self)
+        super().close(until)
+
+    def _start_threads(self) -> None:
+        self._time.add(self)
+
+
+class LocalReplica(Replica):
+    """A :class:`~pubsub_lib.Replica` without threads: give it to the code under test. Made by :meth:`Local.replica`.
+
+    It does something only inside :meth:`Local.flush`, :meth:`Local.advance` and its own ``wait_…`` methods. These
+    turn the local clock, so that a timeout of an hour takes no time; without a timeout they end after ``PATIENCE``.
+    """
+
+    def __init__(self, time: LocalTime, subscriber: LocalSubscriber, settings: Settings, **given: Any) -> None:
+        self._time = time
+        self.subscriber = subscriber
+        """For ``set_loss``, and the counters of what was received and lost."""
+        super().__init__(settings, subscriber=subscriber, **given)
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    def run(self, now: float) -> bool:
+        """Let every handler handle one change, if one is ready."""
+        return self._handlers.run_ready()
+
+    def next_time(self) -> float:
+        """When a handler's next try is due."""
+        at = self._handlers.next_time()
+        return float("inf") if at is None else at
+
+    def start(self) -> None:
+        """See :meth:`.Replica.start`."""
+        super().start()
+        self._time.add(self)
+
+    def close(self) -> None:
+        """See :meth:`.Replica.close`."""
+        self._time.remove(self)
+        super().close()
+
+    def lacks(self, heads: Heads) -> str:
+        """What is still to be applied or handled of what stood in the store at this reading; "": nothing."""
+        tracker = self._engine.follower.tracker
+        with self._engine.lock:
+            if self._engine.failure is not None:
+                raise self._engine.failure
+            if not tracker.synced:
+                return f"it is not synced{self._why()}"
+            for topic in tracker.topics:
+                head = heads.store if topic == ALL else heads.topics[topic].point if topic in heads.topics else None
+                known = tracker.chain(topic).known
+                if head is not None and (known is None or known.position < head.position):
+                    return f"it knows {topic or 'everything'!r} up to {known}, not to {head}{self._why()}"
+        waiting = self._handlers.counters().waiting
+        return f"its handlers have {waiting} changes to handle" if waiting else ""
+
+    def raised(self) -> list[tuple[str, BaseException]]:
+        """(handler's name and object, error) of everything that handlers gave up, oldest first."""
+        return [
+            (f"{name} on {parked.event.action} of {parked.event.table} {parked.event.key!r}", parked.error)
+            for name, parked in self._handlers.parked()
+        ]
+
+    def _make_handlers(self, settings: Settings) -> Handlers:
+        return Handlers(settings.handling, self._time.now, threaded=False, condition=partial(Turning, self._time))
+
+    def _make_engine(
+        self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
+    ) -> Engine:
+        return LocalEngine(self._time, settings, reader, subscriber, self._cache, self._enqueue, rng)
+
+    def _deadline(self, timeout: float | None) -> float:
+        return self._time.now() + (PATIENCE if timeout is None else timeout)
+
+
+class Local:
+    """A store and its replicas in one test. A context manager; for one thread, though any may write to the store.
+
+    ``tables``: types of tables, for the store and the replicas. ``loss``: faults on the way to each replica, whose
+    random choices come from ``seed``. ``timing``, ``handling``, ``limits``: as of :class:`~pubsub_lib.Settings`;
+    the defaults are production's, since waiting costs nothing here. Blocks for some 20 ms, to make the database.
+    """
+
+    def __init__(
+        self,
+        *,
+        tables: Mapping[str, type[msgspec.Struct]] | None = None,
+        loss: Loss = PERFECT,
+        seed: int = 0,
+        timing: Timing = Timing(),  # noqa: B008 - frozen, as the next two
+        handling: HandlerPolicy = HandlerPolicy(),  # noqa: B008
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="pubsub-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None))
+        self._tables = dict(tables or {})
+        self._loss = loss
+        self._rng = random.Random(seed)
+        self._time = LocalTime()
+        self._replicas: list[LocalReplica] = []
+        self._told: dict[int, int] = {}
+        self.settings = Settings(
+            store_url=f"sqlite:///{self._folder / 'store.sqlite'}",
+            service="local",
+            timing=timing,
+            handling=handling,
+            limits=limits,
+            paranoid=True,
+        )
+        """Of the replicas. Another program, or thread, may open ``settings.store_url`` as well."""
+        self.store = Store(self.settings.store_url, limits=limits, tables=tables)
+        """A real store; everything that production's does."""
+        self._wire = LocalWire(self.settings, self.store, self._time, self._rng)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the replicas and the store, and remove the database. Idempotent."""
+        for replica in self._replicas:
+            replica.close()
+        self.store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def now(self) -> float:
+        """Seconds of the local clock since the beginning."""
+        return self._time.now()
+
+    def replica(
+        self, topics: Sequence[str] | None = None, *, tables: Mapping[str, type[msgspec.Struct]] | None = None
+    ) -> LocalReplica:
+        """A new replica of these topics (None: of everything), started; closed with this object at the latest."""
+        replica = LocalReplica(
+            self._time,
+            LocalSubscriber(self._wire, self._loss, random.Random(self._rng.getrandbits(64))),
+            self.settings,
+            topics=(ALL,) if topics is None else topics,
+            tables=self._tables if tables is None else tables,
+            store=self.store,
+            rng=random.Random(self._rng.getrandbits(64)),
+        )
+        self._replicas.append(replica)
+        replica.start()
+        return replica
+
+    def flush(self) -> None:
+        """Return when everything committed so far is applied by every replica and handled by every handler, also what
+        handlers committed meanwhile.
+
+        When a handler gave a change up (after the tries of ``handling``) its exception is raised here, once. Raises
+        WaitTimeout, with the reason, after ``PATIENCE`` seconds of the local clock; and UsageError inside a handler.
+        """
+        self._refuse_handlers()
+        until = self.now + PATIENCE
+        heads = self.store.read_heads([ALL])
+        while True:
+            lacking = next((what for replica in self._open() if (what := replica.lacks(heads))), "")
+            if not lacking:
+                latest = self.store.read_heads([ALL])
+                if latest.store == heads.store:
+                    break
+                heads = latest
+            elif self.now >= until:
+                raise WaitTimeout(f"a replica did not catch up in {PATIENCE} s of the local clock: {lacking}")
+            else:
+                self._time.turn(until - self.now)
+        self._raise_what_handlers_raised()
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time of the local clock pass, with everything that happens in it: hellos, retries, polling."""
+        self._refuse_handlers()
+        until = self.now + seconds
+        while self.now < until:
+            self._time.turn(until - self.now)
+
+    def set_loss(self, loss: Loss) -> None:
+        """Other faults from now on, for every replica. ``Loss(drop=1.0)`` cuts the network."""
+        self._loss = loss
+        for replica in self._open():
+            replica.subscriber.set_loss(loss)
+
+    def _open(self) -> list[LocalReplica]:
+        return [replica for replica in self._replicas if not replica.closed]
+
+    def _refuse_handlers(self) -> None:
+        for replica in self._open():
+            replica._handlers.refuse_handlers("flush or advance")
+
+    def _raise_what_handlers_raised(self) -> None:
+        for number, replica in enumerate(self._replicas):
+            raised = replica.raised()
+            given_up = replica._handlers.counters().parked
+            new = given_up - self._told.get(number, 0)
+            self._told[number] = given_up
+            if new and raised:
+                what, error = raised[-min(new, len(raised))]
+                error.add_note(
+                    f"raised by the handler {what}, after {self.settings.handling.tries} tries; changes given up: {new}"
+                )
+                raise error

@@ -1,0 +1,184 @@
+"""Between the store and the replicas of a :class:`pubsub_lib.testing.local.Local`: a publisher and subscribers without
+threads. What travels is the bytes that travel in production, numbered and framed by the same code.
+"""
+
+import math
+import random
+import threading
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from pubsub_lib.api import OnEnvelope, Subscriber
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.lossy import Loss, Lossy
+from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.errors import FrameError, StoreError
+from pubsub_lib.lifecycle import COUNTED, check_topic
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+from pubsub_lib.testing.local_time import LocalTime
+
+_QUESTIONS: Final = 64
+"""Own questions whose answers are still taken."""
+
+Frames = tuple[bytes, bytes]
+
+
+class LocalSubscriber(Subscriber):
+    """One replica's end of the wire, behind a lossy link. Delivers when the local time lets it."""
+
+    def __init__(self, wire: "LocalWire", loss: Loss, rng: random.Random) -> None:
+        self._wire = wire
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._link: Lossy[Frames] = Lossy(rng, loss, corrupt=_cut)
+        self._inbox: deque[Frames] = deque()
+        self._prefixes: set[bytes] = set()
+        self._questions: deque[bytes] = deque()
+        self._on_envelope: OnEnvelope = _nobody
+        self._counts = Counter(dict.fromkeys((*COUNTED, "lost"), 0))
+
+    def set_loss(self, loss: Loss) -> None:
+        """Other faults from now on."""
+        with self._lock:
+            self._link.loss = loss
+
+    def initialize(self, on_envelope: OnEnvelope) -> None:
+        """See :class:`pubsub_lib.api.Subscriber`, as for all of these."""
+        self._on_envelope = on_envelope
+
+    def register_topic(self, topic: str) -> None:
+        """Takes effect at once."""
+        self._prefixes.add(codec.subscription(check_topic(topic)))
+
+    def unregister_topic(self, topic: str) -> None:
+        """Takes effect at once."""
+        self._prefixes.discard(codec.subscription(check_topic(topic)))
+
+    def register_listen_address(self, address: str) -> None:
+        """Nothing to do: there is one wire."""
+
+    def unregister_listen_address(self, address: str) -> None:
+        """Nothing to do: there is one wire."""
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        """The answer comes by the same lossy link."""
+        private = codec.private_frame(nonce)
+        self._prefixes.add(private)
+        self._questions.append(private)
+        if len(self._questions) > _QUESTIONS:
+            self._prefixes.discard(self._questions.popleft())
+        self._wire.ask(codec.read_ask(codec.ask_frame(nonce, topics)))
+
+    def daemonize(self) -> None:
+        """Listen from now on."""
+        self._wire.join(self)
+
+    def counters(self) -> Mapping[str, int]:
+        """What the API asks for, and ``lost``: messages that the link was told to lose."""
+        with self._lock:
+            return {**self._counts, "lost": self._link.counts["drop"]}
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._wire.leave(self)
+
+    def take(self, frames: Frames, now: float) -> None:
+        """A message comes by; keep it if it was subscribed to. Any thread."""
+        if any(frames[0].startswith(prefix) for prefix in tuple(self._prefixes)):
+            with self._lock:
+                self._inbox.extend(self._link.push(frames, now))
+
+    def run(self, now: float) -> bool:
+        """Deliver what has arrived."""
+        with self._lock:
+            self._inbox.extend(self._link.due(now))
+            arrived = list(self._inbox)
+            self._inbox.clear()
+        for frames in arrived:
+            try:
+                envelope = codec.decode(frames)
+            except FrameError as error:
+                self._counts[error.reason] += 1
+            else:
+                self._counts["received"] += 1
+                self._on_envelope(envelope)
+        return bool(arrived)
+
+    def next_time(self) -> float:
+        """When something held back arrives."""
+        with self._lock:
+            at = -math.inf if self._inbox else self._link.next_time()
+        return math.inf if at is None else at
+
+
+class LocalWire:
+    """The store's publisher, and everybody who listens to it."""
+
+    def __init__(self, settings: Settings, store: Store, time: LocalTime, rng: random.Random) -> None:
+        self._store = store
+        self._time = time
+        self._lock = threading.RLock()
+        self._core = Publishing(
+            settings.service, f"{rng.getrandbits(128):032x}", settings.timing, settings.limits, time.now()
+        )
+        self._listening: tuple[LocalSubscriber, ...] = ()
+        store.on_commit(self.publish)
+        time.add(self)
+
+    def join(self, subscriber: LocalSubscriber) -> None:
+        """Send to this one, too."""
+        self._listening = (*self._listening, subscriber)
+        self._time.add(subscriber)
+
+    def leave(self, subscriber: LocalSubscriber) -> None:
+        """Not any more. Idempotent."""
+        self._listening = tuple(other for other in self._listening if other is not subscriber)
+        self._time.remove(subscriber)
+
+    def publish(self, links: Sequence[Link]) -> None:
+        """A transaction was committed. Called by the store, in the writer's thread."""
+        with self._lock:
+            self._send(self._core.publish(links, self._time.now()))
+
+    def ask(self, ask: HelloAsk) -> None:
+        """A replica asks for an own hello."""
+        with self._lock:
+            self._send(self._core.asked(ask, self._time.now()))
+
+    def run(self, now: float) -> bool:
+        """Say hello, and read the store's heads for it."""
+        with self._lock:
+            said = self._core.tick(now)
+            reads = self._core.wants_reading(now)
+            if reads:
+                self._core.begin_reading()
+                try:
+                    said += self._core.heads_read(self._store.read_heads([ALL]), now, now)
+                except StoreError:
+                    said += self._core.heads_failed(now)
+            self._send(said)
+        return reads or bool(said)
+
+    def next_time(self) -> float:
+        """When there is something to say."""
+        with self._lock:
+            return self._core.next_time()
+
+    def _send(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            frames = codec.encode(envelope)
+            for subscriber in self._listening:
+                subscriber.take(frames, self._time.now())
+
+
+def _cut(frames: Frames, rng: random.Random) -> Frames:
+    head, body = frames
+    return head, body[: rng.randrange(len(body))]
+
+
+def _nobody(envelope: Envelope) -> None:
+    """Before anybody listens."""
