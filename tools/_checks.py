@@ -1,7 +1,8 @@
 """Run every check of the project one after the other and sum up: ``_checks.py [PYTEST ARGUMENT ...]``.
 
 Called by ``tools/test`` in the environment that it set up. All checks run even when one fails, so that one
-run tells everything. The last line is pytest's own closing line.
+run tells everything. The last line is pytest's own closing line. Without arguments all tests run, several side by
+side; with arguments they run in one process (a debugger works then) unless ``-n`` is among them.
 """
 
 import importlib
@@ -81,6 +82,11 @@ def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> 
     return Result(name, running.returncode, time.monotonic() - started, closing)
 
 
+def side_by_side() -> list[str]:
+    """One process more than there are processors, because many tests wait; who has ended takes from who has not."""
+    return ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "worksteal"]
+
+
 def main(pytest_arguments: Sequence[str]) -> int:
     """Exit status 0 when every check passed, else 1."""
     missing = ensure_servers()
@@ -91,7 +97,7 @@ def main(pytest_arguments: Sequence[str]) -> int:
             "ruff": [str(BIN / "ruff"), "check", "."],
             "mypy": [str(BIN / "mypy")],
             "import contracts": [str(BIN / "lint-imports")],
-            "pytest": [sys.executable, "-m", "pytest", *pytest_arguments],
+            "pytest": [sys.executable, "-m", "pytest", *(pytest_arguments or side_by_side())],
         }
         results = [check(name, command, environment) for name, command in commands.items()]
     print("\n== summary")

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.testing.processes import poll
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -114,9 +116,7 @@ def test_it(mariadb_url): pass
 
 
 @pytest.mark.parametrize(("ci", "status", "word"), [("", 0, "SKIPPED"), ("true", 1, "ERROR")])
-def test_a_missing_server_fails_only_an_integration_server(
-    ci: str, status: int, word: str, tmp_path: Path
-) -> None:
+def test_a_missing_server_fails_only_an_integration_server(ci: str, status: int, word: str, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(_WITHOUT_MARIADB)
     command = [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", str(tmp_path)]
@@ -129,32 +129,54 @@ def test_a_missing_server_fails_only_an_integration_server(
 
 # Starts a server and then waits for a signal, so that it can be ended in the middle of a test.
 _ENDED_IN_THE_MIDDLE = """
-import signal
+import pathlib, signal
 def test_waits(private_{kind}):
-    print("pids", private_{kind}._process.pid, private_{kind}._folder, flush=True)
+    told = pathlib.Path(__file__).with_name("told")
+    told.with_suffix(".new").write_text(f"{{private_{kind}._process.pid}} {{private_{kind}._folder}}")
+    told.with_suffix(".new").rename(told)
     signal.pause()
 """
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("ending", "kind", "arguments"),
     [
-        pytest.param("postgres", id="postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param(signal.SIGINT, "postgres", [], marks=pytest.mark.postgresql),
+        pytest.param(signal.SIGTERM, "postgres", [], marks=pytest.mark.postgresql),
+        pytest.param(signal.SIGTERM, "postgres", ["-n", "1"], marks=pytest.mark.postgresql),
+        pytest.param(signal.SIGINT, "mariadb", [], marks=pytest.mark.mariadb),
+        pytest.param(signal.SIGTERM, "mariadb", [], marks=pytest.mark.mariadb),
     ],
 )
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_no_server_is_left_after(ending: signal.Signals, kind: str, tmp_path: Path) -> None:
+def test_no_server_is_left_after(
+    ending: signal.Signals, kind: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(_ENDED_IN_THE_MIDDLE.format(kind=kind))
-    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None
-        line = next(each for each in tests.stdout if "pids " in each)
+        assert poll((tmp_path / "told").exists, 60)
         tests.send_signal(ending)
         rest = tests.stdout.read()
-    pid, folder = line.partition("pids ")[2].split()
+    pid, folder = (tmp_path / "told").read_text().split()
     assert not Path(folder).exists(), rest
     assert not Path(f"/proc/{pid}").exists(), rest
     assert tests.returncode == 2, rest
+
+
+def test_the_tests_of_one_argument_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def check(name: str, command: list[str], environment: object) -> Any:
+        ran.append(command)
+        return checks.Result(name, 0, 0.0, "")
+
+    monkeypatch.setattr(checks, "ensure_servers", list)
+    monkeypatch.setattr(checks, "check", check)
+    assert checks.main(["tests/unit/test_errors.py::one"]) == 0
+    assert ran[-1][-2:] == ["pytest", "tests/unit/test_errors.py::one"]
+    assert checks.main([]) == 0
+    assert ran[-1][3:] == checks.side_by_side()
