@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from pubsub_lib import loader, options
 from pubsub_lib.core.model import Heads, Link
-from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.errors import ConfigError, PubSubError, TransportError
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.settings import Settings
@@ -30,26 +30,28 @@ class Sender(Protocol):
 class HandingOver:
     """Hands every commit to a sender until that fails once. What it could not hand over is in the changelog."""
 
-    def __init__(self, how: str, send: Sender | None) -> None:
+    def __init__(self, how: str, send: Sender | None, error: PubSubError | None = None) -> None:
         self.how = how
         """In words: who is told about a commit."""
         self.sent = 0
         """Transactions that were handed over."""
-        self.error: PubSubError | None = None
+        self.error = error
         """Why the rest was not."""
         self._send = send
+        self._said = False
 
     def __call__(self, links: Sequence[Link]) -> None:
         """For ``Store.on_commit``."""
-        if self._send is None or self.error is not None:
-            return
-        try:
-            self._send(links)
-            self.sent += 1
-        except PubSubError as error:
+        if self._send is not None and self.error is None:
+            try:
+                self._send(links)
+                self.sent += 1
+            except PubSubError as error:
+                self.error = error
+        if self.error is not None and not self._said:
             # Once: waiting anew after each of a thousand transactions would help nobody.
-            self.error = error
-            _log.warning("what was written is stored, but not handed over, replicas hear of it later: %s", error)
+            self._said = True
+            _log.warning("what is written is stored, but replicas hear of it later: %s", self.error)
 
 
 class _Heads:
@@ -141,7 +143,12 @@ def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> Handing
         publisher = stack.enter_context(Publisher(settings, _Heads(store)))
         return HandingOver(f"replicas, by {settings.driver}", publisher.publish)
     if settings.multiproc_driver:
+        how = f"the service {settings.service!r}, by {settings.multiproc_driver}"
+        if settings.service not in {each.service for each in store.directory.live()}:
+            # Asked for here, because a worker buffers for a service that is away: this process will not live to see it.
+            away = TransportError(f"the publisher service {settings.service!r} does not run (it has no live lease)")
+            return HandingOver(how, None, away)
         worker = Worker(settings, store)  # not started: its errors are for people here, not for a log
         stack.callback(worker.close)
-        return HandingOver(f"the service {settings.service!r}, by {settings.multiproc_driver}", worker.hand_over)
+        return HandingOver(how, worker.hand_over)
     return HandingOver(f"nobody: {settings.driver} needs a service, and pub_sub_use_multiproc is off", None)

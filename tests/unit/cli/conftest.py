@@ -22,7 +22,7 @@ Make = Callable[[str, bool], World]
 def alone(folder: Path, url: str) -> Path:
     """An INI file by which nobody publishes: replicas poll."""
     config = folder / "net.conf"
-    config.write_text(f"[pubsub]\nstore_url = {url}\n")
+    config.write_text(f"[pubsub]\nstore_url = {url}\npoll_interval = 0.1\nsync_interval = 0\nsync_jitter = 0.01\n")
     return config
 
 

@@ -1,9 +1,12 @@
 """From the command line to a store: files, URL, what is missing, and to whom a commit is handed over."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pubsub_lib import Replica, Settings
 from tests.unit.cli.world import World, fill, start
 
 
@@ -61,3 +64,75 @@ def test_a_wrong_file_is_named(text: str, words: str, small: World, tmp_path: Pa
 
 def test_a_missing_file(small: World) -> None:
     small.run("tables", "--config-file", "/nowhere/net.conf").failed(2, "/nowhere/net.conf")
+
+
+LONG = 60.0
+
+
+def held(replica: Replica) -> dict[tuple[str, str], Any]:
+    """What a replica shows."""
+    tables = ("lport", "t", "pubsub_test")
+    return {(table, each.key): json.loads(each.value) for table in tables for each in replica.records(table)}
+
+
+def test_each_write_arrives_in_a_replica_and_by_way_of_the_service_where_one_runs(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "objects.jsonl"
+    path.write_text("".join(f'{{"table":"t","key":"{n}","topic":"p{n % 3}","value":{n}}}\n' for n in range(30)))
+    commands: list[tuple[int, tuple[object, ...]]] = [  # with the number of links
+        (1, ("add", "lport", "p1", '{"a": 1}', "--topic", "tenant-1")),
+        (1, ("update", "lport", "p1", '{"b": 2}')),
+        (2, ("update", "lport", "p1", '{"b": 2}', "--topic", "tenant-2")),
+        (1, ("bind", "p1")),
+        (6, ("load", path, "--batch", 15)),
+        (1, ("send", "--keep", "--topic", "tenant-1")),
+        (1, ("rm", "lport", "p1", "--yes")),
+        (3, ("send", "--topic", "tenant-2")),  # the kept one moves, and goes
+        (3, ("clean", "--yes")),
+    ]
+    with Replica(world.settings) as replica:
+        replica.wait_synced(LONG)
+        for links, command in commands:
+            if world.host is not None:
+                before = {what: world.host.metric("links_total", what) for what in ("handed", "followed")}
+            said = world.run(*command)
+            assert (said.code, said.err) == (0, ""), command
+            replica.wait_for(world.head, LONG)
+            assert held(replica) == {identity: value for identity, (_, value) in world.contents().items()}, command
+            if world.host is not None:
+                assert world.host.metric("links_total", "handed") == before["handed"] + links, command
+                assert world.host.metric("links_total", "followed") == before["followed"], command
+
+
+def test_by_a_driver_that_connects_the_command_publishes_itself(tmp_path: Path, small: World) -> None:
+    path = tmp_path / "net.conf"
+    # A replica that hears no message would poll after three minutes.
+    path.write_text(
+        f"[pubsub]\nstore_url = sqlite:///{tmp_path}/net.db\nservice_name = api-1\nenable_pub_sub = true\n"
+        f"pub_sub_driver = memory\nmax_idle_time = 60\n[pubsub_memory]\nbus = {tmp_path}\n"
+    )
+    world = World(f"sqlite:///{tmp_path}/net.db", path)
+    world.capture = small.capture
+    world.run("init")
+    with Replica(Settings.from_file(path)) as replica:
+        replica.wait_synced(LONG)
+        assert world.run("add", "lport", "p1", "1").err == ""
+        replica.wait_for(world.head, LONG)
+        assert held(replica) == {("lport", "p1"): 1}
+
+
+@pytest.mark.parametrize("command", [("add", "lport", "p1", "1"), ("send",)])
+def test_a_service_that_is_away(command: tuple[str, ...], small: World, tmp_path: Path) -> None:
+    path = tmp_path / "net.conf"
+    path.write_text(
+        f"[pubsub]\nstore_url = {small.url}\nservice_name = api-9\nenable_pub_sub = true\n"
+        f"publisher_bind_address = 127.0.0.1\npublisher_multiproc_socket = {tmp_path}/socket\n"
+    )
+    world = World(small.url, path)
+    world.capture = small.capture
+    said = world.run(*command)
+    assert said.code == (3 if command == ("send",) else 0)
+    assert said.out != ""
+    assert said.err == (
+        "pubsub-db: what is written is stored, but replicas hear of it later: "
+        "the publisher service 'api-9' does not run (it has no live lease)\n"
+    )
