@@ -75,9 +75,11 @@ class SessionRecorder(Transaction):
             self._session.begin()
 
     def _before_commit(self, session: Session) -> None:
+        savepoint = session.get_nested_transaction()
+        if savepoint is None:
+            session.flush()  # a program may record its changes while they are flushed, too
         if not self._operations:
             return
-        savepoint = session.get_nested_transaction()
         if savepoint is not None:
             # Twice for one savepoint: an outer transaction is being committed over its head. It would be over before
             # our turn came, so it must not begin.
@@ -85,7 +87,6 @@ class SessionRecorder(Transaction):
                 raise UsageError("a savepoint is still open inside a transaction that commits; end the savepoint first")
             self._ending = savepoint
             return
-        session.flush()
         try:
             connection = session.connection(bind_arguments=self._bind)
             if connection.dialect.name != self._dialect:

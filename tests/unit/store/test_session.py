@@ -87,6 +87,27 @@ def test_users_transaction_the_counter_is_taken_after_the_flush(store: Store, se
     assert "users_ports" not in " ".join(statements[first:])
 
 
+def test_what_is_recorded_while_the_session_flushes_is_committed_with_it(
+    store: Store, session: Session, engine: Engine
+) -> None:
+    recorder = store.session(session)
+
+    @event.listens_for(session, "before_flush")
+    def record(session: Session, *_: object) -> None:
+        for row in session.new:
+            recorder.create("lport", row.name, {"n": row.number})
+
+    session.add(Port(name="p1", number=1))  # nothing is recorded before the commit begins
+    session.commit()
+    assert (store.get("lport", "p1"), ports(engine)) == ({"n": 1}, ["p1"])
+    session.add_all([Port(name="p2", number=2), Port(name="p2", number=3)])
+    with pytest.raises(IntegrityError):
+        session.commit()
+    session.rollback()
+    assert (store.get("lport", "p2"), ports(engine)) == (None, ["p1"])
+    assert assert_consistent(store) == 1
+
+
 def test_users_transaction_a_rollback_forgets_the_verbs(store: Store, session: Session, engine: Engine) -> None:
     recorder = store.session(session)
     recorder.set("t", "a", 1)
