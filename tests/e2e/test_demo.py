@@ -209,9 +209,7 @@ def test_without_room_for_files_it_is_one_sentence(tmp_path: Path) -> None:
 def test_without_the_large_files_it_is_one_sentence(tmp_path: Path) -> None:
     done = call("realset_app.py", "--data", str(tmp_path), folder=tmp_path)
     assert done.returncode == 2
-    assert_one_sentence(
-        done.stderr, f"tools/realset: {tmp_path} does not hold rib-rrc00-20000111.jsonl.gz; name"
-    )
+    assert_one_sentence(done.stderr, f"tools/realset: {tmp_path} does not hold rib-rrc00-20000111.jsonl.gz; name")
 
 
 @pytest.fixture
@@ -257,9 +255,7 @@ def test_the_full_set_by_polling(sqlite_url: str, large_files: Path, tmp_path: P
 def test_an_unknown_database_is_one_sentence(large_files: Path, tmp_path: Path) -> None:
     done = call("realset_app.py", "--data", str(large_files), "--database", "oracle", folder=tmp_path)
     assert done.returncode == 2
-    assert_one_sentence(
-        done.stderr, "tools/realset: 'oracle' is neither sqlite, postgresql, mariadb nor a URL"
-    )
+    assert_one_sentence(done.stderr, "tools/realset: 'oracle' is neither sqlite, postgresql, mariadb nor a URL")
 
 
 def test_a_database_that_cannot_be_opened_is_one_sentence(large_files: Path, tmp_path: Path) -> None:

@@ -50,9 +50,7 @@ class ChildError(PubSubError):
 class Child:
     """One running process."""
 
-    def __init__(
-        self, task: Task, environment: Mapping[str, str], said: "queue.SimpleQueue[Said]", log: Path
-    ) -> None:
+    def __init__(self, task: Task, environment: Mapping[str, str], said: "queue.SimpleQueue[Said]", log: Path) -> None:
         self.name = task.name
         self._said = said
         self._log = log

@@ -35,9 +35,7 @@ class Parser(argparse.ArgumentParser):
 def parser(prog: str, description: str, fewest_changes: int, seconds: int) -> Parser:
     """The options that all commands have."""
     made = Parser(prog=prog, description=description, epilog=EXIT_CODES)
-    made.add_argument(
-        "-f", "--format", choices=("table", "json"), default="table", help="what goes to stdout"
-    )
+    made.add_argument("-f", "--format", choices=("table", "json"), default="table", help="what goes to stdout")
     made.add_argument(
         "--changes",
         type=at_least(fewest_changes),

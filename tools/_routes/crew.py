@@ -135,9 +135,7 @@ class Crew:
         else:
             self._kill_replica(kill.victim)
             self._service.resume()
-        timing = self._plan.timing
-        settled = timing.message_delay_window + timing.sync_jitter + timing.sync_interval + SETTLE
-        self._away.append((began, time.time() + settled))
+        self._was_away(began)
 
     def _hold(self, service: Service) -> int:
         """Stop the service until something was committed that it cannot have sent; how many changes."""
@@ -157,6 +155,12 @@ class Crew:
     def _kill_replica(self, name: str) -> None:
         self._doomed.add(name)
         self._running[name].kill()
+
+    def _was_away(self, began: float) -> None:
+        """Something is back; what its death left unsent is with everybody when holes have been read."""
+        timing = self._plan.timing
+        settled = timing.message_delay_window + timing.sync_jitter + timing.sync_interval + SETTLE
+        self._away.append((began, time.time() + settled))
 
     def _note(self, victim: str, unsent: int | None) -> None:
         self.kills.append(KillRow(victim, self._lines(), self._head(), unsent))
@@ -211,6 +215,7 @@ class Crew:
             told = self.written[name]
             self.killed_at[name] = told.done
             assert told.point is not None, "it is never killed in its first transaction"
+            self._was_away(time.time() - MARGIN)  # later links of its topics wait for the one that it did not hand over
             self._note(name, None if self._service is None else committed_after(self._store, name, told.point))
         else:
             del self.synced[name]

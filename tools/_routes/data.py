@@ -48,9 +48,7 @@ def count(path: Path) -> int:
         with gzip.open(path) as lines:
             return sum(1 for _ in lines)
     except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(
-            f"the file {path} cannot be read ({error}); name the folder that holds it"
-        ) from error
+        raise UsageError(f"the file {path} cannot be read ({error}); name the folder that holds it") from error
 
 
 def share(routes: Iterable[Route], index: int, of: int) -> list[Route]:

@@ -171,7 +171,7 @@ def _table(report: Report) -> Table:
         box=SIMPLE_HEAD,
         padding=0,  # so that it fits into 80 columns
         pad_edge=False,
-        caption="p50, p99: from commit to handler, of what was written while no process was away",
+        caption="p50, p99: commit to handler, of what was written while nothing was away",
     )
     for name in ("replica", "topics"):
         table.add_column(name, no_wrap=True)

@@ -58,9 +58,7 @@ def committed_after(store: Store, name: str, told: Point) -> int:
     """Changes that a writer committed after the last transaction that it told of. Blocks; raises StoreError."""
     links, _, _ = store.read_links(told, 10_000)
     mine = {
-        link.point
-        for link in links
-        if link.topic == PROGRESS and any(change.key == name for change in link.changes)
+        link.point for link in links if link.topic == PROGRESS and any(change.key == name for change in link.changes)
     }
     return sum(len(link.changes) for link in links if link.point in mine)
 

@@ -12,13 +12,13 @@ import pytest
 from _routes import command, comparison, data, dump
 from _routes.comparison import Differences
 from _routes.plan import PROGRESS, Plan
-from _routes.replica import Versions, percentile, within
+from _routes.replica import Versions, Watch, percentile, within
 from _routes.report import KillRow, ReplicaRow, Report, WriterRow, as_json, show
 from _routes.run import Run
 from _routes.writer import committed_after
 from rich.console import Console
 
-from pubsub_lib import Store
+from pubsub_lib import Event, Store
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import StoreFull, UsageError
 from pubsub_lib.store.verbs import Stored
@@ -45,9 +45,7 @@ def test_shares_hold_every_line_once_and_a_key_in_one_share() -> None:
 
 def test_follow_counts_what_changes_something() -> None:
     state: data.State = {}
-    assert data.follow(state, [route("a"), route("a"), route("b", "delete"), route("a", number=1)]) == {
-        "t": 2
-    }
+    assert data.follow(state, [route("a"), route("a"), route("b", "delete"), route("a", number=1)]) == {"t": 2}
     assert data.follow(state, [route("a", topic="u", number=1)]) == {"t": 1, "u": 1}
     assert data.follow(state, [route("a", "delete")]) == {"u": 1}
     assert state == {}
@@ -102,9 +100,7 @@ W = Record(PROGRESS, "w", 3, b'{"done":5}')
         ([], ("t",), 1),
     ],
 )
-def test_a_replica_is_compared_object_by_object(
-    records: list[Record], topics: tuple[str, ...], number: int
-) -> None:
+def test_a_replica_is_compared_object_by_object(records: list[Record], topics: tuple[str, ...], number: int) -> None:
     found = comparison.of_replica(OBJECTS, topics, records)
     assert found.number == number
     assert bool(found.example) == bool(number)
@@ -221,6 +217,19 @@ def test_a_version_that_was_heard_of_is_told_from_a_new_one() -> None:
     assert [versions.again(each) for each in (1, 5_000_000, 2, 1, 5_000_000, 5_000_001)] == [
         False, False, False, True, True, False,
     ]  # fmt: skip
+
+
+def test_the_handler_counts_versions_that_it_hears_of_again() -> None:
+    watch = Watch(lambda _message: None)
+    there = Event("route", "a", "t", "create", 7, None, None, b"{}", 7)
+    followed = Event("route", "a", "t", "set", 8, 7, b"{}", b"1", 8, written_at=1.0)
+    found_gone = Event("route", "a", "t", "delete", None, 8, b"1", None, 9)
+    for event in (there, followed, found_gone, found_gone):
+        watch(event)
+    assert (watch.calls, watch.twice, len(watch.latencies)) == (4, 0, 1)
+    watch(followed)
+    watch(there)
+    assert (watch.calls, watch.twice) == (6, 2)
 
 
 def test_what_was_written_while_something_was_away_is_told_apart() -> None:
