@@ -101,7 +101,6 @@ belong to other programs.
 | `reading_age` + `round_trip` of 3 × `max_idle_time` or more | no hello could ever be fresh: all would poll |
 | `sync_backoff_most` below `sync_backoff`, `handler_backoff_most` below `handler_backoff`, `reconnect_most` below \
 `reconnect_interval` | the longest wait would be shorter than the first |
-| `heartbeat_timeout` below `heartbeat_interval` | every connection would be given up |
 | no `store_url` | nothing works without the database |
 | `publisher-service` without `service_name`, or with `enable_pub_sub = false` | it would have no name; nobody would \
 listen |

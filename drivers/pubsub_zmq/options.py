@@ -34,11 +34,18 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         max=1.0,
         help="How long a sender waits for a full queue before it gets an error. In seconds.",
     ),
-    _seconds("heartbeat_interval", 1.0, "How often both ends look whether the other one lives."),
-    _seconds("heartbeat_timeout", 3.0, "How long a peer may be silent before its connection is given up."),
-    cfg.IntOpt("tcp_keepalive_idle", default=10, min=1, help="Seconds without traffic before TCP probes the peer."),
-    cfg.IntOpt("tcp_keepalive_interval", default=5, min=1, help="Seconds between two TCP probes."),
-    cfg.IntOpt("tcp_keepalive_count", default=3, min=1, help="Unanswered TCP probes before the connection is dead."),
+    cfg.IntOpt(
+        "tcp_keepalive_idle",
+        default=1,
+        min=1,
+        max=32_767,
+        help="Seconds without traffic before TCP probes the peer. One that is silent, or acknowledges nothing, for "
+        "tcp_keepalive_idle + tcp_keepalive_interval * tcp_keepalive_count is given up, also without a FIN.",
+    ),
+    cfg.IntOpt("tcp_keepalive_interval", default=1, min=1, max=32_767, help="Seconds between two TCP probes."),
+    cfg.IntOpt(
+        "tcp_keepalive_count", default=3, min=1, max=127, help="Unanswered TCP probes before the connection is dead."
+    ),
     _seconds("connect_timeout", 5.0, "How long a connection and its handshake may take."),
     _seconds("reconnect_interval", 0.1, "Wait before a lost connection is tried again; it doubles with each failure."),
     _seconds("reconnect_most", 2.0, "Longest wait before a lost connection is tried again."),

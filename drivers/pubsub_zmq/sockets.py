@@ -65,14 +65,17 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
 def _common(made: _Socket, options: ZmqOptions) -> None:
     made.setsockopt(zmq.LINGER, 0)
     made.setsockopt(zmq.HANDSHAKE_IVL, _ms(options.connect_timeout))
-    made.setsockopt(zmq.HEARTBEAT_IVL, _ms(options.heartbeat_interval))
-    made.setsockopt(zmq.HEARTBEAT_TIMEOUT, _ms(options.heartbeat_timeout))
-    # ZMTP counts a TTL in tenths of a second, in 16 bits.
-    made.setsockopt(zmq.HEARTBEAT_TTL, min(max(_ms(options.heartbeat_timeout), 100), 6_553_500))
+    # The system looks for peers that vanished, and ZMTP's heartbeats stay off, at both ends: libzmq ends the process of
+    # a subscriber whose queue was full while a heartbeat ran out, or whose publisher left then (issues 3937, 4364 and
+    # 4767: "Assertion failed: _input_stopped", "!_io_error"). A peer that stands still while its system answers is seen
+    # by the hellos that it does not send.
+    made.setsockopt(zmq.HEARTBEAT_IVL, 0)
     made.setsockopt(zmq.TCP_KEEPALIVE, 1)
     made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, options.tcp_keepalive_idle)
     made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, options.tcp_keepalive_interval)
     made.setsockopt(zmq.TCP_KEEPALIVE_CNT, options.tcp_keepalive_count)
+    # Probes rest while data waits for its acknowledgement; this bounds that wait as well.
+    made.setsockopt(zmq.TCP_MAXRT, 1000 * options.most_silence)
 
 
 def _ms(seconds: float) -> int:

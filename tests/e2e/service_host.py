@@ -141,6 +141,14 @@ def write(worker: "subprocess.Popen[str]", count: int) -> int:
     return done(worker)
 
 
+def fork(worker: "subprocess.Popen[str]", count: int) -> int:
+    """Tell a worker to have so many transactions committed by a child that it forks now, and wait."""
+    assert worker.stdin is not None
+    worker.stdin.write(f"fork {count}\n")
+    worker.stdin.flush()
+    return done(worker)
+
+
 class Watched:
     """A replica of everything that was written, with a handler that keeps the versions it was told."""
 

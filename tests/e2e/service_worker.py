@@ -1,8 +1,11 @@
 """A worker process of a host with a publisher service: reads numbers from its input, commits so many transactions each
-time, and prints the position it came to. ``service_worker.py CONFIG ORIGIN``
+time, and prints the position it came to. With "fork" before the number a child does it, which is forked for that.
+``service_worker.py CONFIG ORIGIN``
 """
 
+import os
 import sys
+import traceback
 from pathlib import Path
 
 from pubsub_lib import Settings, Store, Worker
@@ -12,15 +15,36 @@ KEYS = 7
 
 def main(config: Path, origin: str) -> None:
     settings = Settings.from_file(config)
-    with Store(settings.store_url, origin=origin) as store, Worker(settings, store):
+    with Store(settings.store_url, origin=origin) as store, Worker(settings, store) as worker:
         print("ready", flush=True)
         for line in sys.stdin:
-            for _ in range(int(line)):
-                step = store.unique_id("step")
-                with store.transaction() as tx:
-                    tx.set("item", f"k{step % KEYS}", step, topic=f"t{step % 2}")
-            assert tx.commit is not None
-            print(tx.commit.point.position, flush=True)
+            *forked, count = line.split()
+            if forked:
+                in_a_child(store, worker, int(count))
+            else:
+                commit(store, int(count))
+            print(store.read_heads(()).store.position, flush=True)
+
+
+def commit(store: Store, count: int) -> None:
+    for _ in range(count):
+        step = store.unique_id("step")
+        with store.transaction() as tx:
+            tx.set("item", f"k{step % KEYS}", step, topic=f"t{step % 2}")
+
+
+def in_a_child(store: Store, worker: Worker, count: int) -> None:
+    """With the objects of its parent, which has used both of them."""
+    child = os.fork()
+    if child == 0:
+        try:
+            commit(store, count)
+            worker.close()
+        except BaseException:  # noqa: BLE001 - nothing may run on in the child
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 if __name__ == "__main__":

@@ -45,10 +45,11 @@ def test_options_can_be_imported_without_zeromq() -> None:
     [
         ({"send_hwm": 0}, "send_hwm"),
         ({"receive_hwm": "many"}, "receive_hwm"),
-        ({"heartbeat_interval": float("nan")}, "heartbeat_interval"),
+        ({"reconnect_most": float("nan")}, "reconnect_most"),
+        ({"tcp_keepalive_idle": 0}, "tcp_keepalive_idle"),
+        ({"tcp_keepalive_count": 128}, "tcp_keepalive_count"),
         ({"answer_time": float("inf")}, "answer_time"),
         ({"connect_timeout": 1e9}, "connect_timeout"),
-        ({"heartbeat_interval": 5.0, "heartbeat_timeout": 1.0}, "heartbeat_timeout"),
         ({"reconnect_interval": 5.0}, "reconnect_most"),
         ({"send_wait": 2.0}, "send_wait"),
         ({"sned_hwm": 1}, "sned_hwm"),

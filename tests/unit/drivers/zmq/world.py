@@ -28,7 +28,9 @@ ROOT = Path(__file__).parents[4]
 PATIENCE = 10.0
 ANY = "tcp://127.0.0.1:*"
 QUICK: dict[str, Any] = {"reconnect_interval": 0.02, "reconnect_most": 0.1}
-BEATING: dict[str, Any] = {**QUICK, "heartbeat_interval": 0.1, "heartbeat_timeout": 0.4}
+ALERT: dict[str, Any] = {**QUICK, "tcp_keepalive_idle": 1, "tcp_keepalive_interval": 1, "tcp_keepalive_count": 1}
+GIVEN_UP = 2.0
+"""Seconds after which these take a silent peer for dead."""
 
 
 def envelope(topic: str, sequence: int, who: str, value: bytes = b"1") -> Envelope:
@@ -149,7 +151,7 @@ class Stranger:
 CHILD = """
 import sys
 from tests.unit.drivers.zmq.world import Sender
-sender = Sender(sys.argv[1], heartbeat_interval=0.1, heartbeat_timeout=0.4)
+sender = Sender(sys.argv[1])
 print(sender.address, flush=True)
 for line in sys.stdin:
     sender.send(line.strip())

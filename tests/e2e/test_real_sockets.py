@@ -1,0 +1,250 @@
+"""Whole replicas on real ZeroMQ sockets: what is lost, cut or new under load, and that all end equal.
+
+What concerns the driver alone (an oversized frame, twenty own hellos as such) is in tests/unit/drivers/zmq.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pubsub_lib import Publisher, Replica, Settings, Store, Timing
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.testing.processes import free_port, poll
+from pubsub_zmq.settings import ZmqOptions
+from tests.conftest import IN_CI
+from tests.e2e.network import Namespace, missing, namespaces
+from tests.e2e.service_host import LONG, Host, Watched, fork, write
+
+TOPICS = ("a", "b", "c")
+
+
+def settings(url: str, timing: Timing, limits: Limits = Limits(), **options: Any) -> Settings:  # noqa: B008 - frozen
+    """Of a program that publishes what it commits, and of its replicas, over tcp on this host."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    return Settings(
+        store_url=url,
+        driver="zmq_pubsub_driver",
+        service="writer",
+        addresses=(address,),
+        bind_address=address,
+        timing=timing,
+        limits=limits,
+        discovery_interval=0.0,
+        driver_options=options,
+    )
+
+
+def held(replica: Replica) -> dict[tuple[str, str], tuple[int, bytes]]:
+    return {(each.table, each.key): (each.version, each.value) for each in replica.records()}
+
+
+def stored(store: Store, *topics: str) -> dict[tuple[str, str], tuple[int, bytes]]:
+    return {(each.table, each.key): (each.version, each.value) for each in store.objects() if each.topic in topics}
+
+
+class Counting:
+    """A store to sync from that counts how many readings run at the same time, and takes a moment for each."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._running = 0
+        self.most = 0
+        self.wants: list[Mapping[str, Want]] = []
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        with self._lock:
+            self.wants.append(wants)
+            self._running += 1
+            self.most = max(self.most, self._running)
+        try:
+            time.sleep(0.05)  # a database that is not next door
+            return self._store.read_sync(wants)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+
+def test_a_slow_subscriber_over_its_hwm_sees_holes_reads_deltas_one_at_a_time_and_ends_equal(sqlite_url: str) -> None:
+    timing = Timing(max_idle_time=2.0, message_delay_window=0.1, sync_jitter=0.01, sync_interval=0.01)
+    limits = Limits(max_value_bytes=250_000, max_frame_bytes=300_000)  # one message a frame
+    config = settings(sqlite_url, timing, limits, send_hwm=5, receive_hwm=5)
+    with ExitStack() as ending:
+        store = ending.enter_context(Store(sqlite_url, limits=limits))
+        publisher = ending.enter_context(Publisher(config, store))
+        reader = Counting(ending.enter_context(Store(sqlite_url)))
+        replica = ending.enter_context(Replica(config, TOPICS, store=reader))
+        replica.wait_synced(LONG)
+        fulls = sum(replica.status().counters.fulls.values())
+
+        def put(number: int, size: int) -> None:
+            with store.transaction() as tx:
+                tx.set("t", f"k{number % 7}", f"{number}{'x' * size}", topic=TOPICS[number % 3])
+
+        with replica._engine.lock:  # the receiving thread stands, as behind a very slow machine
+            for number in range(150):
+                put(number, 200_000)
+            assert poll(lambda: publisher.counters()["frames"] >= 150, LONG), "not all was handed to ZeroMQ"
+        for number in range(150, 170):
+            put(number, 10)
+        head = store.read_heads(()).store.position
+        replica.wait_for(head, LONG)
+        assert held(replica) == stored(store, *TOPICS)
+        status = replica.status()
+    assert status.sequences.holes > 0
+    assert status.driver["lost"] > 0
+    assert sum(status.counters.deltas.values()) > 0
+    assert sum(status.counters.fulls.values()) == fulls, "a hole is no reason to read everything"
+    assert reader.most == 1, "more than one sync at a time"
+    assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
+
+
+def test_twenty_replicas_that_start_at_once_are_each_greeted_by_an_own_hello(sqlite_url: str) -> None:
+    """A replica reads for the first time when it was greeted, or after ``hello_wait``, which is too long here."""
+    timing = Timing(hello_wait=10 * LONG, max_idle_time=10 * LONG, sync_jitter=0.01)
+    config = settings(sqlite_url, timing)
+    with ExitStack() as ending:
+        store = ending.enter_context(Store(sqlite_url))
+        with store.transaction() as tx:
+            tx.set("t", "k", 1, topic="a")
+        ending.enter_context(Publisher(config, store))
+        replicas = [Replica(config, TOPICS) for _ in range(20)]
+        for replica in replicas:
+            ending.callback(replica.close)
+        together = threading.Barrier(20)
+
+        def start(replica: Replica) -> None:
+            together.wait(LONG)
+            replica.start()
+
+        threads = [threading.Thread(target=start, args=(replica,)) for replica in replicas]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG)
+        for replica in replicas:
+            replica.wait_synced(LONG)
+            assert replica.get("t", "k") == 1
+            assert not replica.status().polling
+
+
+def test_a_topic_that_is_followed_while_under_fire_ends_equal(sqlite_url: str) -> None:
+    timing = Timing(max_idle_time=1.0, message_delay_window=0.1, hello_wait=0.3, sync_jitter=0.01, sync_interval=0.01)
+    config = settings(sqlite_url, timing)
+    ceased = threading.Event()
+    numbers = iter(range(1_000_000))
+
+    def fire(store: Store) -> None:
+        while not ceased.is_set():
+            number = next(numbers)
+            with store.transaction() as tx:
+                tx.set("t", f"k{number % 50}", number, topic=TOPICS[number % 3])  # each object moves all the time
+                if number % 5 == 0:
+                    tx.delete("t", f"k{(number + 25) % 50}", missing_ok=True)
+
+    with ExitStack() as ending:
+        store = ending.enter_context(Store(sqlite_url))
+        ending.enter_context(Publisher(config, store))
+        replica = ending.enter_context(Replica(config, ["a"]))
+        replica.wait_synced(LONG)
+
+        def shots(count: int) -> int:
+            """The position after so many more changes at least."""
+            wanted = store.read_heads(()).store.position + count
+            assert poll(lambda: store.read_heads(()).store.position >= wanted, LONG)
+            return wanted
+
+        firing = threading.Thread(target=fire, args=(store,))
+        firing.start()
+        try:
+            for _ in range(3):
+                for topic in ("b", "c"):
+                    shots(10)
+                    replica.follow(topic)
+                    replica.wait_for(shots(10), LONG, topics=[topic])  # synced, and following while more comes
+                replica.unfollow("b")
+                replica.unfollow("c")
+            shots(10)
+            replica.follow("b", "c")
+            shots(10)
+        finally:
+            ceased.set()
+            firing.join(LONG)
+        head = store.read_heads(()).store.position
+        replica.wait_for(head, LONG)
+        assert held(replica) == stored(store, *TOPICS)
+        status = replica.status()
+    assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
+
+
+def test_a_worker_forked_after_its_parent_had_sent_still_delivers(tmp_path: Path, sqlite_url: str) -> None:
+    host = Host(tmp_path, sqlite_url)
+    try:
+        host.service()
+        with Watched(host.settings) as watched, Store(sqlite_url) as store:
+            worker = host.worker()
+            watched.must_come_to(write(worker, 5), store)
+            watched.must_come_to(fork(worker, 5), store)
+            watched.must_come_to(write(worker, 5), store)
+            watched.must_come_to(fork(worker, 5), store)
+            pushed = sum(len(link.changes) > 0 for link in store.read_links(None, 1000)[0])
+
+            def taken() -> bool:
+                # What was followed before it was taken counts as repeated: on a busy machine a grace is short.
+                return host.metric("links_total", "handed") + host.metric("links_total", "repeated") == pushed
+
+            assert poll(taken, LONG), "something that a worker pushed did not come by the hop"
+            assert host.metric("receiving_total", "lost") == 0
+    finally:
+        host.close()
+
+
+@pytest.fixture
+def network() -> Iterator[Namespace]:
+    why = missing()
+    if why:
+        if IN_CI:
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    with namespaces(1) as (made,):
+        yield made
+
+
+def test_a_half_open_connection_is_noticed_by_both_ends_within_the_bound(
+    network: Namespace, tmp_path: Path, sqlite_url: str
+) -> None:
+    """The cable of the publisher's host is pulled: no FIN, no RST, packets vanish."""
+    quick: dict[str, Any] = {"max_idle_time": 1.0, "reading_age": 0.5, "round_trip": 0.5, "poll_interval": 0.2}
+    noticed = ZmqOptions().most_silence
+    host = Host(tmp_path / "there", sqlite_url, "api-1", network, **quick)
+    here = Host(tmp_path / "here", sqlite_url, "here", discovery_interval=0.3, **quick)
+    try:
+        host.service()
+        with Watched(here.settings) as watched, Store(sqlite_url) as store:
+            replica = watched.replica
+            assert poll(lambda: replica.publishers == (host.settings.bind_address,), LONG)
+            worker = host.worker()
+            watched.must_come_to(write(worker, 5), store)
+            assert replica.status().driver["disconnected"] == 0
+
+            network.pull()
+            cut = time.monotonic()
+            assert poll(lambda: replica.status().driver["disconnected"] == 1, noticed + 2.0), "not noticed in time"
+            assert time.monotonic() - cut > 0.5, "the cable was pulled, but not silently"
+            watched.must_come_to(write(worker, 5), store)  # committed meanwhile: it is read from the database
+            assert poll(lambda: replica.status().polling, LONG)
+
+            network.plug()
+            assert poll(lambda: replica.status().driver["reconnected"] == 1, LONG)
+            assert poll(lambda: not replica.status().polling, LONG)
+            assert host.metric("sending_total", "disconnected") >= 1
+            watched.must_come_to(write(worker, 5), store)
+    finally:
+        here.close()
+        host.close()
