@@ -88,12 +88,12 @@ class World:
         return start("--config-file", self.config, *arguments, **options)
 
 
-def start(*arguments: object, **options: Any) -> "subprocess.Popen[str]":
-    """``pubsub-db`` in a process of its own."""
+def start(*arguments: object, failpoint: str = "", **options: Any) -> "subprocess.Popen[str]":
+    """``pubsub-db`` in a process of its own. ``failpoint``: see :mod:`pubsub_lib.failpoints`."""
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
         [sys.executable, "-m", "pubsub_lib.cli", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}", "PUBSUB_LIB_FAILPOINT": failpoint},
         text=True,
         **{**streams, **options},
     )
