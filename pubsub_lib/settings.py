@@ -270,10 +270,11 @@ def _needed(values: Mapping[str, Any], name: str, example: str) -> str:
 def _bind_address(values: Mapping[str, Any]) -> str:
     bind = str(values["publisher_bind_address"])
     if bind == "*" and not values["insecure"]:
-        _log.warning(
-            "publisher_bind_address is '*' but there are no keys: binding loopback only; name an address, "
-            "or set insecure = true to bind every interface"
-        )
+        if values["service_name"]:  # without a name nothing here can publish, and so nothing binds
+            _log.warning(
+                "publisher_bind_address is '*' but there are no keys: binding loopback only; name an address, "
+                "or set insecure = true to bind every interface"
+            )
         return "127.0.0.1"
     return bind
 

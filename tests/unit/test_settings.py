@@ -187,16 +187,18 @@ def test_a_dragonflow_file_is_still_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("insecure", "bound"), [("false", "tcp://127.0.0.1:8866"), ("true", "tcp://*:8866")])
-def test_everywhere_is_bound_only_when_insecure(
-    tmp_path: Path, insecure: str, bound: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("name", ["", "service_name = api-1\n"], ids=["replica", "publisher"])
+def test_everywhere_is_bound_only_when_insecure_and_a_publisher_is_told(
+    tmp_path: Path, insecure: str, bound: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
         got = read(
             tmp_path,
-            f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = memory\ninsecure = {insecure}\n",
+            f"[pubsub]\nstore_url = {URL}\n{name}enable_pub_sub = true\npub_sub_driver = memory\n"
+            f"insecure = {insecure}\n",
         )
     assert got.bind_address == bound
-    assert ("loopback only" in caplog.text) == (insecure == "false")
+    assert ("loopback only" in caplog.text) == (insecure == "false" and name != "")
 
 
 def test_an_unknown_driver_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,176 @@
+"""The examples of the docs run as they stand there: their own tests, the programs together, INI and unit file; and each
+is as short as docs/examples/README.md promises.
+"""
+
+import configparser
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+import pytest
+
+from pubsub_lib import Settings
+from pubsub_lib.testing.processes import free_port
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+NAMES = ("controller", "inventory")
+PATIENCE = 60.0  # seconds; a line that comes ends the wait at once
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "drivers")])}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files of both examples in one folder, as they would be tried out."""
+    for name in NAMES:
+        shutil.copytree(EXAMPLES / name, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_is_as_short_as_promised(name: str) -> None:
+    (row,) = [line for line in (EXAMPLES / "README.md").read_text().splitlines() if line.startswith(f"| [{name}/]")]
+    found = re.search(r"\| fewer than (\d+) \|$", row)
+    assert found is not None, row
+    promised = int(found[1])
+    assert len((EXAMPLES / name / f"{name}.py").read_text().splitlines()) < promised <= 100
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_examples_own_tests_pass(name: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", f"test_{name}.py"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Program:
+    """A running example, its output line by line."""
+
+    def __init__(self, arguments: list[str], folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments], cwd=folder, env=environment(),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def next_line(self) -> str:
+        try:
+            return self._lines.get(timeout=PATIENCE)
+        except Empty:
+            raise AssertionError(f"{self._process.args!r} said nothing more in {PATIENCE} s") from None
+
+    def end(self, number: signal.Signals | None = None) -> int:
+        """End it, by a signal or by the end of its input; its exit code."""
+        if number is not None:
+            self._process.send_signal(number)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        status = self._process.wait(PATIENCE)
+        self._reader.join()
+        return status
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+
+class Stage:
+    """Where the examples run, with a port that nobody else has."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[Program] = []
+        port = free_port()
+        for name in NAMES:
+            config = folder / f"{name}.conf"
+            config.write_text(config.read_text().replace("8866", str(port)))
+
+    def run(self, *arguments: str) -> Program:
+        self._running.append(Program(list(arguments), self._folder))
+        return self._running[-1]
+
+    def close(self) -> None:
+        for program in self._running:
+            program.close()
+
+
+@pytest.fixture
+def stage(folder: Path) -> Iterator[Stage]:
+    made = Stage(folder)
+    yield made
+    made.close()
+
+
+def command_of_the_unit() -> list[str]:
+    """What the unit file starts, with the files of this folder and behind this Python."""
+    unit = configparser.ConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(EXAMPLES / "controller" / "controller.service")
+    assert unit["Service"]["RestartPreventExitStatus"] == "2"
+    env, python, *arguments = shlex.split(unit["Service"]["ExecStart"])
+    assert (env, python) == ("/usr/bin/env", "python3")
+    return [Path(each).name if each.startswith("/") else each for each in arguments]
+
+
+def test_inventory_and_controller_work_together(stage: Stage) -> None:
+    inventory = stage.run("inventory.py", "--config-file", "inventory.conf")
+    for line in ("port p1 s1 3", "port p2 s1 3", "route 10.0.0.0/24 p1"):
+        inventory.tell(line)
+    assert inventory.next_line().startswith("inventory: 'port p2 s1 3': ")
+    inventory.tell("done")
+    assert inventory.next_line() == "inventory: 'done': no such command"  # and so the route is committed
+
+    controller = stage.run(*command_of_the_unit())
+    assert controller.next_line() == "s1: 10.0.0.0/24 -> 3"
+    inventory.tell("port p1 s1 4")
+    assert controller.next_line() == "s1: 10.0.0.0/24 -> 4"
+    assert controller.end(signal.SIGTERM) == 0
+
+    for line in ("remove 10.0.0.0/24", "route 10.1.0.0/16 p1"):
+        inventory.tell(line)
+    assert inventory.end() == 0
+    controller = stage.run(*command_of_the_unit())  # the inventory is gone: it reads what it missed
+    assert controller.next_line() == "s1: 10.1.0.0/16 -> 4"
+    assert controller.end(signal.SIGINT) == 0
+
+
+def test_a_wrong_configuration_ends_the_controller_with_2_and_one_sentence(stage: Stage, folder: Path) -> None:
+    (folder / "controller.conf").write_text("[pubsub]\nstore_url = sqlite:///net.db\ntopcis = tenant-1\n")
+    controller = stage.run(*command_of_the_unit())
+    assert controller.end() == 2
+    assert "sets an unknown option 'topcis' in group [pubsub]; did you mean 'topics'?" in controller.next_line()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_configuration_is_read_as_it_stands(name: str) -> None:
+    settings = Settings.from_file(EXAMPLES / name / f"{name}.conf")
+    assert settings.driver == "zmq_pubsub_driver"
