@@ -20,7 +20,7 @@ import pytest
 from pubsub_lib import Replica, Store
 from pubsub_lib.testing.private_server import PrivateServer
 from tests.e2e.service_host import LONG, Host
-from tests.unit.cli.world import ROOT, World, start
+from tests.unit.cli.world import ROOT, World
 
 ROUTES = ROOT / "tools/data/rib-small.jsonl.gz"
 
