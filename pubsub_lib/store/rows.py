@@ -107,8 +107,8 @@ def lock_objects(dialect: str, table: str, keys: Sequence[str]) -> Select[Any]:
     """The same, locked. ``keys`` sorted as bytes.
 
     PostgreSQL gets one index lookup a key, forced by LATERAL. Left to itself it reads the whole table for an IN list
-    with an order while its statistics lag behind, which they do exactly during a bulk load: 0.5 s instead of 10 ms a
-    statement at 40,000 objects, measured, and growing with the table.
+    with an order while its statistics lag behind, which they do exactly during a bulk load; each statement
+    then takes the longer, the larger the table is.
     """
     if dialect != "postgresql":
         return select_objects(table, keys).with_for_update()

@@ -141,7 +141,7 @@ def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> Non
         connection.execute(insert(schema.objects), created)
         return
     # psycopg sends many rows as a pipeline, and complains to its log when one of them fails: so none fails.
-    # One array a column, not one parameter a value: a third of the time for 5,000 rows (measured).
+    # One array a column, not one parameter a value: the statement is short and the same for any number of rows.
     columns = list(schema.objects.columns)
     arrays = [
         literal([row[each.name] for row in created], ARRAY(Text() if isinstance(each.type, Name) else each.type))
