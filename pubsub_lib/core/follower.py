@@ -107,8 +107,11 @@ class Follower:
         return Outcome(events, questions, sync)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
+        apply = self.cache.apply_into
         for link in links:
-            self._note(link.topic, self.cache.apply(link), events, now)
+            guarded, intact = apply(link, events)
+            if guarded or not intact:
+                self._faulty(link.topic, guarded, intact, now)
 
     def _replace(self, chain: str, answer: Full, events: list[Event], now: float) -> None:
         if chain == ALL:
@@ -122,8 +125,11 @@ class Follower:
 
     def _note(self, topic: str, applied: Applied, events: list[Event], now: float) -> None:
         events.extend(applied.events)
-        self.faults.guarded += applied.guarded
-        if not applied.intact:
+        self._faulty(topic, applied.guarded, applied.intact, now)
+
+    def _faulty(self, topic: str, guarded: int, intact: bool, now: float) -> None:
+        self.faults.guarded += guarded
+        if not intact:
             self.faults.mismatches += 1
             self.mismatched(topic, now)
 

@@ -139,7 +139,8 @@ class Tracker:
             return []
         self.gaps.heard(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
         applied: list[Link] = []
-        for message in envelope.messages:
+        connected = self._hear_run(chain, envelope.messages, now, applied) if chain.state is State.FOLLOWING else 0
+        for message in envelope.messages[connected:] if connected else envelope.messages:
             self._hear(chain, message, now, applied)
         return self._applied(applied)
 
@@ -214,6 +215,34 @@ class Tracker:
         return min([self.liveness.next_time(), self.slot.next_time(), *self._joining.values(), *clocks])
 
     # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _hear_run(self, chain: Chain, messages: Sequence[Message], now: float, applied: list[Link]) -> int:
+        """Apply the messages that connect one after the other, as one step; how many there were.
+
+        Nearly all of them, under load: ``_hear`` would do the same with each for four times the cost.
+        """
+        known = chain.known
+        if known is None or self.liveness.of(chain.name).pending:
+            return 0
+        everything = chain.name == ALL
+        run: list[Link] = []
+        points: list[Point] = []
+        for message in messages:
+            link = message.link
+            point = link.point
+            if (
+                message.parts != 1
+                or point.position <= known.position
+                or (link.tx_prev != known or link.tx_links != 1 if everything else link.prev != known)
+            ):
+                break
+            run.append(link)
+            points.append(point)
+            known = point
+        if run:
+            chain.recent.extend(points[:-1])  # the last one is where known goes
+            self._apply(chain, known, run, now, applied)
+        return len(run)
 
     def _hear(self, chain: Chain, message: Message, now: float, applied: list[Link]) -> None:
         link = message.link
