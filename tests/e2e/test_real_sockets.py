@@ -1,6 +1,6 @@
 """Whole replicas on real ZeroMQ sockets: what is lost, cut or new under load, and that all end equal.
 
-What concerns the driver alone (an oversized frame, twenty own hellos as such) is in tests/unit/drivers/zmq.
+The same without a replica around it is in tests/unit/drivers/zmq/test_sockets.py.
 """
 
 import threading
@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing
@@ -20,8 +21,10 @@ from pubsub_zmq.settings import ZmqOptions
 from tests.conftest import IN_CI
 from tests.e2e.network import Namespace, missing, namespaces
 from tests.e2e.service_host import LONG, Host, Watched, fork, write
+from tests.unit.drivers.zmq.world import Stranger
 
 TOPICS = ("a", "b", "c")
+BACK_SECONDS = 2.0
 
 
 def settings(url: str, timing: Timing, limits: Limits = Limits(), **options: Any) -> Settings:  # noqa: B008 - frozen
@@ -103,6 +106,46 @@ def test_a_slow_subscriber_over_its_hwm_sees_holes_reads_deltas_one_at_a_time_an
     assert sum(status.counters.fulls.values()) == fulls, "a hole is no reason to read everything"
     assert reader.most == 1, "more than one sync at a time"
     assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
+
+
+def test_after_an_oversized_frame_a_replica_is_back_within_two_seconds(sqlite_url: str) -> None:
+    """The second publisher is a stranger; what it says well-formed is of no history that the replica knows."""
+    timing = Timing(max_idle_time=1.0, hello_wait=0.3, sync_jitter=0.01)
+    limits = Limits(max_value_bytes=5000, max_frame_bytes=10_000)
+    stranger = Stranger()
+    with ExitStack() as ending:
+        ending.callback(stranger.close)
+        config = settings(sqlite_url, timing, limits)
+        config = msgspec.structs.replace(config, addresses=(*config.addresses, stranger.address))
+        store = ending.enter_context(Store(sqlite_url, limits=limits))
+        ending.enter_context(Publisher(config, store))
+        replica = ending.enter_context(Replica(config, ["a"]))
+        with store.transaction() as tx:
+            tx.set("t", "k", 1, topic="a")
+        assert tx.commit is not None
+        replica.wait_synced(LONG)
+        replica.wait_for(tx.commit, LONG)
+
+        def hears_the_stranger() -> bool:
+            before = replica.status().dropped["other_history"]
+
+            def heard() -> bool:
+                stranger.send("a")
+                return replica.status().dropped["other_history"] > before
+
+            return poll(heard, BACK_SECONDS)
+
+        assert poll(hears_the_stranger, LONG)
+        for times in (1, 2):
+            stranger.send("a", b"x" * 50_000)
+            assert poll(lambda times=times: replica.status().dropped["oversized"] == times, BACK_SECONDS)  # type: ignore[misc]
+            assert hears_the_stranger(), f"not back within {BACK_SECONDS} s"
+        with store.transaction() as tx:
+            tx.set("t", "k", 2, topic="a")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, LONG)
+        assert held(replica) == stored(store, "a")
+        assert replica.status().driver["disconnected"] == 2, "the other publisher's connection was disturbed"
 
 
 def test_twenty_replicas_that_start_at_once_are_each_greeted_by_an_own_hello(sqlite_url: str) -> None:
