@@ -195,15 +195,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         conf = cfg.ConfigOpts()
         try:
             conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
-            sections: dict[str, dict[str, list[str]]] = {}
-            cfg.ConfigParser(str(path), sections).parse()
         except (cfg.Error, cfg.ParseError, OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"the configuration file {str(path)!r} cannot be read: {_one_line(error)}; "
                 "name a readable file in INI format"
             ) from error
         settings = cls.from_conf(conf)
-        _refuse_unknown(sections, str(path))
+        check_names(path)
         return settings
 
 
@@ -285,8 +283,14 @@ def _driver_options(conf: cfg.ConfigOpts, driver: str) -> dict[str, Any]:
     return read_group(conf, group, opts)
 
 
-def _refuse_unknown(sections: Mapping[str, Mapping[str, object]], path: str) -> None:
-    """Other groups may belong to other programs that share the file; ``[pubsub]`` and those of drivers are ours."""
+def check_names(path: str | Path) -> None:
+    """Refuse (ConfigError) an option that nobody knows in a readable INI file. Blocks for reading it.
+
+    Other groups may belong to other programs that share the file; ``[pubsub]`` and those of drivers are ours.
+    """
+    path = str(path)
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(path, sections).parse()
     refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt("enable_df_pub_sub")], path)
     for driver, group in options.installed().items():
         if group in sections:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ from pubsub_lib.core.model import Heads, Link
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.worker import Worker
-from pubsub_lib.settings import Settings
+from pubsub_lib.settings import Settings, check_names
 from pubsub_lib.store import Store, url
 
 _log = logging.getLogger("pubsub_lib.cli")
@@ -92,10 +93,20 @@ def settings_of(command: Command) -> Settings:
         raise ConfigError(f"the configuration cannot be read: {reason}; name readable files in INI format") from error
     options.register(conf)
     if given.database is not None:
-        conf.set_override("store_url", given.database, group=options.GROUP)
+        # A dollar sign would begin the name of another option, as in the file.
+        conf.set_override("store_url", given.database.replace("$", "$$"), group=options.GROUP)
     elif not conf.config_file and not conf.config_dir and not conf[options.GROUP].store_url:
         raise ConfigError("there is no configuration; give --config-file PATH, or --database URL")
-    return Settings.from_conf(conf)
+    settings = Settings.from_conf(conf)
+    for path in _files(conf):
+        check_names(path)
+    return settings
+
+
+def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
+    yield from map(Path, conf.config_file or ())
+    for folder in conf.config_dir or ():
+        yield from sorted(Path(folder).glob("*.conf"))
 
 
 def shown(settings: Settings) -> str:

@@ -49,6 +49,7 @@ def test_tables_of_somebody_else(small: World, tmp_path: Path) -> None:
     [
         ("[pubsub]\nstore_url = nonsense\n", "the database URL cannot be read"),
         ("[pubsub]\n", "the option 'store_url' in group [pubsub] is missing"),
+        ("[pubsub]\nstore_url = sqlite:///x.db\nmax_idle_tim = 1\n", "'max_idle_tim' in group [pubsub]; did you mean"),
         ("[pubsub]\nmax_idle_time = soon\nstore_url = sqlite:///x.db\n", "the option 'max_idle_time'"),
         ("[pubsub\n", "the configuration cannot be read"),
         ("[pubsub]\nstore_url = postgresql://x@127.0.0.1:1/net\nstore_retry_attempts = 1\n", "is unreachable"),
@@ -60,6 +61,17 @@ def test_a_wrong_file_is_named(text: str, words: str, small: World, tmp_path: Pa
     world = World("", path)
     world.capture = small.capture
     world.run("tables").failed(4 if "unreachable" in words else 2, words)
+
+
+def test_a_dollar_sign_in_a_url_is_one(small: World, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/$topics.db"
+    assert small.run("init", "--database", url).code == 0
+    assert (tmp_path / "$topics.db").exists()
+
+
+def test_a_wrong_file_in_a_folder_is_named(small: World, tmp_path: Path) -> None:
+    (tmp_path / "b.conf").write_text("[pubsub]\ncolour = red\n")
+    small.run("tables", "--config-dir", tmp_path).failed(2, "b.conf' sets an unknown option 'colour'")
 
 
 def test_a_missing_file(small: World) -> None:
