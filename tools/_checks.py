@@ -33,7 +33,7 @@ class Result(NamedTuple):
 
 
 def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> str:
-    """Install a database server if none is found; "" or the one sentence that tells what is missing."""
+    """Install a program if it is not found; "" or the one sentence that tells what is missing."""
     try:
         probe()
         return ""
@@ -51,18 +51,31 @@ def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> st
 
 
 def ensure_servers() -> list[str]:
-    """PostgreSQL and MariaDB for private servers; the sentences about those that cannot be had."""
+    """PostgreSQL and MariaDB for private servers, tmux for terminals; the sentences about what cannot be had."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "pgserver"]
-    postgres = ensure(postgres_binaries, pip, "No PostgreSQL found; installing the wheel pgserver")
-    if os.geteuid() == 0 and shutil.which("apt-get"):
+    missing = [
+        ensure(postgres_binaries, pip, "No PostgreSQL found; installing the wheel pgserver"),
         # The core packages hold the programs without a system service: nothing starts behind anybody's back.
-        packages = "mariadb-server-core mariadb-client-core"
+        ensure_package(mariadb_binaries, "MariaDB", "mariadb-server-core mariadb-client-core"),
+        ensure_package(tmux, "tmux", "tmux"),
+    ]
+    return [each for each in missing if each]
+
+
+def ensure_package(probe: Callable[[], object], what: str, packages: str) -> str:
+    """The same for what only the system's packages bring, and only to root."""
+    if os.geteuid() == 0 and shutil.which("apt-get"):
         apt = f"apt-get update -q && apt-get install -qy --no-install-recommends {packages}"
-        note = f"No MariaDB found; installing the packages {packages}"
-    else:
-        apt, note = "echo only root may install it with apt-get >&2", "No MariaDB found"
-    mariadb = ensure(mariadb_binaries, ["sh", "-c", apt], note)
-    return [each for each in (postgres, mariadb) if each]
+        return ensure(probe, ["sh", "-c", apt], f"No {what} found; installing {packages}")
+    return ensure(probe, ["sh", "-c", "echo only root may install it with apt-get >&2; exit 1"], f"No {what} found")
+
+
+def tmux() -> str:
+    """The terminal in which tests drive screens. Raises ConfigError."""
+    found = shutil.which("tmux")
+    if found is None:
+        raise ConfigError("no tmux found; install the package tmux")
+    return found
 
 
 def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> Result:

@@ -103,6 +103,24 @@ def test_a_server_that_is_there_is_not_installed() -> None:
     assert checks.ensure(lambda: None, ["false"], "installing") == ""
 
 
+@pytest.mark.parametrize(("user", "said"), [(0, "installing the-package"), (1000, "only root may install it")])
+def test_a_systems_package_is_installed_by_root_only(
+    user: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "apt-get").write_text("#!/bin/sh\necho asked: $* >&2\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+
+    def probe() -> None:
+        raise ConfigError("no tmux found; install the package tmux")
+
+    missing = checks.ensure_package(probe, "tmux", "the-package")
+    assert said in capsys.readouterr().out + missing
+    assert missing.startswith("no tmux found; install the package tmux (tried to: ")
+    assert ("asked: install -qy --no-install-recommends the-package" in missing) is (user == 0)
+
+
 def test_a_check_keeps_its_last_line_and_status() -> None:
     result = checks.check("x", ["sh", "-c", "echo one; echo two; echo; exit 4"], os.environ)
     assert (result.status, result.closing) == (4, "two")

@@ -1,0 +1,106 @@
+"""A real terminal for the tests: tmux, on a socket of its own, without anybody's configuration."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.testing.processes import poll
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = 60.0
+PROMPT = "ready> "
+
+
+def tmux() -> str:
+    """The program. Raises ConfigError."""
+    found = shutil.which("tmux")
+    if found is None:
+        raise ConfigError("no tmux found; install the package tmux")
+    return found
+
+
+class Terminal:
+    """A shell in a terminal of a size that can be changed. One thread."""
+
+    def __init__(self, folder: Path, width: int, height: int, environment: Mapping[str, str]) -> None:
+        self._base = [tmux(), "-S", str(folder / "socket"), "-f", "/dev/null", "-u"]
+        # pubsub-db of this source tree, whatever is installed.
+        command = folder / "pubsub-db"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pubsub_lib.cli "$@"\n')
+        command.chmod(0o755)
+        (folder / "rc").write_text(f"PS1='{PROMPT}'\n")
+        self._environment = {
+            **os.environ,
+            "LC_ALL": "C.UTF-8",
+            "ENV": str(folder / "rc"),  # what an interactive sh reads
+            "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
+            **environment,
+        }
+        size = ["-x", str(width), "-y", str(height)]
+        self._tmux("new-session", "-d", *size, "sh")
+        self.until(lambda lines: lines[0].startswith(PROMPT.strip()))
+
+    def type(self, line: str) -> None:
+        """Type a line and Return."""
+        self._tmux("send-keys", "-l", line)
+        self._tmux("send-keys", "Enter")
+
+    def press(self, key: str) -> None:
+        """One key by tmux's name: ``q``, ``C-c``."""
+        self._tmux("send-keys", key)
+
+    def resize(self, width: int, height: int) -> None:
+        """Another size; the program in it is told by SIGWINCH."""
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def screen(self) -> list[str]:
+        """What stands in it now, every line of it, without spaces at the ends."""
+        return self._tmux("capture-pane", "-p").split("\n")[:-1]
+
+    def until(self, wanted: Callable[[list[str]], bool]) -> list[str]:
+        """The screen once it is as wanted."""
+        lines: list[str] = []
+
+        def look() -> bool:
+            lines[:] = self.screen()
+            return wanted(lines)
+
+        assert poll(look, LONG), "\n".join(lines)
+        return lines
+
+    def state(self, name: str) -> str:
+        """One of tmux's variables, ``alternate_on`` for example."""
+        return self._tmux("display-message", "-p", f"#{{{name}}}").strip()
+
+    def close(self) -> None:
+        """End it and all that runs in it."""
+        subprocess.run([*self._base, "kill-server"], capture_output=True, check=False)
+
+    def _tmux(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self._base, *arguments], env=self._environment, capture_output=True, text=True, check=False, timeout=LONG
+        )
+        assert done.returncode == 0, (arguments, done.stderr)
+        return done.stdout
+
+
+@contextmanager
+def terminal(width: int, height: int, **environment: str) -> Iterator[Terminal]:
+    """A terminal for as long as the block lasts."""
+    # A short path: a socket's has at most 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="pubsub-tmux-"))
+    try:
+        made = Terminal(folder, width, height, environment)
+        try:
+            yield made
+        finally:
+            made.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,169 @@
+"""``top`` and ``watch`` in real terminals, small and large, with a service that lives and one that dies."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import Store
+from pubsub_lib.errors import ConfigError
+from tests.conftest import IN_CI
+from tests.e2e.service_host import Host
+from tests.e2e.terminal import PROMPT, Terminal, terminal, tmux
+
+SIZES = {"80x24": (80, 24), "200x60": (200, 60)}
+
+
+@pytest.fixture(autouse=True)
+def need_tmux() -> None:
+    try:
+        tmux()
+    except ConfigError as error:
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    host = Host(tmp_path, sqlite_url)
+    with Store(sqlite_url):
+        pass  # makes the tables
+    yield host
+    host.close()
+
+
+@pytest.fixture(params=SIZES)
+def size(request: pytest.FixtureRequest) -> tuple[int, int]:
+    return SIZES[request.param]
+
+
+def write(host: Host, *topics: str) -> int:
+    """A change on each topic; the service follows and publishes them."""
+    with Store(host.database) as store:
+        with store.transaction(origin=host.name) as tx:
+            for topic in topics:
+                tx.set("t", topic, store.read_heads([]).store.position, topic=topic)
+        assert tx.commit is not None
+        return tx.commit.point.position
+
+
+def column_of(lines: list[str], at: int, name: str) -> list[str]:
+    """What stands below a name of the line ``at``, whose column ends where the name ends."""
+    end = lines[at].index(name) + len(name)
+    found = []
+    for line in lines[at + 1 :]:
+        if not line.strip():
+            break
+        assert line[end : end + 1].strip() == "", f"{name!r} and {line!r} are not aligned"
+        found.append(line[:end].split()[-1])
+    return found
+
+
+def given_back(shell: Terminal, code: int) -> None:
+    """The shell is back on its own screen, with cursor and echo; the command ended with this code, saying nothing."""
+    lines = shell.until(lambda lines: f"ended with {code}" in lines)
+    assert not any("Traceback" in line for line in lines)
+    assert (shell.state("alternate_on"), shell.state("cursor_flag")) == ("0", "1")
+    shell.type("clear; stty -a | tr ' ' '\\n' | grep -x -e -*echo -e -*icanon")
+    lines = shell.until(lambda lines: "echo" in " ".join(lines[:3]) and PROMPT.strip() in lines)
+    assert {"echo", "icanon"} <= set(lines)
+    shell.type("clear")
+    shell.until(lambda lines: lines[0] == PROMPT.strip() and not any(lines[1:]))
+
+
+@pytest.mark.slow
+def test_top_fits_is_resized_and_gives_the_terminal_back(host: Host, size: tuple[int, int]) -> None:
+    width, height = size
+    topics = [f"tenant-{number}" for number in range(70)]
+    write(host, *topics)
+    service = host.service()
+    with terminal(width, height) as shell:
+        shell.type(f"pubsub-db top --interval 0.2 --config-file {host.config}; echo ended with $?")
+
+        def full(lines: list[str]) -> bool:
+            return lines[-1].startswith("q ends") and "topics 70" in lines[1] and "tcp://" in "".join(lines)
+
+        lines = shell.until(full)
+        assert len(lines) == height
+        assert all(len(line) <= width for line in lines)
+        assert lines[0].startswith("pubsub-db top  sqlite:///")
+        assert re.search(r"\d\d:\d\d:\d\d UTC$", lines[0])
+        at = next(number for number, line in enumerate(lines) if line.startswith("topic "))
+        shown = len(column_of(lines[:-1], at, "objects"))
+        assert f"{70 - shown} more topics" in lines[-1]
+        assert column_of(lines[:-1], at, "objects") == ["1"] * shown
+        assert len(column_of(lines[:-1], at, "holes")) == shown
+
+        # Something is heard: it comes first, with its rate.
+        def heard(lines: list[str]) -> bool:
+            write(host, "tenant-69")
+            rows = [line.split() for line in lines if line.startswith("tenant-69 ")]
+            return bool(rows) and float(rows[0][3]) > 0
+
+        shell.until(heard)
+
+        # Nobody publishes any more: the topic lags, and the lease runs out.
+        service.kill()
+        service.wait()
+        write(host, "tenant-42")
+
+        def late(lines: list[str]) -> bool:
+            row = next((line.split() for line in lines if line.startswith("tenant-42 ")), [])
+            ended = any("api-1" in line and "ended" in line for line in lines)
+            return len(row) > 5 and row[5] == "s" and ended
+
+        shell.until(late)
+
+        other = SIZES["200x60"] if size == SIZES["80x24"] else SIZES["80x24"]
+        shell.resize(*other)
+        lines = shell.until(
+            lambda lines: (
+                len(lines) == other[1]
+                and lines[0].startswith("pubsub-db top")
+                and lines[-1].startswith("q ends")
+                and any(line.startswith("topic ") for line in lines)
+            )
+        )
+        assert all(len(line) <= other[0] for line in lines)
+        assert sum(line.startswith("q ends") for line in lines) == 1
+        column_of(lines[:-1], next(n for n, line in enumerate(lines) if line.startswith("topic ")), "holes")
+
+        shell.press("q")
+        given_back(shell, 0)
+        shell.type(f"pubsub-db top --config-file {host.config}; echo ended with $?")
+        shell.until(lambda lines: lines[-1].startswith("q ends"))
+        shell.press("C-c")
+        given_back(shell, 130)
+
+
+def test_watch_fits_and_ends_quietly(host: Host, size: tuple[int, int]) -> None:
+    width, height = size
+    long = "a-topic-with-a-rather-long-name"
+    write(host, long, "short")
+    host.service()
+    with terminal(width, height) as shell:
+        shell.type(f"clear; pubsub-db watch --config-file {host.config}; code=$?; echo; echo ended with $code")
+
+        def rows(lines: list[str]) -> list[str]:
+            return [line for line in lines if re.match(r"\d\d:\d\d:\d\d  ", line)]
+
+        def heard(lines: list[str]) -> bool:
+            write(host, long, "short")
+            return len(rows(lines)) >= 4
+
+        lines = shell.until(heard)
+        at = next(number for number, line in enumerate(lines) if line.startswith("time "))
+        names = lines[at]
+        assert names.split() == ["time", "topic", "service", "seq", "position", "chg", "latency", "holes"]
+        below = rows(lines)
+        assert all(len(line) <= width for line in below)
+        place = names.index("topic")
+        topics = {line[place : names.index("service")].strip() for line in below}
+        assert topics == {"short", long if width > 100 else long[: len(max(topics, key=len)) - 1] + "…"}
+        for row in below:
+            assert row[names.index("service") :].startswith("api-1 ")
+            assert row[: names.index("position") + len("position")].split()[-1].isdigit()
+        shell.press("C-c")
+        given_back(shell, 130)
