@@ -154,7 +154,5 @@ def test_a_broken_polling_driver_fails(fault: str, sqlite_url: str, store: Store
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("check", sorted({check for _, check in BROKEN.values()}))
-def test_the_same_checks_pass_for_the_driver_unbroken(
-    check: str, sqlite_url: str, store: Store, tmp_path: Path
-) -> None:
+def test_the_same_checks_pass_for_the_driver_unbroken(check: str, sqlite_url: str, store: Store) -> None:
     getattr(DriverConformance(), check)(rig_of(PollingSubscriber, sqlite_url, store))
