@@ -26,7 +26,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
 }
 
 # Folders of tests/unit that mirror something else than pubsub_lib.
-OTHER_MIRRORS = {"drivers", "pubsub_pytest", "tools"}
+OTHER_MIRRORS = {"drivers", "pubsub_db", "pubsub_pytest", "tools"}
 
 DRIVER_MAY_IMPORT = {"api", "core", "errors", "lifecycle"}
 MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
@@ -240,6 +240,7 @@ def wheel(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, source_tree: Path) -> None:
     roots = [
         source_tree / "pubsub_lib",
+        source_tree / "pubsub_db",
         source_tree / "pubsub_pytest",
         *sorted((source_tree / "drivers").glob("pubsub_*")),
     ]
