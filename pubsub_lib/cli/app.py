@@ -12,7 +12,7 @@ from cliff.help import HelpAction
 
 from pubsub_lib.cli import commands, exits
 from pubsub_lib.cli.main import Terminated
-from pubsub_lib.errors import PubSubError
+from pubsub_lib.errors import PubSubError, UsageError
 
 NAME: Final = "pubsub-db"
 LOG: Final = logging.getLogger("pubsub_lib.cli")
@@ -119,16 +119,20 @@ class PubsubDb(App):
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Find and run the command. Unlike cliff's it lets errors out: ``run`` knows their exit codes."""
-        name = argv[0]
+        about = argv[1:2] if argv[0] == "help" else []
+        for name in (argv[0], *(each for each in about if not each.startswith("-"))):
+            self._must_know(name)
+        kind, found, rest = self.command_manager.find_command(argv)
+        command = kind(self, self.options, cmd_name=found)
+        return command.run(command.get_parser(f"{NAME} {found}").parse_args(rest))
+
+    def _must_know(self, name: str) -> None:
         try:
-            kind, found, rest = self.command_manager.find_command(argv)
+            self.command_manager.find_command([name])
         except ValueError:
             near = difflib.get_close_matches(name, dict(self.command_manager), 1)
             hint = f"did you mean {near[0]!r}?" if near else f"see {NAME} --help"
-            LOG.error("there is no command %r; %s", name, hint)
-            return exits.USAGE
-        command = kind(self, self.options, cmd_name=found)
-        return command.run(command.get_parser(f"{NAME} {found}").parse_args(rest))
+            raise UsageError(f"there is no command {name!r}; {hint}") from None
 
     def _run(self, argv: list[str]) -> int:
         self.options, rest = self.parser.parse_known_args(argv)

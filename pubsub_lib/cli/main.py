@@ -1,6 +1,7 @@
 """The entry point of ``pubsub-db``: what must work before anything else could be imported."""
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -28,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"pubsub-db: {error.name} is not installed; run: pip install {EXTRA}", file=sys.stderr)
         return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a terminal's encoding does not have is shown as an escape; it is no reason to show nothing.
+        sys.stdout.reconfigure(errors="backslashreplace")
     with _sigterm():
         code = PubsubDb().run(list(sys.argv[1:] if arguments is None else arguments))
     _let_go_of_closed_output()

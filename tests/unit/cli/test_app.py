@@ -28,6 +28,8 @@ def test_without_a_command_help_goes_to_stderr(small: World) -> None:
 def test_an_unknown_command_gets_a_hint(small: World) -> None:
     small.run("tabels").failed(2, "there is no command 'tabels'; did you mean 'tables'?")
     small.run("xyzzy").failed(2, "see pubsub-db --help")
+    small.run("help", "tabels").failed(2, "there is no command 'tabels'; did you mean 'tables'?")
+    small.run("tabels", "--help").failed(2, "there is no command 'tabels'; did you mean 'tables'?")
 
 
 def test_a_wrong_option_is_usage(small: World) -> None:
@@ -104,6 +106,22 @@ def test_output_on_a_full_disk_is_told(small: World) -> None:
         err = process.communicate()[1]
     assert process.returncode == exits.FILE
     assert err == "pubsub-db: a file or the output cannot be used: [Errno 28] No space left on device\n"
+
+
+def test_what_the_terminal_cannot_show_is_escaped(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small.open() as store, store.transaction() as tx:
+        tx.set("t", "schlüssel", "→")
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    process = small.process("dump", "-f", "value", encoding="latin-1")
+    assert process.communicate() == ('t schlüssel default 1 "\\u2192"\n'.replace(" 1 ", f" {small.head} "), "")
+
+
+def test_what_is_no_text_is_refused(small: World) -> None:
+    process = small.process("add", "t", b"\xff".decode(errors="surrogateescape"), "1")
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert "is no valid Unicode text" in err
+    assert err.count("\n") == 1
 
 
 def test_exit_codes_are_documented_in_one_table() -> None:
