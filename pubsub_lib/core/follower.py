@@ -64,8 +64,7 @@ class Follower:
 
     def unfollow(self, topic: str) -> Outcome:
         """Drop a topic and its objects; reported to handlers as deletes. Raises NotFollowed."""
-        if topic not in self.tracker.topics:
-            raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(self.tracker.topics)[:5]}")
+        self._check_followed(topic)
         self.tracker.unfollow(topic)
         dropped = list(self.cache.topics()) if topic == ALL else [topic]
         return Outcome(events=[event for name in dropped for event in self.cache.drop(name)])
@@ -143,6 +142,16 @@ class Follower:
     def mismatched(self, topic: str, now: float) -> None:
         """A topic's count or digest is not the store's: have the differing buckets fetched (rule 10)."""
         self.tracker.mismatched(topic, now)
+
+    def resync(self, topics: Collection[str], now: float) -> None:
+        """Read these chains anew, as soon as the rate limit allows. Raises NotFollowed, and then does nothing."""
+        for topic in topics:
+            self._check_followed(topic)
+        self.tracker.resync(topics, now)
+
+    def _check_followed(self, topic: str) -> None:
+        if topic not in self.tracker.topics:
+            raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(self.tracker.topics)[:5]}")
 
     def _fill(self, topic: str, want: Want) -> Want:
         return want if want.buckets is None else Want(buckets=self.cache.bucket_digests(topic))

@@ -54,6 +54,8 @@ class Happening(StrEnum):
     """No publisher proves to be fresh: look into the store."""
     MISMATCHED = "mismatched"
     """Count or digest differ from the link's or the snapshot's."""
+    ASKED = "asked"
+    """Somebody asked for everything to be read anew."""
     BEGUN = "begun"
     """The sync was started."""
     CAUGHT_UP = "caught up"
@@ -89,6 +91,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.POLLED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
+            _H.ASKED: _S.FULL_DUE,
         },
         _S.HOLDING: {
             _H.HELD: _S.HOLDING,
@@ -98,12 +101,14 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.POLLED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
+            _H.ASKED: _S.FULL_DUE,
         },
         _S.DELTA_DUE: {
             _H.HELD: _S.DELTA_DUE,
             _H.DOUBTED: _S.DELTA_DUE,
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
+            _H.ASKED: _S.FULL_DUE,
             _H.BEGUN: _S.DELTA,
         },
         _S.DELTA: {
@@ -111,6 +116,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
             _H.DOUBTED: _S.DELTA_AGAIN,
             _H.OVERFLOWED: _S.DELTA_AGAIN,
             _H.MISMATCHED: _S.FULL_DUE,
+            _H.ASKED: _S.FULL_DUE,
             _H.CAUGHT_UP: _S.FOLLOWING,
             _H.BEHIND: _S.FOLLOWING,
             _H.BROKEN: _S.DELTA_DUE,
@@ -122,6 +128,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
             _H.DOUBTED: _S.DELTA_AGAIN,
             _H.OVERFLOWED: _S.DELTA_AGAIN,
             _H.MISMATCHED: _S.FULL_DUE,
+            _H.ASKED: _S.FULL_DUE,
             _H.CAUGHT_UP: _S.DELTA_DUE,
             _H.BEHIND: _S.DELTA_DUE,
             _H.BROKEN: _S.DELTA_DUE,

@@ -207,6 +207,24 @@ def test_rule_10_differing_buckets_are_asked_with_the_caches_own_digests() -> No
     assert follower.tracker.chain("t").state is State.FOLLOWING, "the buckets were enough"
 
 
+def test_what_is_asked_for_heals_a_value_that_no_digest_shows() -> None:
+    history = History()
+    history.some(5)
+    follower = start("t", history=history)
+    rotten = next(iter(history.objects["t"].values()))
+    follower.cache._topics["t"].tables[rotten.table][rotten.key].value = b'"rot"'
+    assert follower.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
+    with pytest.raises(NotFollowed, match="'other' is not followed"):
+        follower.resync(["t", "other"], 1.0)
+    assert follower.tick(1.1).sync is None
+    follower.resync(["t"], 1.2)
+    sync = follower.tick(1.2).sync
+    assert sync is not None
+    (event,) = follower.sync_done(sync.number, history.answer(sync.wants), 1.3).events
+    assert (event.key, event.old_value, event.new_value) == (rotten.key, b'"rot"', rotten.value)
+    assert follower.tracker.chain("t").state is State.FOLLOWING
+
+
 def test_a_failed_sync_is_tried_again() -> None:
     follower = Follower(CALM, Limits(), random.Random(0), Cache(), 0.0)
     follower.follow(["t"], 0.0)

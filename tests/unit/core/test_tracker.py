@@ -684,6 +684,35 @@ def test_rule_10_of_a_topic_that_was_dropped_is_ignored() -> None:
     assert bench.state() is State.FOLLOWING
 
 
+# -- a full sync that somebody asks for --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["t", ALL])
+def test_what_is_asked_for_is_read_anew_and_counted_as_asked(name: str) -> None:
+    _, bench = following(topics=(name,))
+    for times in (1, 2):  # and again, although nothing came in between
+        bench.tracker.resync([name], bench.now)
+        bench.wait()
+        assert bench.running.wants == {name: Want()}
+        bench.answer()
+        assert bench.state(name) is State.FOLLOWING
+        assert bench.tracker.counters.fulls["asked"] == times
+
+
+def test_nothing_is_asked_for_while_everything_is_to_be_read_anyway() -> None:
+    history = History()
+    bench = Bench(history)
+    bench.tracker.resync(["t"], bench.now)
+    assert bench.state() is State.JOINING
+    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.tracker.resync(["t"], bench.now)
+    assert bench.state() is State.FULL_DUE
+    bench.wait()
+    bench.tracker.resync(["t"], bench.now)
+    bench.answer()
+    assert (bench.state(), bench.tracker.slot.waits) == (State.FOLLOWING, False)
+
+
 # -- rule 12, and what a shell relies on -------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from pubsub_lib.core import chain as chain_module
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ZERO
+from pubsub_lib.core.model import ZERO, Want
 from pubsub_lib.core.transitions import DONE, DUE, FROZEN, SYNCING, TRANSITIONS, Happening, State, after
 from tests.unit.core.builders import Bench, History
 from tests.unit.core.world import walk
@@ -89,6 +89,27 @@ def test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile() -> N
     assert bench.answer() == links[3:]
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_doubted_delta_gives_way_to_a_full_sync(asked: bool) -> None:
+    history = History()
+    bench = Bench(history, limits=Limits(max_waiting_links=1)).synced()
+    links = history.some(5)
+    bench.feed(links[1])
+    bench.wait(1.0)
+    bench.feed(links[2], links[4])
+    assert bench.state() is State.DELTA_AGAIN
+    if asked:
+        bench.tracker.resync(["t"], bench.now)
+    else:
+        bench.tracker.mismatched("t", bench.now)
+    assert bench.state() is State.FULL_DUE
+    assert bench.answer() == []  # the delta's answer comes too late
+    bench.wait()
+    assert bench.running.wants == {"t": Want() if asked else Want(buckets={})}
+    bench.answer()
+    assert bench.known() == history.point
+
+
 def test_a_point_at_hand_of_another_history_is_found_out() -> None:
     history = History()
     history.some(2)
@@ -113,6 +134,8 @@ def test_every_entry_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> No
     test_a_delta_that_meets_a_known_of_another_history_is_broken(again=True)
     test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile()
     test_a_point_at_hand_of_another_history_is_found_out()
+    test_a_doubted_delta_gives_way_to_a_full_sync(asked=False)
+    test_a_doubted_delta_gives_way_to_a_full_sync(asked=True)
     for seed in range(600):
         walk(seed, 400)
         if happened == TABLE:

@@ -142,6 +142,11 @@ class World:
         if self.follower.tracker.chain(chain).state not in (State.FULL, State.FULL_AGAIN):
             self.follower.mismatched(chain, self.now)
 
+    def ask(self, chain: str) -> None:
+        """Somebody asks for everything to be read anew."""
+        if chain in self.follower.tracker.topics:
+            self.follower.resync([chain], self.now)
+
     def drop_and_follow(self, chain: str) -> None:
         """A topic is dropped and followed again."""
         if chain in self.follower.tracker.topics:
@@ -195,7 +200,8 @@ class World:
                 proof = self.now - tracker.liveness.staleness(name, self.now)
                 assert proof <= self.was_head[name, chain.known], "staleness was reported too small"
         if not self.restores and not self.trims:
-            assert set(tracker.counters.fulls) <= {"greeted", "mismatched", "failed"}, "a full sync without need"
+            needs = {"greeted", "mismatched", "asked", "failed"}
+            assert set(tracker.counters.fulls) <= needs, "a full sync without need"
 
     def _records(self, topic: str) -> Objects:
         return {(row.table, row.key): row for row in self.follower.cache.topic_records(topic)}
@@ -253,7 +259,9 @@ def _step(world: World, name: str, rng: random.Random) -> None:
             getattr(world, name)(index)
         case "restore" | "trim":
             getattr(world, name)(rng.randint(0, 6))
-        case "doubt" | "drop_and_follow":
-            getattr(world, name)(rng.choice(world.chains))
+        case "doubt":
+            (world.doubt if index % 2 else world.ask)(rng.choice(world.chains))
+        case "drop_and_follow":
+            world.drop_and_follow(rng.choice(world.chains))
         case _:
             getattr(world, name)()
