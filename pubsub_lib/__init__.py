@@ -1,16 +1,17 @@
 """Local copies of a central database that know that they are right.
 
-Writers use :class:`Store`, followers :class:`Replica`; a program that publishes what it commits adds a
-:class:`Publisher`, or a :class:`Worker` where its host runs the publisher service. ``docs/architecture.md`` shows
-the data path.
+Writers use :class:`Store`, followers :class:`Replica`, or :class:`AsyncReplica` with asyncio; a program that publishes
+what it commits adds a :class:`Publisher`, or a :class:`Worker` where its host runs the publisher service.
+``docs/architecture.md`` shows the data path.
 """
 
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.timing import Timing
+from pubsub_lib.runtime.aio import AsyncReplica
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.replica import Replica
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
-__all__ = ["Event", "Publisher", "Replica", "Settings", "Store", "Timing", "Worker"]
+__all__ = ["AsyncReplica", "Event", "Publisher", "Replica", "Settings", "Store", "Timing", "Worker"]

@@ -69,6 +69,8 @@ class Engine:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         """Notified after every step that may end somebody's wait."""
+        self.watchers: tuple[Callable[[], None], ...] = ()
+        """Called then as well, with the lock held: they must only take note. Replaced, never changed."""
         self.follower = Follower(settings.timing, settings.limits, rng, cache, self.now())
         self.last_error: PubSubError | None = None
         """The last sync's failure; None after a success."""
@@ -103,7 +105,7 @@ class Engine:
         """
         with self.lock:
             self._closing = True
-            self.changed.notify_all()
+            self._announce()
         if self._discovery is not None:
             self._discovery.close(0.0)  # it may be reading: the thread ends by itself, and finds a closed subscriber
         self._subscriber.close()
@@ -221,7 +223,7 @@ class Engine:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"a sync broke: {error!r}")
             self.follower.sync_failed(job.number, self.now())
-            self.changed.notify_all()
+            self._announce()
         self._clock.wake()
         if foreign:
             _log.error("a sync broke and will be tried again; please report this", exc_info=error)
@@ -240,7 +242,7 @@ class Engine:
                     found = differences(self.follower.cache, name, part)
                     if found:
                         self.failure = PubSubError(f"after a sync the replica differs from the store: {found[0]}")
-                        self.changed.notify_all()
+                        self._announce()
 
     def _stands_at(self, name: str, head: Point) -> bool:
         tracker = self.follower.tracker
@@ -251,4 +253,10 @@ class Engine:
     def _tell(self, outcome: Outcome, *, first: bool = False) -> None:
         if outcome.events:
             self._on_events(outcome.events, first)
+        self._announce()
+
+    def _announce(self) -> None:
+        """A step is done that may end somebody's wait. With the lock held."""
         self.changed.notify_all()
+        for watcher in self.watchers:
+            watcher()

@@ -146,6 +146,7 @@ class Handle:
             self._gone = True
             self._queue.clear()
             self._changed.notify_all()
+        self._owner.announce()
 
     def join(self, timeout: float | None) -> bool:
         """Wait for the thread's end, unless this is that thread. False: it still runs."""
@@ -199,6 +200,7 @@ class Handle:
             else:
                 parked = self._queue.failed(now, error)
             self._changed.notify_all()
+        self._owner.announce()
         if error is not None:
             self._log_failure(event, error, parked is not None, now)
 
@@ -240,6 +242,8 @@ class Handlers:
         self._policy = policy or HandlerPolicy()
         self._name = name
         self._lock = threading.Lock()
+        self.watchers: tuple[Callable[[], None], ...] = ()
+        """Called, on handlers' threads, when a change was handled or a handler stopped: they must only take note."""
         self._handles: tuple[Handle, ...] = ()  # replaced, never changed: push needs no lock to read it
         self._leaving: tuple[Handle, ...] = ()
         self._removed = HandlerCounters()
@@ -256,8 +260,8 @@ class Handlers:
             raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")
         if inspect.iscoroutinefunction(fn):
             raise UsageError(
-                f"the handler {fn!r} is a coroutine function and nobody would await it; give a plain function that "
-                "hands the change to your event loop"
+                f"the handler {fn!r} is a coroutine function and nobody would await it; use an AsyncReplica, or give "
+                "a plain function"
             )
         with self._lock:
             if self._closed:
@@ -310,6 +314,25 @@ class Handlers:
         self.refuse_handlers("wait_handled")
         what = "every event" if position is None else f"the events up to position {position}"
         self._wait([(handle, handle.waiter(position)) for handle in self._handles], timeout, what)
+
+    def announce(self) -> None:
+        """Something happened that may end somebody's wait. Called by a handle."""
+        for watcher in self.watchers:
+            watcher()
+
+    def handled_later(self, position: int | None = None) -> Callable[[], bool]:
+        """Remember what waits now up to a position (None: everything). The function returned says, quickly, whether
+        that is handled or parked by now; it raises ClosedError when the handlers were closed.
+        """
+        waits = [handle.waiter(position) for handle in self._handles]
+
+        def done() -> bool:
+            handled = all(wait(0.0) for wait in waits)
+            if self._closed:
+                raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+            return handled
+
+        return done
 
     def counters(self) -> HandlerCounters:
         """The sums of all handlers, removed ones included; ``lag`` is the longest. Any thread, does not

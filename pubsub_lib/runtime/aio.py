@@ -1,0 +1,403 @@
+"""A replica for programs on asyncio: a thin front over the threaded one.
+
+Receiving, applying and syncing stay on the replica's own threads; the event loop is told of what happened by
+``call_soon_threadsafe``, at most once for any number of changes, and only while somebody waits. Nothing here polls, and
+the loop is never blocked: a call that would have to wait for a lock, or that walks over many objects, goes to a thread.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar
+
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.index import Extract
+from pubsub_lib.core.model import Record
+from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+from pubsub_lib.runtime.handlers import Handle
+from pubsub_lib.runtime.replica import Committed, Replica
+from pubsub_lib.runtime.status import Status
+from pubsub_lib.settings import Settings
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+THREADS: Final = 4
+"""For calls that may block; each replica has its own."""
+
+AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
+"""A coroutine function. What it raises makes the change fail, as a plain handler's exception does."""
+
+Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
+"""Holds at most one change, and None at the end."""
+
+_handling: ContextVar["AsyncReplica | None"] = ContextVar("pubsub_lib.handling", default=None)
+"""The replica whose coroutine handler the current task is."""
+
+
+class Bell:
+    """Rung from any thread, heard in the event loop by whoever listens. Many rings at once are heard as one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._rung = False
+        self._ears: set[asyncio.Event] = set()
+
+    def ring(self) -> None:
+        """Something happened. Any thread; does not block, and costs nothing while nobody listens."""
+        if self._ears and not self._rung:
+            self._rung = True
+            try:
+                self._loop.call_soon_threadsafe(self._hear)
+            except RuntimeError:  # the loop was closed under us: nobody is left to hear
+                self._ears = set()
+
+    def _hear(self) -> None:
+        self._rung = False  # first: what happens from now on rings again
+        for ear in self._ears:
+            ear.set()
+
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Event]:
+        """An event that is set by every ring from now on: clear it, look, wait."""
+        ear = asyncio.Event()
+        self._ears = {*self._ears, ear}
+        try:
+            yield ear
+        finally:
+            self._ears = self._ears - {ear}
+
+
+class AsyncHandle:
+    """A handler that was registered by :meth:`AsyncReplica.on`."""
+
+    def __init__(self, handle: Handle, owner: "AsyncReplica") -> None:
+        self._handle = handle
+        self._owner = owner
+
+    async def remove(self) -> None:
+        """Stop this handler: no call begins after this. One that runs goes on to its end. Idempotent."""
+        await self._owner._call(self._handle.remove)
+
+
+class AsyncReplica:
+    """A :class:`~pubsub_lib.Replica` for one event loop: ``async with AsyncReplica(settings, topics) as replica``.
+
+    Takes what Replica takes. Every method belongs to the loop in which it was started, and raises what the method of
+    the same name of Replica raises; ClosedError before the start and after the end. A call that is cancelled leaves
+    nothing behind: no thread that waits, no handler; what ``follow`` and ``unfollow`` have begun is carried out.
+    ``threaded`` is the replica behind it, for other threads.
+    """
+
+    def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
+        self._make: Callable[[], Replica] = partial(Replica, settings, topics, **given)
+        self._replica: Replica | None = None
+        self._bell: Bell | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Coroutine handlers that run."""
+        self._inboxes: set[Inbox] = set()
+        self._holding: set[asyncio.Task[Any]] = set()
+        """Tasks inside the body of an ``async for`` over changes."""
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+        failure = None if self._replica is None else self._replica._engine.failure
+        if error is None and failure is not None:
+            raise failure
+
+    @property
+    def threaded(self) -> Replica:
+        """The replica behind this one. Its methods may block: for other threads."""
+        if self._replica is None:
+            raise ClosedError("this replica was not started; use `async with`, or await start() first")
+        return self._replica
+
+    async def start(self) -> None:
+        """Subscribe, and sync in the background. Raises as Replica and its ``start`` do."""
+        if self._pool is not None:
+            raise UsageError("this replica was started already; make a new one for a second run")
+        loop = asyncio.get_running_loop()
+        pool = self._pool = ThreadPoolExecutor(THREADS, "pubsub-aio")
+        bell = self._bell = Bell(loop)
+
+        def begin() -> Replica:
+            replica = self._make()
+            replica._engine.watchers = (bell.ring,)
+            replica._handlers.watchers = (bell.ring,)
+            replica.start()  # closes what it opened when it fails
+            return replica
+
+        starting = pool.submit(begin)
+        try:
+            self._replica = await asyncio.shield(asyncio.wrap_future(starting))
+        except BaseException:
+            _undo(pool, starting, Replica.close)
+            pool.shutdown(wait=False)
+            raise
+
+    async def close(self) -> None:
+        """Cancel the coroutine handlers that run, end the iterators, then as Replica's ``close``. Idempotent. Called by
+        a coroutine handler, it cancels the others and does not wait for the end.
+        """
+        self._closing = True
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+        for inbox in self._inboxes:
+            inbox.put_nowait(None)
+        if self._replica is None or self._pool is None:
+            return
+        try:
+            closing = asyncio.get_running_loop().run_in_executor(self._pool, self._replica.close)
+        except RuntimeError:  # the pool's end: this was called before
+            return
+        self._pool.shutdown(wait=False)
+        if _handling.get() is not self:
+            await asyncio.shield(closing)
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    async def follow(self, *topics: str) -> None:
+        """As :meth:`.Replica.follow`."""
+        await self._call(self.threaded.follow, *topics)
+
+    async def unfollow(self, topic: str) -> None:
+        """As :meth:`.Replica.unfollow`."""
+        await self._call(self.threaded.unfollow, topic)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def get(self, table: str, key: str) -> Any:
+        """As :meth:`.Replica.get`; at once, unless a large change is being applied at this moment."""
+        return await self._look(self.threaded.get, table, key)
+
+    async def record(self, table: str, key: str) -> Record | None:
+        """As :meth:`.Replica.record`; at once, as ``get``."""
+        return await self._look(self.threaded.record, table, key)
+
+    async def records(self, table: str | None = None, *, topic: str | None = None) -> list[Record]:
+        """As :meth:`.Replica.records`."""
+        return await self._call(self.threaded.records, table, topic=topic)
+
+    async def iterate(self, table: str, *, topic: str | None = None) -> list[tuple[str, Any]]:
+        """(key, value) of all objects of a table, of one moment, decoded: as :meth:`.Replica.iterate`."""
+        return await self._call(lambda: list(self.threaded.iterate(table, topic=topic)))
+
+    async def add_index(self, name: str, table: str, by: Extract) -> None:
+        """As :meth:`.Replica.add_index`."""
+        await self._call(self.threaded.add_index, name, table, by)
+
+    async def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
+        """As :meth:`.Replica.lookup`."""
+        return await self._call(self.threaded.lookup, index, value)
+
+    async def staleness(self) -> float:
+        """As :meth:`.Replica.staleness`; at once, as ``get``."""
+        return await self._look(self.threaded.staleness)
+
+    async def status(self) -> Status:
+        """As :meth:`.Replica.status`."""
+        return await self._call(self.threaded.status)
+
+    # -- handlers ------------------------------------------------------------------------------------------------
+
+    async def on(
+        self,
+        table: str | None,
+        handler: AsyncHandler | Callable[[Event], object],
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+    ) -> AsyncHandle:
+        """As :meth:`.Replica.on`. A coroutine function runs in the event loop, one change at a time: the next one is
+        told when it has ended, and what waits meanwhile is bounded and conflated. A plain function runs on a thread.
+
+        A handler that raises, or is cancelled by somebody, is tried again. At ``close`` those that run are cancelled.
+        """
+        chosen = self._in_loop(handler) if inspect.iscoroutinefunction(handler) else handler
+        pool = self._open_pool()
+        adding = pool.submit(self.threaded.on, table, chosen, topic=topic, key=key)
+        try:
+            return AsyncHandle(await asyncio.shield(asyncio.wrap_future(adding)), self)
+        except asyncio.CancelledError:
+            _undo(pool, adding, Handle.remove)
+            raise
+
+    async def changes(
+        self, table: str | None = None, *, topic: str | None = None, key: str | None = None
+    ) -> AsyncIterator[Event]:
+        """Every change, as an async iterator: first the objects that are there, as creates. Ends at ``close``.
+
+        A change counts as handled when the next one is asked for, or the iterator ends; what waits meanwhile is bounded
+        and conflated, as for a handler. Nothing is repeated for a body that raises: begin a new iterator.
+        """
+        inbox: Inbox = asyncio.Queue()
+
+        async def hand_over(event: Event) -> None:
+            taken = asyncio.get_running_loop().create_future()
+            inbox.put_nowait((event, taken))
+            await taken
+
+        handle = await self.on(table, hand_over, topic=topic, key=key)
+        task = asyncio.current_task()
+        assert task is not None
+        self._inboxes.add(inbox)
+        try:
+            while not self._closing and (item := await inbox.get()) is not None:
+                event, taken = item
+                self._holding.add(task)
+                try:
+                    yield event
+                finally:
+                    self._holding.discard(task)
+                    _settle(taken)
+        finally:
+            self._inboxes.discard(inbox)
+            while not inbox.empty():
+                left = inbox.get_nowait()
+                if left is not None:
+                    _settle(left[1])
+            if not self._closing:
+                await handle.remove()
+
+    def _in_loop(self, handler: AsyncHandler) -> Callable[[Event], None]:
+        """The handler as its thread calls it: the thread waits until the coroutine has ended."""
+        loop = asyncio.get_running_loop()
+
+        async def call(event: Event) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            if self._closing:
+                return
+            _handling.set(self)  # in the context of this task alone
+            self._tasks.add(task)
+            try:
+                await handler(event)
+            except asyncio.CancelledError:
+                if not self._closing:
+                    raise
+            finally:
+                self._tasks.discard(task)
+
+        def wait(event: Event) -> None:
+            coroutine = call(event)
+            try:
+                running = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            except RuntimeError:  # the loop was closed, and nobody closed the replica before
+                coroutine.close()
+                raise
+            running.result()
+
+        wait.__qualname__ = getattr(handler, "__qualname__", type(handler).__name__)  # for the log
+        return wait
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    async def wait_synced(self, timeout: float | None = None) -> None:
+        """As :meth:`.Replica.wait_synced`."""
+        self._refuse_handlers("wait_synced")
+        await self._wait(lambda: _ended(lambda: self.threaded.wait_synced(0.0)), timeout, self.threaded.wait_synced)
+
+    async def wait_for(
+        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """As :meth:`.Replica.wait_for`: read your own write."""
+
+        def now(seconds: float) -> None:
+            self.threaded.wait_for(position, seconds, topics=topics)
+
+        await self._wait(lambda: _ended(lambda: now(0.0)), timeout, now)
+
+    async def wait_handled(
+        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration."""
+        self._refuse_handlers("wait_handled")
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        await self.wait_for(position, timeout, topics=topics)
+        number = position if isinstance(position, int) else position.point.position
+        handlers = self.threaded._handlers
+        handled = await self._call(handlers.handled_later, number)
+        left = None if until is None else until - loop.time()
+        await self._wait(handled, left, lambda seconds: handlers.wait_handled(number, seconds))
+
+    async def _wait(self, done: Callable[[], bool], timeout: float | None, complain: Callable[[float], None]) -> None:
+        """Wait for ``done``, which is quick; after so many seconds let ``complain`` raise."""
+        assert self._bell is not None
+        try:
+            async with asyncio.timeout(timeout):
+                with self._bell.listening() as rung:
+                    while True:
+                        rung.clear()
+                        if await self._look(done):
+                            return
+                        await rung.wait()
+        except TimeoutError:
+            await self._look(complain, 0.0)
+
+    def _refuse_handlers(self, what: str) -> None:
+        if _handling.get() is self or asyncio.current_task() in self._holding:
+            raise UsageError(f"{what} was called by a handler, which would wait for itself; call it in another task")
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    async def _look(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call something quick that needs the replica's lock: here when it is free, else on a thread."""
+        lock = self.threaded._engine.lock
+        if not lock.acquire(blocking=False):
+            return await self._call(fn, *args, **kwargs)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            lock.release()
+
+    async def _call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call something that may block, on a thread."""
+        pool = self._open_pool()
+        return await asyncio.get_running_loop().run_in_executor(pool, partial(fn, *args, **kwargs))
+
+    def _open_pool(self) -> ThreadPoolExecutor:
+        if self._closing or self._pool is None:
+            raise ClosedError("this replica is closed; make a new one")
+        return self._pool
+
+
+def _ended(wait: Callable[[], None]) -> bool:
+    """Whether a wait of no time ends well."""
+    try:
+        wait()
+    except WaitTimeout:
+        return False
+    return True
+
+
+def _settle(taken: "asyncio.Future[None]") -> None:
+    if not taken.done():
+        taken.set_result(None)
+
+
+def _undo(pool: ThreadPoolExecutor, making: Future[T], undo: Callable[[T], object]) -> None:
+    """Nobody waits any more for what a thread is making: let another one undo it, whatever becomes of the loop."""
+
+    def later() -> None:
+        if making.cancelled():
+            return
+        if making.exception() is None:
+            undo(making.result())
+
+    pool.submit(later)
