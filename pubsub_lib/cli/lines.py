@@ -149,7 +149,7 @@ def created(name: str) -> Iterator[Writer]:
         yield Writer(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    path = Path(name)
+    path = Path(name).resolve()  # behind a symbolic link, which stays
     direct = path.exists() and not path.is_file()
     target = path if direct else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -123,6 +123,15 @@ def test_an_interrupted_file_is_not_there_and_the_old_one_stays(path: Path) -> N
     assert [each.read_bytes() for each in path.parent.iterdir()] == [b"old"]
 
 
+def test_a_symbolic_link_stays_one(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    path.symlink_to(tmp_path / "elsewhere" / "net.jsonl")
+    with created(str(path)) as writer:
+        writer.write(Stored("t", "k", "p", 3, b"1"))
+    assert path.is_symlink()
+    assert len(read(path)) == 1
+
+
 def test_a_full_disk_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No space left on device"), created("/dev/full") as writer:
         writer.write(Stored("t", "k", "p", 3, b"1"))
