@@ -24,12 +24,6 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
     host.close()
 
 
-@pytest.fixture
-def store(host: Host) -> Iterator[Store]:
-    with Store(host.database) as store:
-        yield store
-
-
 def said(controller: "subprocess.Popen[str]") -> str:
     assert controller.stdout is not None
     return controller.stdout.readline()

@@ -2,7 +2,6 @@
 
 import re
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,13 +13,6 @@ from pubsub_lib.testing.processes import poll
 from tests.e2e.service_host import LONG, Host, Watched, write
 
 IDLE_SECONDS = 60.0
-
-
-@pytest.fixture
-def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
-    host = Host(tmp_path, sqlite_url)
-    yield host
-    host.close()
 
 
 @pytest.mark.parametrize("shared", ["port", "socket"])

@@ -5,7 +5,6 @@ without a full sync, and no handler was told anything twice.
 """
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,6 @@ import pytest
 from pubsub_lib import Store
 from pubsub_lib.testing.processes import poll
 from tests.e2e.service_host import LONG, Host, Watched, done, order, write
-
-
-@pytest.fixture
-def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
-    host = Host(tmp_path, sqlite_url)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def store(host: Host) -> Iterator[Store]:
-    with Store(host.database) as store:
-        yield store
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,6 @@ LONG = 20.0
 
 
 @pytest.fixture
-def config(sqlite_url: str) -> Settings:
-    return settings(sqlite_url)
-
-
-@pytest.fixture
 def store(config: Settings) -> Iterator[Store]:
     with Store(config.store_url) as store, store.transaction() as tx:
         tx.set("a", "1", 1, topic="t")

@@ -40,17 +40,6 @@ class Ear:
 
 
 @pytest.fixture
-def config(sqlite_url: str) -> Settings:
-    return settings(sqlite_url)
-
-
-@pytest.fixture
-def store(config: Settings) -> Iterator[Store]:
-    with Store(config.store_url) as store:
-        yield store
-
-
-@pytest.fixture
 def ear(config: Settings) -> Iterator[Ear]:
     ear = Ear(config, [ALL])
     yield ear

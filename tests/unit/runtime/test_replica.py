@@ -29,17 +29,6 @@ LONG = 20.0
 
 
 @pytest.fixture
-def config(sqlite_url: str) -> Settings:
-    return settings(sqlite_url)
-
-
-@pytest.fixture
-def store(config: Settings) -> Iterator[Store]:
-    with Store(config.store_url) as store:
-        yield store
-
-
-@pytest.fixture
 def published(config: Settings, store: Store) -> Iterator[Store]:
     """A store whose commits are sent at once."""
     with Publisher(config, store):

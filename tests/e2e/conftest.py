@@ -1,0 +1,24 @@
+"""Fixtures that several of these tests begin with; a file with needs of its own has its own of the same name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import Store
+from tests.e2e.service_host import Host
+
+
+@pytest.fixture
+def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
+    """A host with a database in SQLite; nothing runs on it yet."""
+    host = Host(tmp_path, sqlite_url)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def store(host: Host) -> Iterator[Store]:
+    """The host's database, seen from outside."""
+    with Store(host.database) as store:
+        yield store
