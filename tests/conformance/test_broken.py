@@ -1,6 +1,5 @@
 """The suite has teeth: each broken driver fails the check that is meant for it."""
 
-import logging
 import os
 import threading
 from collections import deque
@@ -17,6 +16,7 @@ from pubsub_lib.testing.conformance import DROPS, DriverConformance, Rig
 from pubsub_memory import MemoryBus, MemoryDriver
 from pubsub_memory.publisher import MemoryPublisher
 from pubsub_memory.subscriber import MemorySubscriber
+from tests.conformance.broken import ending_at
 
 Frames = tuple[bytes, ...]
 
@@ -84,14 +84,7 @@ class DropsBadFramesUncounted(MemorySubscriber):
 
 class DiesOfACallback(MemorySubscriber):
     def initialize(self, on_envelope: OnEnvelope) -> None:
-        def once(envelope: Envelope) -> None:
-            try:
-                on_envelope(envelope)
-            except SystemExit:
-                self._life.closed = True
-                raise
-
-        super().initialize(once)
+        super().initialize(ending_at(SystemExit, self._life, on_envelope))
 
 
 class CallsBackAfterClose(MemorySubscriber):
@@ -246,12 +239,12 @@ def driver_of(half: type[Any], bus: MemoryBus) -> type[Driver]:
     return Broken
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("fault", sorted(BROKEN))
 def test_a_broken_driver_fails(fault: str) -> None:
     half, check = BROKEN[fault]
     bus = MemoryBus()
     rig = Rig(driver_of(half, bus), DriverSettings(), inject=bus.send, patience=1.0)
-    logging.getLogger("pubsub_memory").setLevel(logging.CRITICAL)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         getattr(DriverConformance(), check)(rig)
 

@@ -1,6 +1,5 @@
 """The suite has teeth for the hop too: each broken variant of the multi-process driver fails the check meant for it."""
 
-import logging
 import os
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pubsub_lib.api import DriverSettings, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import TransportError
 from pubsub_lib.testing.conformance import DriverConformance, Rig
+from tests.conformance.broken import ending_at
 from tests.conformance.test_ipc import TestIpc as IpcConformance
 
 Socket = zmq.Socket[bytes]
@@ -51,14 +51,7 @@ class DiesOnABadFrame(IpcSubscriber):
 
 class DiesOfACallback(IpcSubscriber):
     def initialize(self, on_envelope: OnEnvelope) -> None:
-        def once(envelope: Envelope) -> None:
-            try:
-                on_envelope(envelope)
-            except BaseException:
-                self._life.closed = True
-                raise
-
-        super().initialize(once)
+        super().initialize(ending_at(BaseException, self._life, on_envelope))
 
 
 class DeliversNeighbours(IpcSubscriber):
@@ -129,15 +122,6 @@ def stranger(tmp_path: Path) -> Iterator[Socket]:
     yield socket
     socket.close()
     context.term()
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    log = logging.getLogger("pubsub_ipc")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
 
 
 def suite() -> DriverConformance:

@@ -1,7 +1,6 @@
 """The suite has teeth for polling too: each broken variant of the polling driver fails the check meant for it."""
 
 import json
-import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from pubsub_lib.testing.conformance import DriverConformance, Rig
 from pubsub_sql import PollingDriver
 from pubsub_sql.follower import ChangelogFollower
 from pubsub_sql.subscriber import PollingSubscriber
+from tests.conformance.broken import ending_at
 
 
 class LosesSilently(ChangelogFollower):
@@ -63,14 +63,7 @@ class NeverUnregisters(PollingSubscriber):
 
 class DiesOfACallback(PollingSubscriber):
     def initialize(self, on_envelope: OnEnvelope) -> None:
-        def once(envelope: Envelope) -> None:
-            try:
-                on_envelope(envelope)
-            except BaseException:
-                self._life.closed = True
-                raise
-
-        super().initialize(once)
+        super().initialize(ending_at(BaseException, self._life, on_envelope))
 
 
 class HangsInClose(PollingSubscriber):
@@ -133,15 +126,6 @@ def rig_of(broken: type[Any], url: str, store: Store, patience: float = 10.0) ->
 
     settings = DriverSettings(store_url=url, options={"fastest": 0.002, "slowest": 0.02})
     return Rig(driver_of(broken), settings, write=write, patience=patience)
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    log = logging.getLogger("pubsub_sql")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
 
 
 @pytest.mark.usefixtures("quiet")

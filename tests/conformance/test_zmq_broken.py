@@ -1,8 +1,6 @@
 """The suite has teeth for the ZeroMQ driver, too: each broken variant of it fails the check that is meant for it."""
 
-import logging
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -145,15 +143,6 @@ def driver_of(broken: type[Any]) -> type[ZmqDriver]:
             return made
 
     return Broken
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    log = logging.getLogger("pubsub_zmq")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
 
 
 @pytest.mark.usefixtures("quiet")

@@ -1,0 +1,18 @@
+"""Faults that any driver's halves can be given."""
+
+from pubsub_lib.api import OnEnvelope
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.lifecycle import SubscriberLife
+
+
+def ending_at(error: type[BaseException], life: SubscriberLife, on_envelope: OnEnvelope) -> OnEnvelope:
+    """A callback whose first error of this kind ends the receiving thread."""
+
+    def once(envelope: Envelope) -> None:
+        try:
+            on_envelope(envelope)
+        except error:
+            life.closed = True
+            raise
+
+    return once
