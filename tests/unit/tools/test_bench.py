@@ -1,0 +1,148 @@
+"""``tools/bench`` runs, says what it should in the right shape, and notices when something did not arrive."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import bench_app
+import pytest
+from _bench import fullsync, payload
+from _bench.children import BenchError, Line, crew
+from _bench.measure import in_turns, row
+from _bench.payload import Plan
+from _bench.replicas import check
+from _bench.store import PlannedStore
+
+from pubsub_lib import Replica, Settings
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.model import ALL, Link, Want
+from pubsub_lib.errors import StoreError
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+ROWS = ["burst10", "burst1", "hop", "latency", "latency-hop", "sync"]
+
+
+def small(links: int = 3) -> Plan:
+    return payload.plan("bench", keys=20, transactions=links, changes=4, seed=1)
+
+
+def test_quick_measures_every_case_and_says_so_in_json(tmp_path: Path) -> None:
+    copy = tmp_path / "bench.json"
+    program = str(ROOT / "tools/bench_app.py")
+    command = [sys.executable, program, "--quick", "--json", str(copy), "-f", "json", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert json.loads(copy.read_text()) == found
+    assert (found["value_bytes"], found["rounds"], found["quick"]) == (256, 1, True)
+    assert [each["name"] for each in found["cases"]] == ROWS
+    for each in found["cases"]:
+        assert len(each["ours_rounds"]) == len(each["peer_rounds"]) == 1
+        assert min(each["ours"], each["theirs"]) > 0
+        assert each["ratio"] == pytest.approx(each["ours"] / each["theirs"])
+    assert "generated routes" in found["cases"][-1]["note"]
+    assert [(each["at"], each["required"]) for each in found["cases"]] == [
+        ("least", 0.6), ("least", 0.35), ("least", 10), ("most", 2), ("most", 4), ("least", 0.4),
+    ]  # fmt: skip
+
+
+def test_values_are_canonical_json_of_the_stated_size_and_all_different() -> None:
+    values = [payload.value(number) for number in (0, 1, 10**6)]
+    assert {len(each) for each in values} == {payload.VALUE_BYTES} == {256}
+    assert len({json.loads(each)["data"] for each in values}) == 3
+
+
+def test_a_plan_is_what_a_cache_makes_of_it_and_repeats() -> None:
+    planned = small()
+    cache = Cache()
+    assert cache.replace("bench", planned.start).intact
+    assert all(cache.apply(link).intact for link in planned.links)
+    shown = {(each.table, each.key): (each.version, each.value) for each in cache.iterate()}
+    assert shown == planned.expected()
+    assert planned.end.point == planned.links[-1].point
+    assert small() == planned
+
+
+def test_the_planned_store_answers_a_first_sync_and_nothing_else() -> None:
+    planned = small()
+    store = PlannedStore([planned])
+    assert store.read_heads([ALL]).topics == {"bench": planned.start.head}
+    assert store.read_sync({"bench": Want()}).chains == {"bench": planned.full()}
+    with pytest.raises(StoreError, match="should have received"):
+        store.read_sync({"bench": Want(after=planned.start.head.point)})
+    store.commit()
+    assert store.read_heads(["bench"]).store == planned.end.point
+    with pytest.raises(StoreError, match="should have received"):
+        store.read_sync({"bench": Want()})
+
+
+def test_a_replica_that_missed_the_last_link_fails_the_check() -> None:
+    planned = small()
+    short = Plan(planned.topic, planned.start, [])
+    settings = Settings(store_url="sqlite:////nowhere/bench.db", driver="memory")
+    with Replica(settings, topics=["bench"], store=PlannedStore([short])) as replica:
+        replica.wait_synced(30.0)
+        with pytest.raises(BenchError, match="differ from the 20 expected"):
+            check(replica, [planned])
+        check(replica, [short])
+
+
+def failing(line: Line, links: list[Link]) -> None:
+    line.say(len(links))
+    line.wait()
+    raise ValueError("on purpose")
+
+
+def silent(line: Line) -> None:
+    line.wait()
+
+
+def test_a_process_that_fails_or_says_nothing_is_named() -> None:
+    with crew() as start:
+        child = start(failing, [])
+        assert child.hear() == 0
+        child.tell()
+        with pytest.raises(BenchError, match=r"'failing' failed: (?s:.)*on purpose"):
+            child.hear()
+        with pytest.raises(BenchError, match="'silent' said nothing"):
+            start(silent).hear(0.05)
+
+
+def test_a_ratio_is_that_of_the_medians_and_is_judged_by_its_side() -> None:
+    values = [(10.0, 30.0), (20.0, 10.0), (90.0, 20.0)]
+    made = row("x", "title", "changes/s", "peer", values, "least", 1.0)
+    assert (made.ours, made.theirs, made.ratio, made.met) == (20.0, 20.0, 1.0, True)
+    assert not row("x", "title", "µs", "peer", values, "most", 0.9).met
+
+
+def test_rounds_alternate_who_begins() -> None:
+    order: list[str] = []
+
+    def noted(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    assert list(in_turns(3, lambda: noted("ours"), lambda: noted("peer"), lambda _: None)) == [(2, 1), (3, 4), (6, 5)]
+    assert order == ["peer", "ours", "ours", "peer", "peer", "ours"]
+
+
+def test_generated_routes_have_distinct_keys_on_five_topics() -> None:
+    routes = list(fullsync.generated(70_000))
+    assert len({each.key for each in routes}) == 70_000
+    assert len({each.topic for each in routes}) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [(["--rounds", "0"], "'0' is not a whole number from 1 on"), (["--case", "nothing"], "invalid choice: 'nothing'")],
+)
+def test_wrong_options_are_one_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        bench_app.main(arguments)
+    assert caught.value.code == bench_app.WRONG_OPTION
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1

@@ -1,0 +1,56 @@
+"""Bursts of transactions into a replica of 100,000 keys with every check on, beside raw pyzmq's messages."""
+
+import gc
+import time
+from collections.abc import Sequence
+
+from _bench import raw
+from _bench.children import Line, crew, free_port
+from _bench.measure import Row, Say, Sizes, in_turns, row
+from _bench.payload import Plan, plan
+from _bench.replicas import replicate, settings
+from _bench.store import PlannedStore
+from pubsub_lib.runtime.publisher import Publisher
+
+SEED = 1
+PEER = "raw pyzmq, one message an event"
+
+
+def run(changes: int, required: float, sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
+    """Transactions of so many changes each."""
+    planned = plan("bench", sizes.keys, sizes.changes // changes, changes, SEED)
+    gc.collect()
+    gc.freeze()  # the plan is the bench's: no collection in the forked processes need look at it
+    values = list(in_turns(rounds, lambda: measure(planned), lambda: raw.measure(planned.changes), say))
+    title = f"burst of {changes}-change transactions, replica of {sizes.keys:,} keys"
+    return [row(f"burst{changes}", title, "changes/s", PEER, values, "least", required)]
+
+
+def publish(line: Line, port: int, planned: Plan) -> None:
+    """The publishing process: one call a transaction, as the store does after each commit."""
+    store = PlannedStore([planned])
+    with Publisher(settings(port), store) as publisher:
+        line.say()
+        line.wait()
+        store.commit()
+        transactions = [[link] for link in planned.links]
+        begun = time.monotonic()
+        for links in transactions:
+            publisher.publish(links)
+        line.say(begun)
+        line.wait()
+
+
+def measure(planned: Plan) -> float:
+    """Applied changes per second, from the first ``publish`` to the last change in the replica."""
+    with crew() as start:
+        port = free_port()
+        publisher = start(publish, port, planned)
+        publisher.hear()
+        replica = start(replicate, port, [planned])
+        replica.hear()
+        publisher.tell()
+        begun = publisher.hear()
+        ended = replica.hear()
+        replica.hear()
+        return planned.changes / float(ended - begun)

@@ -1,0 +1,130 @@
+"""Full sync of the whole routing table into a replica, beside the bare database driver's fetch of the same rows."""
+
+import gc
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from _routes import data
+
+from _bench.children import BenchError, Line, crew, free_port
+from _bench.measure import Row, Say, Sizes, in_turns, row
+from _bench.replicas import TIMING
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.core.model import SyncAnswer, Want
+
+DATA = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
+ROUTES = "rib-rrc00-20000111.jsonl.gz"
+ALL_ROUTES = 452_018
+REQUIRED = 0.4
+LOAD = 5000
+"""Routes of one transaction while the database is filled."""
+PEER = "sqlite3, fetched into a dict"
+ROWS = "SELECT table_name, object_key, version, value FROM pubsub_objects"
+
+
+def run(folder: Path, sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
+    """``folder`` holds the routes; without it, generated ones of the same shape take their place, and that is said."""
+    path = folder / ROUTES
+    note = "" if path.is_file() else f"{folder} does not hold {ROUTES}: generated routes of the same shape were used"
+    if note:
+        say(note)
+    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as temporary:
+        database = Path(temporary, "routes.db")
+        routes = generated(sizes.routes or ALL_ROUTES) if note else data.read(path, sizes.routes)
+        count = fill(database, routes, say)
+        values = list(in_turns(rounds, lambda: count / ours(database), lambda: count / bare(database), say))
+    return [row("sync", f"full sync of {count:,} routes, SQLite", "objects/s", PEER, values, "least", REQUIRED, note)]
+
+
+def generated(count: int) -> Iterator[data.Route]:
+    """Routes with keys, topics and values as long as the real ones."""
+    for number in range(count):
+        peer, prefix = f"192.65.184.{number % 5}", f"{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}.0/24"
+        path = [3549 + number % 5, 701, 1239 + number % 500, 7018 + number % 300]
+        yield data.Route(
+            947_464_320, "route", f"{peer}|{prefix}", f"as{3549 + number % 5}", "set",
+            {"origin": "IGP", "as_path": path, "next_hop": peer, "prefix": prefix, "peer_as": path[0]},
+        )  # fmt: skip
+
+
+def fill(database: Path, routes: Iterator[data.Route], say: Say) -> int:
+    """Write the routes; how many objects the database holds then."""
+    done = 0
+    with Store(f"sqlite:///{database}") as store:
+        for batch in data.batches(routes, LOAD):
+            with store.transaction() as transaction:
+                for route in batch:
+                    transaction.set(route.table, route.key, route.value, topic=route.topic)
+            done += len(batch)
+            say(f"{done:,} routes loaded")
+        return sum(head.count for head in store.topics().values())
+
+
+def fetch(database: Path) -> Mapping[tuple[str, str], tuple[int, bytes]]:
+    """The rows as a dict, by nothing but the standard library's driver."""
+    connection = sqlite3.connect(database)
+    try:
+        rows = connection.execute(ROWS)
+        return {(table, key): (version, value) for table, key, version, value in rows}
+    finally:
+        connection.close()
+
+
+def bare(database: Path) -> float:
+    """Seconds of the bare fetch, in a fresh process."""
+    with crew() as start:
+        return float(start(bare_process, database).hear())
+
+
+def bare_process(line: Line, database: Path) -> None:
+    """The peer."""
+    begun = time.monotonic()
+    state = fetch(database)
+    line.say(time.monotonic() - begun)
+    del state
+
+
+class Timed:
+    """A store that remembers when it was first asked for a sync."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.begun: list[float] = []
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        """As the store's."""
+        self.begun.append(time.monotonic())
+        return self._store.read_sync(wants)
+
+
+def ours(database: Path) -> float:
+    """Seconds from the question to the store until the replica is synced, in a fresh process."""
+    with crew() as start:
+        child = start(sync_process, database, free_port())
+        took = float(child.hear())
+        child.hear()
+        return took
+
+
+def sync_process(line: Line, database: Path, port: int) -> None:
+    """The replica: of everything, every check on; nobody publishes, so it syncs after a short wait for a hello."""
+    gc.collect()
+    settings = Settings(
+        store_url=f"sqlite:///{database}",
+        driver="zmq_pubsub_driver",
+        addresses=(f"tcp://127.0.0.1:{port}",),
+        timing=type(TIMING)(max_idle_time=60.0, hello_wait=0.05, sync_jitter=0.0, sync_timeout=600.0),
+        discovery_interval=0.0,
+    )
+    with Store(settings.store_url, create=False) as store:
+        timed = Timed(store)
+        with Replica(settings, store=timed) as replica:
+            replica.wait_synced(600.0)
+            line.say(time.monotonic() - timed.begun[0])
+            state = {(each.table, each.key): (each.version, each.value) for each in replica.records()}
+            if state != fetch(database) or len(timed.begun) != 1 or replica.status().faults.mismatches:
+                raise BenchError(f"after {len(timed.begun)} syncs the replica's objects are not the store's")
+            line.say()

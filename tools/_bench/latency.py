@@ -1,0 +1,167 @@
+"""Latency at 1,000 transactions a second, from the call after the commit to the controller's handler.
+
+Directly (publisher to replica), and through the hop (worker to service to replica), each beside raw pyzmq from
+``send`` to ``recv`` returning. Both stamp with the machine's monotonic clock, which all its processes share.
+"""
+
+import statistics
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import zmq
+
+from _bench import hop
+from _bench.children import Line, crew, free_port
+from _bench.measure import Row, Say, Sizes, in_turns, row
+from _bench.payload import Plan, plan, value
+from _bench.raw import TOPIC
+from _bench.replicas import check, settings, started
+from _bench.store import PlannedStore
+from pubsub_lib import Replica
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.model import Link
+from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.runtime.worker import Worker
+
+RATE = 1000
+"""A second."""
+DIRECT, THROUGH = 2.0, 4.0
+"""What p50 may be at most, in raw pyzmq's."""
+PEER = "raw pyzmq, send to recv"
+STAMP = struct.Struct("d")
+
+
+def run(sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
+    """Two rows: directly, and through the hop."""
+    count = sizes.latency_messages
+    planned = plan("bench", min(sizes.keys, 1000), count, 1, 1)
+    rows = []
+    for name, title, measure, required in (
+        ("latency", "p50 to the handler at 1,000/s, direct", direct, DIRECT),
+        ("latency-hop", "p50 to the handler at 1,000/s, through the hop", through, THROUGH),
+    ):
+        values = list(in_turns(rounds, lambda m=measure: m(planned) * 1e6, lambda: raw(count) * 1e6, say))  # type: ignore[misc]
+        rows.append(row(name, title, "µs", PEER, values, "most", required))
+    return rows
+
+
+def paced(count: int, send: Callable[[int], None]) -> None:
+    """Call ``send`` so many times, ``RATE`` a second."""
+    begun = time.monotonic()
+    for number in range(count):
+        wait = begun + number / RATE - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        send(number)
+
+
+# -- the peer --------------------------------------------------------------------------------------------------------
+
+
+def raw_send(line: Line, port: int, count: int) -> None:
+    """Raw pyzmq's sender."""
+    socket = zmq.Context().socket(zmq.XPUB)
+    socket.bind(f"tcp://127.0.0.1:{port}")
+    line.say()
+    socket.recv()
+    body = value(0)
+    paced(count, lambda _: socket.send(TOPIC + STAMP.pack(time.monotonic()) + body))
+    line.wait()
+
+
+def raw_receive(line: Line, port: int, count: int) -> None:
+    """Raw pyzmq's receiver."""
+    socket = zmq.Context().socket(zmq.SUB)
+    socket.connect(f"tcp://127.0.0.1:{port}")
+    socket.subscribe(TOPIC)
+    took = []
+    for _ in range(count):
+        data = socket.recv()
+        took.append(time.monotonic() - STAMP.unpack_from(data, len(TOPIC))[0])
+    line.say(statistics.median(took))
+
+
+def raw(count: int) -> float:
+    """The median, in seconds."""
+    with crew() as start:
+        port = free_port()
+        start(raw_send, port, count).hear()
+        return float(start(raw_receive, port, count).hear())
+
+
+# -- ours ------------------------------------------------------------------------------------------------------------
+
+
+def stamped(link: Link) -> Link:
+    """The link as if written now. On the monotonic clock: nothing else in these processes reads the stamp."""
+    return Link(
+        link.topic, link.prev, link.point, link.changes, link.count, link.digest, link.tx_prev, link.tx_links,
+        link.origin, time.monotonic(),
+    )  # fmt: skip
+
+
+def replicate(line: Line, port: int, planned: Plan) -> None:
+    """A replica with a handler, which takes the times."""
+    took: list[float] = []
+    store = PlannedStore([planned])
+    done = threading.Event()
+
+    def handler(event: Event) -> None:
+        if event.written_at:  # not of the first sync
+            took.append(time.monotonic() - event.written_at)
+            if event.position == planned.end.point.position:
+                done.set()
+
+    with Replica(settings(port), topics=[planned.topic], store=store) as replica:
+        replica.on(None, handler)
+        started(replica)
+        line.say()
+        store.commit()
+        done.wait()
+        check(replica, [planned])
+        assert len(took) == planned.changes
+        line.say(statistics.median(took))
+
+
+def publish(line: Line, port: int, planned: Plan) -> None:
+    """The publishing process."""
+    with Publisher(settings(port), PlannedStore([planned])) as publisher:
+        line.say()
+        line.wait()
+        paced(len(planned.links), lambda number: publisher.publish([stamped(planned.links[number])]))
+        line.wait()
+
+
+def work(line: Line, port: int, path: Path, planned: Plan) -> None:
+    """The worker's process."""
+    with Worker(settings(port, path), PlannedStore([planned])) as worker:
+        paced(len(planned.links), lambda number: worker.hand_over([stamped(planned.links[number])]))
+        line.wait()
+
+
+def direct(planned: Plan) -> float:
+    """The median, in seconds."""
+    with crew() as start:
+        port = free_port()
+        publisher = start(publish, port, planned)
+        publisher.hear()
+        replica = start(replicate, port, planned)
+        replica.hear()
+        publisher.tell()
+        return float(replica.hear())
+
+
+def through(planned: Plan) -> float:
+    """The median, in seconds."""
+    with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
+        port, path = free_port(), Path(folder, "hop")
+        service = start(hop.serve, port, path, [planned])
+        service.hear()
+        replica = start(replicate, port, planned)
+        replica.hear()
+        start(work, port, path, planned)
+        return float(replica.hear())

@@ -1,0 +1,81 @@
+"""A measured row: ours beside its peer, round by round in turns, so that both meet the same machine."""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+Say = Callable[[str], None]
+"""Tells people how far it is."""
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How much each case does; everything in counts."""
+
+    keys: int = 100_000
+    changes: int = 200_000
+    """Of one burst, and as many messages of its peer."""
+    hop_changes: int = 100_000
+    chain_events: int = 20_000
+    """Of the re-created chain, which is slower."""
+    latency_messages: int = 2_000
+    routes: int | None = None
+    """Of the full sync; None: all."""
+
+
+QUICK = Sizes(keys=500, changes=1_000, hop_changes=400, chain_events=200, latency_messages=50, routes=1_000)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One measure with its peer. ``at``: whether ``ratio`` must be at least or at most ``required``."""
+
+    name: str
+    title: str
+    unit: str
+    peer: str
+    ours_rounds: Sequence[float]
+    peer_rounds: Sequence[float]
+    ours: float
+    """Median, as are all figures without ``_rounds``."""
+    theirs: float
+    ratio: float
+    required: float
+    at: Literal["least", "most"]
+    met: bool
+    note: str = ""
+
+
+def row(
+    name: str,
+    title: str,
+    unit: str,
+    peer: str,
+    values: Sequence[tuple[float, float]],
+    at: Literal["least", "most"],
+    required: float,
+    note: str = "",
+) -> Row:
+    """The row of (ours, peer's) values, one pair a round. The ratio is that of the medians."""
+    ours = statistics.median(pair[0] for pair in values)
+    theirs = statistics.median(pair[1] for pair in values)
+    ratio = ours / theirs
+    met = ratio >= required if at == "least" else ratio <= required
+    return Row(
+        name, title, unit, peer, [pair[0] for pair in values], [pair[1] for pair in values],
+        ours, theirs, ratio, required, at, met, note,
+    )  # fmt: skip
+
+
+def in_turns(
+    rounds: int, ours: Callable[[], float], peer: Callable[[], float], say: Say
+) -> Iterator[tuple[float, float]]:
+    """(ours, peer's) of each round; who begins changes from round to round."""
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        if number % 2:
+            mine = ours()
+            yield mine, peer()
+        else:
+            other = peer()
+            yield ours(), other

@@ -1,0 +1,70 @@
+"""A real replica in a process of its own, and the check of what it holds at the end."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from _bench.children import BenchError, Line
+from _bench.payload import Plan
+from _bench.store import PlannedStore
+from pubsub_lib import Replica, Settings, Timing
+
+LOOK = 0.005
+"""Seconds between two looks at the replica while it applies; the error of a time."""
+NO_HWM = 1_000_000
+"""Frames that both ends may keep: a burst must not be dropped at a high-water mark."""
+TIMING = Timing(max_idle_time=60.0, message_delay_window=30.0, sync_jitter=0.0, hello_wait=5.0)
+"""No hello in the middle of a burst, and one at its begin, which proves that the subscription has arrived."""
+
+
+def settings(port: int, hop: Path | None = None) -> Settings:
+    """Of all processes of a round: the ZeroMQ driver, and the hop to a service when its socket is named."""
+    return Settings(
+        store_url="sqlite:////nowhere/bench.db",  # never opened: everybody is given a store
+        driver="zmq_pubsub_driver",
+        service="bench",
+        timing=TIMING,
+        driver_options={"send_hwm": NO_HWM, "receive_hwm": NO_HWM},
+        addresses=(f"tcp://127.0.0.1:{port}",),
+        bind_address=f"tcp://127.0.0.1:{port}",
+        multiproc_driver="zmq_pubsub_multiproc_driver" if hop is not None else "",
+        multiproc_socket=str(hop) if hop is not None else "",
+        multiproc_options={"full_wait": 0.9} if hop is not None else {},
+    )
+
+
+def started(replica: Replica) -> None:
+    """Wait until it is synced and its subscriptions have arrived, which an own hello proves."""
+    replica.wait_synced(60.0)
+    while not replica.status().driver["received"]:
+        time.sleep(LOOK)
+
+
+def replicate(line: Line, port: int, plans: Sequence[Plan]) -> None:
+    """Follow the plans' topics to their ends; says when it did, then when the check is done."""
+    store = PlannedStore(plans)
+    waiting = {plan.topic: plan.end.point for plan in plans}
+    with Replica(settings(port), topics=list(waiting), store=store) as replica:
+        started(replica)
+        line.say()
+        store.commit()
+        while waiting:
+            time.sleep(LOOK)
+            chains = replica.status().chains
+            waiting = {topic: point for topic, point in waiting.items() if chains[topic].known != point}
+        line.say(time.monotonic())
+        check(replica, plans)
+        line.say()
+
+
+def check(replica: Replica, plans: Sequence[Plan]) -> None:
+    """Raises BenchError when the replica is not what the plans lead to, or got there by more than messages."""
+    state = {(each.table, each.key): (each.version, each.value) for each in replica.records()}
+    expected: dict[tuple[str, str], tuple[int, bytes]] = {}
+    for plan in plans:
+        expected.update(plan.expected())
+    if state != expected:
+        raise BenchError(f"the replica ended with {len(state)} objects that differ from the {len(expected)} expected")
+    status = replica.status()
+    if status.faults.guarded or status.faults.mismatches or status.sequences.holes or status.last_error:
+        raise BenchError(f"the replica met faults: {status.faults}, {status.sequences}, {status.last_error}")

@@ -1,0 +1,98 @@
+"""The figures as a table for people and as JSON."""
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import zmq
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from _bench.measure import Row
+from _bench.payload import VALUE_BYTES
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What the figures were taken on."""
+
+    processor: str
+    cores: int
+    python: str
+    pyzmq: str
+    libzmq: str
+    load: float
+    """Mean number of busy processes in the minute before."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One run. ``quick``: too short for its figures to mean anything; only that everything arrived was checked."""
+
+    machine: Machine
+    value_bytes: int
+    rounds: int
+    quick: bool
+    cases: Sequence[Row]
+
+    @property
+    def met(self) -> bool:
+        """True when no ratio is missed; always for a quick run, whose ratios are not judged."""
+        return self.quick or all(each.met for each in self.cases)
+
+
+def machine() -> Machine:
+    """This one."""
+    return Machine(
+        _processor(), os.cpu_count() or 1, platform.python_version(), zmq.__version__, zmq.zmq_version(),
+        round(os.getloadavg()[0], 1),
+    )  # fmt: skip
+
+
+def report(rows: Sequence[Row], rounds: int, quick: bool, on: Machine) -> Report:
+    """All of it."""
+    return Report(on, VALUE_BYTES, rounds, quick, rows)
+
+
+def as_json(made: Report) -> str:
+    """Indented, one object."""
+    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
+
+
+def show(made: Report, console: Console) -> None:
+    """The table."""
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("case", "ours", "peer", "", "ratio", "required", ""):
+        table.add_column(name, justify="right" if name in ("ours", "peer", "ratio", "required") else "left")
+    for each in made.cases:
+        wanted = f"at {each.at} {each.required:g}"
+        verdict = "not judged" if made.quick else "met" if each.met else "[bold red]missed[/]"
+        unit = each.unit
+        table.add_row(
+            each.title,
+            f"{each.ours:,.0f} {unit}",
+            f"{each.theirs:,.0f}",
+            each.peer,
+            f"{each.ratio:.2f}",
+            wanted,
+            verdict,
+        )
+    console.print(table)
+    on = made.machine
+    console.print(
+        f"Medians of {made.rounds} rounds in turns; values of {made.value_bytes} bytes. {on.processor},"
+        f"{on.cores} cores, "
+        f"Python {on.python}, pyzmq {on.pyzmq}, libzmq {on.libzmq}; load before: {on.load}."
+    )
+    for each in made.cases:
+        if each.note:
+            console.print(f"{each.name}: {each.note}.")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,125 @@
+"""``tools/bench``: five small cases, each beside its peer in the same run, in turns; medians and ratios.
+
+::
+
+    tools/bench                                  # everything, 5 rounds a case
+    tools/bench --case burst10 --rounds 9
+    tools/bench --json bench.json                # the table, and the figures in a file
+    tools/bench --quick -f json                  # does everything still arrive? its figures mean nothing
+
+Close to nothing else should run meanwhile: both sides of a ratio meet the same machine, but a busy one treats several
+processes worse than one. What is measured, and beside what, stands in docs/benchmarks.md.
+"""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from _bench import fullsync, report
+from _bench.cases import cases
+from _bench.measure import QUICK, Row, Sizes
+from rich.console import Console
+
+from pubsub_lib.errors import PubSubError
+
+MET, MISSED, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_CODES = (
+    "exit codes: 0 every ratio is met (of --quick: everything arrived); 1 one is missed; 2 wrong option; "
+    "3 it could not be run, or something did not arrive; 130 interrupted"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one sentence, without the usage around it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit status 2."""
+        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def positive(text: str) -> int:
+    """An option's type."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options."""
+    names = list(cases(fullsync.DATA))
+    parser = Parser(
+        prog="tools/bench",
+        description="Five small cases, each beside its peer in the same run; medians and ratios.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("--case", action="append", choices=names, help="only this one; may be repeated")
+    parser.add_argument("--rounds", type=positive, default=None, metavar="N", help="of each (default: 5; quick: 1)")
+    parser.add_argument("--quick", action="store_true", help="tiny: shows that all arrives, its figures mean nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="what goes to stdout")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=fullsync.DATA,
+        metavar="DIR",
+        help=f"folder with {fullsync.ROUTES} (default: ../shared/data beside the project; else routes are generated)",
+    )
+    return parser.parse_args(arguments)
+
+
+def measure(options: argparse.Namespace) -> report.Report:
+    """All rows. Raises PubSubError when a case cannot be run to its end."""
+    rounds = options.rounds or (1 if options.quick else 5)
+    console = Console(stderr=True)
+    on = report.machine()
+    rows: list[Row] = []
+    for name, case in cases(options.data).items():
+        if options.case and name not in options.case:
+            continue
+
+        def say(text: str, name: str = name) -> None:
+            # No live display: its thread would be forked.
+            if console.is_terminal:
+                console.print(f"\r{name}: {text}\x1b[K", end="", highlight=False)
+
+        rows.extend(case(QUICK if options.quick else Sizes(), rounds, say))
+    if console.is_terminal:
+        console.print("\r\x1b[K", end="")
+    return report.report(rows, rounds, options.quick, on)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    options = parse(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        made = measure(options)
+        text = report.as_json(made)
+        if options.json is not None:
+            options.json.write_text(text + "\n", encoding="utf-8")
+    except KeyboardInterrupt:
+        print("tools/bench: interrupted; every process was stopped and every file removed", file=sys.stderr)
+        return INTERRUPTED
+    except (PubSubError, OSError) as error:
+        print(f"tools/bench: {error}", file=sys.stderr)
+        return NOT_RUN
+    if options.format == "json":
+        print(text)
+    else:
+        report.show(made, Console())
+    return MET if made.met else MISSED
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a second one must not break off the cleaning up
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
