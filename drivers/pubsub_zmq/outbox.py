@@ -3,19 +3,20 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 
-WINDOW = 256
+WINDOW = 1000
 """Envelopes that are looked at together. A message may overtake at most so many of *other* topics: a replica of
 everything lets them wait, and its buffer is bounded."""
 
 
-class Outgoing(NamedTuple):
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """One envelope with its bytes; encoded by its sender, who is told at once when it is oversized."""
 
     envelope: Envelope
@@ -88,54 +89,56 @@ def frames(waiting: Sequence[Outgoing], limits: Limits) -> Iterator[tuple[bytes,
 
 def _shared(window: Sequence[Outgoing], limits: Limits) -> Iterator[tuple[bytes, bytes]]:
     runs: dict[tuple[str, str], _Run] = {}
+    most_bytes = min(limits.max_frame_bytes, codec.SHARED_BYTES)
     for item in window:
         if item.envelope.hello is not None:
             for run in runs.values():
-                yield run.frame(limits)
+                yield run.frame()
             runs.clear()
             yield item.head, item.body
             continue
         key = (item.envelope.uuid, item.envelope.topic)
         found = runs.get(key)
-        if found is not None and not found.takes(item, limits.max_frame_bytes):
-            yield found.frame(limits)
+        if found is not None and not found.takes(item, most_bytes):
+            yield found.frame()
             found = None
         if found is None:
             runs[key] = _Run(item)
     for run in runs.values():
-        yield run.frame(limits)
+        yield run.frame()
 
 
 class _Run:
     """Consecutive messages of one topic that will share a frame."""
 
-    __slots__ = ("_first", "_messages", "_next", "_size")
+    __slots__ = ("_count", "_first", "_messages", "_next", "_size")
 
     def __init__(self, first: Outgoing) -> None:
         self._first = first
-        self._messages: list[Message] = []
-        self._next = first.envelope.sequence + len(first.envelope.messages)
+        self._messages: list[bytes] = []
+        self._count = len(first.envelope.messages)
+        self._next = first.envelope.sequence + self._count
         self._size = len(first.body)
 
     def takes(self, item: Outgoing, most_bytes: int) -> bool:
         """Take it along, unless the frame is full or the sequence has a gap."""
-        # A body is its messages and what is around them, so that the sum is never below the shared body's size; and
-        # nothing need be encoded to know it.
+        # A body is its messages and what is around them, so that the sum is never below the shared body's size.
         size = self._size + len(item.body)
         envelope = item.envelope
         if size > most_bytes or envelope.sequence != self._next or envelope.service != self._first.envelope.service:
             return False
         if not self._messages:
-            self._messages.extend(self._first.envelope.messages)
-        self._messages.extend(envelope.messages)
-        self._next += len(envelope.messages)
+            self._messages.append(codec.messages_of(self._first.envelope, self._first.body))
+        self._messages.append(codec.messages_of(envelope, item.body))
+        count = len(envelope.messages)
+        self._count += count
+        self._next += count
         self._size = size
         return True
 
-    def frame(self, limits: Limits) -> tuple[bytes, bytes]:
-        """Topic frame and body."""
-        first = self._first.envelope
+    def frame(self) -> tuple[bytes, bytes]:
+        """Topic frame and body. Nothing is encoded again: the bytes of the messages are those of their senders."""
+        first = self._first
         if not self._messages:
-            return self._first.head, self._first.body
-        shared = Envelope(first.service, first.uuid, first.topic, first.sequence, self._messages)
-        return codec.encode(shared, limits)
+            return first.head, first.body
+        return first.head, codec.join(first.envelope, self._count, self._messages)

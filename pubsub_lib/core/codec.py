@@ -14,7 +14,7 @@ nothing blocks.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -37,6 +37,10 @@ MAX_NONCE_BYTES: Final = 64
 MAX_HEADER_BYTES: Final = 1 + MAX_NONCE_BYTES + 1 + MAX_NAME_BYTES + 1
 """Bound of a topic frame."""
 
+SHARED_BYTES: Final = 64 * 1024
+"""Bytes up to which messages are put together into one frame. Larger frames save nothing more, and what they unfold
+to is no longer in the processor's caches when it is applied: frames of 1 MiB cost a replica nearly twice as much."""
+
 _DATA: Final = EVERYTHING[0]
 _PRIVATE: Final = b"H"[0]
 
@@ -47,6 +51,7 @@ _BODY_OVERHEAD: Final = 1 + 2 + (3 + MAX_NAME_BYTES) + (2 + 16) + 9 + 5 + 1
 # What the header of a run's list of changes and its numbers of parts may need more than those of the empty
 # link.
 _RUN_OVERHEAD: Final = 4 + 2 * 8
+_UUID_SIZE: Final = 2 + 16
 
 _Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
@@ -164,6 +169,35 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
     return head, body
 
 
+def messages_of(envelope: Envelope, body: bytes) -> bytes:
+    """The bytes of the messages in the body that :func:`encode` made of this envelope; it must hold some."""
+    service = len(envelope.service.encode())
+    before = 3 + (1 if service < 32 else 2 if service < 256 else 3) + service + _UUID_SIZE
+    return body[before + _integer_size(envelope.sequence) + len(_array(len(envelope.messages))) : -1]
+
+
+def join(first: Envelope, count: int, messages: Iterable[bytes]) -> bytes:
+    """The body for ``count`` consecutive messages from ``first`` on, whose bytes :func:`messages_of` gave.
+
+    Byte for byte what :func:`encode` makes of one envelope with all of them, for the price of a copy. The caller
+    sees to its size.
+    """
+    empty = _encode(_Body(MAJOR, MINOR, first.service, _uuid_bytes(first), first.sequence, [], None))
+    return b"".join((empty[:-2], _array(count), *messages, empty[-1:]))
+
+
+def _integer_size(number: int) -> int:
+    """Bytes of an integer from 0 on, in msgpack."""
+    return 1 if number < 2**7 else 2 if number < 2**8 else 3 if number < 2**16 else 5 if number < 2**32 else 9
+
+
+def _array(length: int) -> bytes:
+    """The header of an array, in msgpack."""
+    if length < 2**4:
+        return bytes((0x90 | length,))
+    return b"\xdc" + length.to_bytes(2) if length < 2**16 else b"\xdd" + length.to_bytes(4)
+
+
 def _uuid_bytes(envelope: Envelope) -> bytes:
     try:
         uuid = bytes.fromhex(envelope.uuid)
@@ -239,11 +273,11 @@ def _part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
 
 
 def pack(messages: Sequence[Message], limits: Limits = Limits()) -> Iterator[list[Message]]:  # noqa: B008 - frozen
-    """Group messages of one topic, in order, into as few frames as their bound allows.
+    """Group messages of one topic, in order, into frames of at most ``SHARED_BYTES``, and within their bound.
 
-    A message that is too large by itself stands alone; :func:`encode` refuses it by name.
+    A message that is larger by itself stands alone; :func:`encode` refuses by name what is too large for a frame.
     """
-    room = limits.max_frame_bytes - _BODY_OVERHEAD
+    room = min(limits.max_frame_bytes, SHARED_BYTES) - _BODY_OVERHEAD
     frame: list[Message] = []
     used = 0
     for message in messages:

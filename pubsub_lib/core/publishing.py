@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby, islice
 
 from pubsub_lib.core.codec import pack, split
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link
 from pubsub_lib.core.timing import Timing
@@ -51,10 +51,11 @@ class Publishing:
 
         Raises FrameError("oversized") when one change does not fit in a frame; then nothing was numbered.
         """
-        ready = [
-            (topic, list(pack([message for link in run for message in split(link, self._limits)], self._limits)))
-            for topic, run in groupby(links, key=lambda link: link.topic)
-        ]
+        ready = (
+            [(links[0].topic, self._frames(links))]
+            if len(links) == 1
+            else [(topic, self._frames(list(run))) for topic, run in groupby(links, key=lambda link: link.topic)]
+        )
         envelopes = []
         for topic, frames in ready:
             self._say(topic, now)
@@ -63,6 +64,15 @@ class Publishing:
                 self._sequences[topic] = first + len(messages) - 1
                 envelopes.append(Envelope(self.service, self.uuid, topic, first, messages))
         return envelopes
+
+    def _frames(self, links: Sequence[Link]) -> list[list[Message]]:
+        """The messages of these links of one topic, by envelope."""
+        messages = split(links[0], self._limits)
+        if len(links) == len(messages) == 1:
+            return [messages]  # a transaction of usual size, which is encoded no second time to know that
+        for link in links[1:]:
+            messages += split(link, self._limits)
+        return list(pack(messages, self._limits))
 
     def asked(self, ask: HelloAsk, now: float) -> list[Envelope]:
         """A replica asks for an own hello: answered now when the last reading is young enough, else after the next."""

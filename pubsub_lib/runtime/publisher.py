@@ -22,6 +22,8 @@ from pubsub_lib.settings import Settings
 
 _log = logging.getLogger(__name__)
 
+NEVER = float("inf")
+
 
 class PublishedStore(Protocol):
     """What a publisher needs of a store."""
@@ -62,6 +64,8 @@ class Publisher:
         self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
         self._closing = False
         self._unsent = 0
+        self._again = NEVER
+        """When the loop looks again."""
         self._loop = Loop("publisher", self._step)
         self._stop_listening: Callable[[], None] = lambda: None
 
@@ -96,7 +100,10 @@ class Publisher:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
             for envelope in self._core.publish(links, time.monotonic()):
                 self._driver.send_event(envelope)
-        self._loop.wake()
+            asleep = self._again == NEVER
+        # What is sent makes the next hello later, never sooner; only who had nothing to say has to be woken.
+        if asleep:
+            self._loop.wake()
 
     def counters(self) -> Mapping[str, int]:
         """The driver's counters, and ``unsent``: hellos that could not be sent."""
@@ -134,7 +141,8 @@ class Publisher:
         if reading:
             self._read_heads()
         with self._lock:
-            return self._core.next_time()
+            self._again = self._core.next_time()
+            return self._again
 
     def _read_heads(self) -> None:
         began = time.monotonic()

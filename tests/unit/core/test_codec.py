@@ -458,6 +458,39 @@ def test_small_messages_share_a_frame() -> None:
     assert len(list(codec.pack([Message(link())] * 100))) == 1
 
 
+def test_messages_share_no_frame_above_the_size_that_is_best_to_apply() -> None:
+    kilobyte = Message(link(changes=[Change("lport", "p", "set", 7, b"x" * 1024)]))
+    frames = [codec.encode(envelope(*frame))[1] for frame in codec.pack([kilobyte] * 200)]
+    assert codec.SHARED_BYTES * 0.9 < max(map(len, frames)) <= codec.SHARED_BYTES
+    large = Message(link(changes=[Change("lport", "p", "set", 7, b"x" * 2 * codec.SHARED_BYTES)]))
+    assert list(codec.pack([large, large])) == [[large], [large]]
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.lists(links("topic", most=2), min_size=1, max_size=20), min_size=1, max_size=4),
+    st.integers(1, 2**20) | st.sampled_from([127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32]),
+    st.sampled_from([1, 31, 32, 85, 255]),
+)
+def test_joined_bodies_are_those_of_one_envelope_byte_for_byte(parts: list[list[Link]], first: int, name: int) -> None:
+    service, sequence, envelopes, payloads = "ü" + "s" * (name - 1), first, [], []
+    for part in parts:
+        made = Envelope(service, UUID, "topic", sequence, [Message(each) for each in part])
+        envelopes.append(made)
+        payloads.append(codec.messages_of(made, codec.encode(made)[1]))
+        sequence += len(part)
+    whole = Envelope(service, UUID, "topic", first, [each for one in envelopes for each in one.messages])
+    assert codec.join(envelopes[0], len(whole.messages), payloads) == codec.encode(whole)[1]
+
+
+def test_joined_bodies_may_hold_more_messages_than_sixteen_bits_count() -> None:
+    small = Message(link())
+    roomy = Limits(max_frame_bytes=64 * 1024 * 1024)
+    made = envelope(*[small] * 70_000)
+    body = codec.encode(made, roomy)[1]
+    assert codec.join(made, 70_000, [codec.messages_of(made, body)]) == body
+
+
 def test_an_oversized_frame_is_an_error_when_sent() -> None:
     with pytest.raises(FrameError, match="max_frame_bytes") as caught:
         codec.encode(envelope(*[Message(link())] * 50), SMALL)
