@@ -1,20 +1,25 @@
 """``/metrics`` for Prometheus and ``/ready`` for whoever starts and watches a program: a service or a replica."""
 
+import ipaddress
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qs
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import PubSubError, TransportError
+from pubsub_lib.runtime.contents import Answered, Route
 
 Problems = Callable[[], Sequence[str]]
 """Why the program is not ready, one sentence each; none when it is. Any thread, does not block."""
 
+TEXT = "text/plain; charset=utf-8"
 LOOK_AGAIN = 0.1
 """Seconds within which the server notices that it is to end."""
 
@@ -22,15 +27,28 @@ LOOK_AGAIN = 0.1
 class Endpoint:
     """An HTTP server on threads of its own; ``start`` and ``close`` from one thread.
 
-    ``port`` 0 takes a free one. ``option`` says in an error where the port is set.
+    ``port`` 0 takes a free one. ``option`` says in an error where the port is set. ``routes``: what else is answered,
+    by method and path (``GET /verify``). POST changes something, so it is taken from this host only.
     """
 
-    def __init__(self, address: str, port: int, metrics: Collector, problems: Problems, option: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        metrics: Collector,
+        problems: Problems,
+        option: str,
+        routes: Mapping[str, Route] = MappingProxyType({}),
+    ) -> None:
         self._at = (address, port)
         self._option = option
         self._registry = CollectorRegistry()
         self._registry.register(metrics)
-        self._problems = problems
+        self._routes: Mapping[str, Route] = {
+            "GET /metrics": lambda _query: (200, generate_latest(self._registry), CONTENT_TYPE_LATEST),
+            "GET /ready": lambda _query: _ready(problems()),
+            **routes,
+        }
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -43,7 +61,7 @@ class Endpoint:
         """Bind, and begin to answer. Raises TransportError, naming address and port."""
         address, port = self._at
         try:
-            self._server = _Server(self._at, _handler(self._registry, self._problems))
+            self._server = _Server(self._at, _handler(self._routes))
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             raise TransportError(
@@ -71,16 +89,27 @@ class _Server(ThreadingHTTPServer):
         """A client that hangs up in the middle is no news."""
 
 
-def _handler(registry: CollectorRegistry, problems: Problems) -> type[BaseHTTPRequestHandler]:
+def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0  # seconds; a client that says nothing does not keep its thread for ever
 
         def do_GET(self) -> None:
+            self._serve("GET")
+
+        def do_POST(self) -> None:
+            if ipaddress.ip_address(self.client_address[0].partition("%")[0]).is_loopback:
+                self._serve("POST")
+            else:
+                self._send(403, b"only this host itself may ask for that\n", TEXT)
+
+        def _serve(self, method: str) -> None:
             try:
-                answer = _answer(self.path.partition("?")[0], registry, problems)
+                answer = _answer(method, self.path, routes)
             except PubSubError as error:  # it is being closed
                 answer = 503, f"{error}\n".encode(), TEXT
-            status, body, kind = answer
+            self._send(*answer)
+
+        def _send(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -93,13 +122,14 @@ def _handler(registry: CollectorRegistry, problems: Problems) -> type[BaseHTTPRe
     return Handler
 
 
-TEXT = "text/plain; charset=utf-8"
+def _answer(method: str, target: str, routes: Mapping[str, Route]) -> Answered:
+    path, _, query = target.partition("?")
+    route = routes.get(f"{method} {path}")
+    if route is not None:
+        return route(parse_qs(query, keep_blank_values=True))
+    there = ", ".join(sorted(routes))
+    return (405 if any(name.endswith(f" {path}") for name in routes) else 404), f"there are {there}\n".encode(), TEXT
 
 
-def _answer(path: str, registry: CollectorRegistry, problems: Problems) -> tuple[int, bytes, str]:
-    if path == "/metrics":
-        return 200, generate_latest(registry), CONTENT_TYPE_LATEST
-    if path == "/ready":
-        found = problems()
-        return 503 if found else 200, "".join(f"{each}\n" for each in found or ["ready"]).encode(), TEXT
-    return 404, b"there are /metrics and /ready\n", TEXT
+def _ready(found: Sequence[str]) -> Answered:
+    return 503 if found else 200, "".join(f"{each}\n" for each in found or ["ready"]).encode(), TEXT

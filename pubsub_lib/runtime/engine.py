@@ -133,6 +133,12 @@ class Engine:
         self._clock.start()
         self._syncs.start()
 
+    def resync(self, topics: Sequence[str]) -> None:
+        """Read chains anew (none named: all that are followed). Raises NotFollowed."""
+        with self.lock:
+            self.follower.resync(topics or tuple(self.follower.tracker.topics), self.now())
+        self._clock.wake()
+
     def _begin_to_follow(self, topics: Sequence[str]) -> None:
         with self.lock:
             outcome = self.follower.follow(topics, self.now())

@@ -1,11 +1,13 @@
 """A replica's metrics, as Prometheus reads them. Imported only where an endpoint is asked for."""
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pubsub_lib.runtime.contents import Route
 from pubsub_lib.runtime.endpoint import Endpoint
 from pubsub_lib.runtime.status import Status
 from pubsub_lib.settings import Settings
@@ -15,14 +17,19 @@ MOST_TOPICS: Final = 200
 """A replica of more topics shows the lowest and the highest position only: series are what a monitoring pays for."""
 
 
-def endpoint_of(settings: Settings, status: Callable[[], Status]) -> Endpoint:
-    """The endpoint that the settings ask for, not yet started."""
+def endpoint_of(
+    settings: Settings,
+    status: Callable[[], Status],
+    routes: Mapping[str, Route] = MappingProxyType({}),
+) -> Endpoint:
+    """The endpoint that the settings ask for, not yet started. ``routes``: what it answers besides."""
     return Endpoint(
         settings.metrics_address,
         settings.metrics_port,
         ReplicaMetrics(status),
         lambda: status().problems,
         "replica_metrics_port in [pubsub]",
+        routes,
     )
 
 

@@ -19,6 +19,8 @@ from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, Link, Point, Record
 from pubsub_lib.errors import ClosedError, ConfigError, NotFollowed, PubSubError, UsageError, WaitTimeout
+from pubsub_lib.runtime import contents
+from pubsub_lib.runtime.contents import Contents
 from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, Handlers
@@ -82,7 +84,7 @@ class Replica:
                 reader.directory.live, subscriber, settings.addresses, settings.discovery_interval
             )
         self._timing = settings.timing
-        self._endpoint = _endpoint(settings, self.status) if settings.metrics_port else None
+        self._endpoint = _endpoint(settings, self) if settings.metrics_port else None
         self._cache = Cache(self._decoders)
         self._handlers = self._make_handlers(settings)
         self._engine = self._make_engine(settings, reader, subscriber, rng if rng is not None else random.Random())
@@ -339,6 +341,33 @@ class Replica:
                 last_error="" if error is None else str(error),
             )
 
+    # -- comparing with the store ----------------------------------------------------------------------------------
+
+    def contents(self, topic: str) -> Contents:
+        """A topic's own chain: what is known of it, and all its objects, of one moment. Takes the replica's lock for
+        as long as making the list takes. Raises NotFollowed, ValueRefused.
+        """
+        self._check()
+        check_name("topic", topic)
+        with self._engine.lock:
+            followed = self._engine.follower.tracker.topics
+            chain = ALL if ALL in followed else topic
+            if chain not in followed:
+                raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
+            status = self._chain_status(chain, self._engine.now())
+            records = self._cache.topic_records(topic)
+        return Contents(topic, status.state, status.known, status.staleness, records)
+
+    def resync(self, *topics: str) -> None:
+        """Read these topics anew (none: all that are followed), as soon as ``sync_interval`` allows; what differs is
+        told to handlers. Not needed in operation: a digest that differs is found and repaired by itself. A replica of
+        everything reads everything. Does not wait. Raises NotFollowed.
+        """
+        self._check()
+        with self._engine.lock:
+            everything = ALL in self._engine.follower.tracker.topics
+        self._engine.resync(() if everything else topics)
+
     def _enqueue(self, events: Sequence[Event], first: bool) -> None:
         self._handlers.push(events, initial=first)
 
@@ -411,7 +440,7 @@ def _reader(settings: Settings) -> Store:
     return Store(settings.store_url, settings=once, limits=settings.limits, create=False)
 
 
-def _endpoint(settings: Settings, status: Callable[[], Status]) -> "Endpoint":
+def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":
     """Imported only here, so that a replica without the endpoint runs without what the endpoint needs."""
     try:
         from pubsub_lib.runtime import metrics
@@ -420,7 +449,7 @@ def _endpoint(settings: Settings, status: Callable[[], Status]) -> "Endpoint":
             f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[metrics], "
             "or set replica_metrics_port = 0"
         ) from error
-    return metrics.endpoint_of(settings, status)
+    return metrics.endpoint_of(settings, replica.status, contents.routes(replica))
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import ClosedError, TransportError
-from pubsub_lib.runtime.endpoint import Endpoint
+from pubsub_lib.runtime.contents import Answered, Query
+from pubsub_lib.runtime.endpoint import TEXT, Endpoint
 
 problems: list[str] = []
 
@@ -60,7 +61,30 @@ def test_what_is_being_closed_says_so(endpoint: Endpoint) -> None:
 
 
 def test_other_paths_are_not_there(endpoint: Endpoint) -> None:
-    assert get(endpoint, "/")[0] == 404
+    assert get(endpoint, "/") == (404, "there are GET /metrics, GET /ready\n")
+
+
+def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def route(query: Query) -> Answered:
+        done.append(str(query))
+        return 200, b"done\n", TEXT
+
+    endpoint = Endpoint("127.0.0.1", 0, One(), lambda: problems, "the_port", {"POST /do": route})
+    endpoint.start()
+    try:
+        url = f"http://127.0.0.1:{endpoint.port}/do?it=now"
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10) as answer:
+            assert answer.status == 200
+        # The same, as it were from elsewhere: nothing here has a second host.
+        monkeypatch.setattr("ipaddress.IPv4Address.is_loopback", False)
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10)
+        refused.value.close()
+    finally:
+        endpoint.close()
+    assert done == ["{'it': ['now']}"]
 
 
 def test_a_port_that_is_taken_is_named(endpoint: Endpoint) -> None:
