@@ -1,0 +1,28 @@
+"""Sphinx: the site is built from the pages in this folder and from the docstrings. Run it by ``tools/docs``."""
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+project = "pubsub_lib"
+author = "the authors of pubsub_lib"
+copyright = author  # noqa: A001 - Sphinx's name
+release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinxcontrib.mermaid"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"pubsub_lib {release}"
+
+# A link to a heading must lead to a heading: "page.md#some-heading".
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+
+# What modules say of themselves is written for one who reads the source; the order there is meant.
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_preserve_defaults = True
