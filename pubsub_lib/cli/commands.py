@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "ls": "pubsub_lib.cli.ls:Ls",
     "migrate": "pubsub_lib.cli.migrate:Migrate",
     "publishers": "pubsub_lib.cli.publishers:Publishers",
+    "resync": "pubsub_lib.cli.resync:Resync",
     "rm": "pubsub_lib.cli.rm:Rm",
     "send": "pubsub_lib.cli.send:Send",
     "status": "pubsub_lib.cli.status:Status",
@@ -28,6 +29,7 @@ COMMANDS: Final = {
     "top": "pubsub_lib.cli.top:Top",
     "topics": "pubsub_lib.cli.topics:Topics",
     "update": "pubsub_lib.cli.update:Update",
+    "verify": "pubsub_lib.cli.verify:Verify",
     "watch": "pubsub_lib.cli.watch:Watch",
 }
 """Name -> ``module:class``, sorted."""

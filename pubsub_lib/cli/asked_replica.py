@@ -1,0 +1,112 @@
+"""A running replica's endpoint, asked by HTTP: what it holds of a topic, and a resync."""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import ConfigError, NotFollowed, TransportError
+
+TIMEOUT: Final = 30.0
+"""Seconds; a replica of millions of objects needs some to count them."""
+
+Fingerprints = Mapping[tuple[str, str], tuple[int, int]]
+"""(table, key) -> (version, fingerprint)."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a replica tells of a topic, counted from its values."""
+
+    state: str
+    known: Point | None
+    staleness: float | None
+    objects: int
+    digest: int
+    buckets: Mapping[int, int]
+
+
+class AskedReplica:
+    """The endpoint at one URL. Every method blocks for ``TIMEOUT`` at most and raises TransportError (not reached, or
+    no replica), NotFollowed (it does not follow the topic).
+    """
+
+    def __init__(self, url: str) -> None:
+        """``url``: ``http://host:port``, or ``host:port``. Raises ConfigError."""
+        given = url if "://" in url else f"http://{url}"
+        try:
+            parts = urllib.parse.urlsplit(given)
+            port = parts.port
+        except ValueError as error:
+            raise ConfigError(f"{url!r} is no URL of a replica ({error}); give http://HOST:PORT") from error
+        if parts.scheme not in ("http", "https") or not parts.hostname or port is None:
+            raise ConfigError(f"{url!r} is no URL of a replica; give http://HOST:PORT, its replica_metrics_port")
+        self.url = given.rstrip("/")
+
+    def contents(self, topic: str) -> Told:
+        """A topic as the replica holds it now."""
+        return self._convert(self._ask("GET", "/verify", {"topic": [topic]}))
+
+    def objects(self, topic: str, buckets: Collection[int]) -> tuple[Point | None, Fingerprints]:
+        """What is known of the topic, and the objects of some buckets."""
+        found = self._ask("GET", "/objects", {"topic": [topic], "bucket": list(buckets)})
+        try:
+            objects = {(table, key): (version, print_) for table, key, version, print_ in found["objects"]}
+            return _point(found), objects
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._foreign() from error
+
+    def resync(self, topics: Collection[str]) -> None:
+        """Have these topics read anew; none: all that it follows."""
+        self._ask("POST", "/resync", {"topic": list(topics)})
+
+    def _convert(self, found: Mapping[str, Any]) -> Told:
+        try:
+            return Told(
+                found["state"], _point(found), found["staleness"], found["objects"], found["digest"],
+                {int(bucket): value for bucket, value in found["buckets"].items()},
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._foreign() from error
+
+    def _ask(self, method: str, path: str, query: Mapping[str, list[Any]]) -> Any:
+        asked = urllib.parse.urlencode(query, doseq=True)
+        request = urllib.request.Request(f"{self.url}{path}?{asked}", method=method)
+        try:
+            # No proxy: a replica is asked directly, whatever the environment says of the world outside.
+            with _DIRECT.open(request, timeout=TIMEOUT) as answer:
+                body = answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refused(error.code, error.read().decode(errors="replace").strip()) from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise TransportError(
+                f"the replica at {self.url} cannot be reached ({reason}); see whether it runs, and its "
+                "replica_metrics_port"
+            ) from error
+        try:
+            return json.loads(body)
+        except ValueError as error:
+            raise self._foreign() from error
+
+    def _refused(self, code: int, said: str) -> Exception:
+        if code == 404 and "is not followed" in said:
+            return NotFollowed(f"the replica at {self.url}: {said}")
+        if code in (404, 405):
+            return self._foreign()
+        return TransportError(f"the replica at {self.url} refuses ({code}): {said}")
+
+    def _foreign(self) -> TransportError:
+        return TransportError(f"what answers at {self.url} is no replica of this library; see its replica_metrics_port")
+
+
+def _point(found: Mapping[str, Any]) -> Point | None:
+    return None if found["position"] is None else Point(found["position"], found["nonce"])
+
+
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,0 +1,138 @@
+"""``pubsub-db verify``: the rows against the head, and the store against a running replica."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from sqlalchemy import create_engine, delete, update
+
+from pubsub_lib import Replica
+from pubsub_lib.cli.asked_replica import AskedReplica
+from pubsub_lib.cli.verify import MOST_NAMED, against, compared
+from pubsub_lib.errors import WaitTimeout
+from pubsub_lib.store import schema
+from pubsub_lib.testing.processes import free_port
+from tests.e2e.service_host import LONG
+from tests.unit.cli.world import World
+
+
+@contextmanager
+def following(world: World, *topics: str) -> Iterator[tuple[Replica, str]]:
+    """A replica, and the URL of its endpoint."""
+    port = free_port()
+    with Replica(msgspec.structs.replace(world.settings, metrics_port=port), topics or None) as replica:
+        replica.wait_synced(LONG)
+        yield replica, f"http://127.0.0.1:{port}"
+
+
+def write(world: World, count: int = 20) -> None:
+    with world.open() as store, store.transaction() as tx:
+        for number in range(count):
+            tx.set("t", f"k{number}", [number, store.read_heads([]).store.position], topic="verified")
+
+
+def by_hand(world: World, key: str, value: bytes | None) -> None:
+    """What nobody should do: change a row behind the library's back."""
+    objects = schema.objects
+    engine = create_engine(world.url)
+    with engine.begin() as connection:
+        where = objects.c.object_key == key
+        connection.execute(
+            delete(objects).where(where) if value is None else update(objects).where(where).values(value=value)
+        )
+    engine.dispose()
+
+
+def test_the_rows_are_as_the_head_says(world: World) -> None:
+    write(world)
+    found = world.run("verify", "verified", "-f", "json").json
+    assert list(found[0].values()) == ["rows: objects", "20", "20", True]
+    assert [each["right"] for each in found] == [True, True]
+    shown = world.run("verify", "verified")
+    assert shown.code == 0
+    assert "| rows: digest " in shown.out
+
+
+def test_rows_that_were_changed_by_hand_are_named(fresh: World) -> None:
+    write(fresh)
+    by_hand(fresh, "k7", b'"by hand"')
+    by_hand(fresh, "k8", None)
+    said = fresh.run("verify", "verified")
+    assert said.code == 1
+    assert "rows: t k7 in version 8" in said.out
+    assert [line.split("|")[2].strip() for line in said.out.splitlines() if "rows: objects" in line] == ["20"]
+    assert [line.split("|")[3].strip() for line in said.out.splitlines() if "rows: objects" in line] == ["19"]
+
+
+def test_a_replica_that_is_right(world: World) -> None:
+    write(world)
+    with following(world, "verified") as (replica, url):
+        found = world.run("verify", "verified", "--against", url, "-f", "json").json
+        assert [each["right"] for each in found] == [True] * 4
+        assert found[2]["check"].startswith("replica: objects at ")
+        entry = replica._cache._topics["verified"].tables["t"]["k3"]
+        entry.value = b'"rot"'
+        said = world.run("verify", "verified", "--against", url)
+        assert said.code == 1
+        rotten = next(line for line in said.out.splitlines() if "replica: t k3" in line)
+        assert rotten.count(f"version {entry.version}, value ") == 2
+        assert "False" in rotten
+        asked = world.run("resync", url, "verified")
+        assert (asked.code, asked.out) == (0, "")
+        assert f"the replica at {url} reads verified anew" in asked.err
+        until_right(world, url)
+
+
+def until_right(world: World, url: str) -> None:
+    """The resync ends within the bound."""
+    for _ in range(200):
+        if world.run("verify", "verified", "--against", url).code == 0:
+            return
+    pytest.fail("the replica was not repaired")
+
+
+def test_a_replica_of_everything_and_one_that_is_behind_are_compared_where_they_stand(fresh: World) -> None:
+    write(fresh)
+    with following(fresh) as (_, url):
+        assert fresh.run("verify", "verified", "--against", url).code == 0
+        assert fresh.run("resync", url).code == 0
+        until_right(fresh, url)
+        with fresh.open() as store:
+            behind = AskedReplica(url)
+            told = behind.contents("verified")
+            write(fresh)
+            head = store.topics()["verified"]
+            assert told.known is not None
+            assert told.known.position < head.point.position
+            # As if it still stood there.
+            behind.contents = lambda topic: told  # type: ignore[method-assign]
+            assert [row[3] for row in against(store, "verified", behind)] == [True, True]
+            store.trim(keep_links=0)
+            with pytest.raises(WaitTimeout, match=r"position 20, which the changelog does not reach"):
+                against(store, "verified", behind, wait=0.1)
+
+
+def test_who_differs_is_named_up_to_a_bound() -> None:
+    mine = {("t", f"k{n}"): (n, n) for n in range(3)}
+    assert compared(mine, dict(mine)) == []
+    theirs = {("t", "k0"): (0, 9), ("t", "k1"): (5, 1), ("t", "new"): (7, 7)}
+    assert compared(mine, theirs) == [
+        ("replica: t k0", "version 0, value 0000000000000000", "version 0, value 0000000000000009", False),
+        ("replica: t k1", "version 1", "version 5", False),
+        ("replica: t k2", "version 2", "missing", False),
+        ("replica: t new", "missing", "version 7", False),
+    ]
+    many = compared({("t", f"k{n:04}"): (n, n) for n in range(MOST_NAMED + 5)}, {})
+    assert (len(many), many[-1][0]) == (MOST_NAMED + 1, "replica: 5 more objects")
+
+
+def test_errors(small: World) -> None:
+    write(small)
+    small.run("verify", "never").failed(1, "nothing was ever written to the topic 'never'")
+    small.run("verify", "").failed(2, "topic")
+    port = free_port()
+    small.run("verify", "verified", "--against", f"127.0.0.1:{port}").failed(3, f"http://127.0.0.1:{port}", "reached")
+    small.run("verify", "verified", "--against", "ftp://host:1").failed(2, "'ftp://host:1' is no URL of a replica")
+    with following(small, "other") as (_, url):
+        small.run("verify", "verified", "--against", url).failed(1, "'verified' is not followed; followed are", "other")
