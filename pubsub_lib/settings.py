@@ -2,7 +2,6 @@
 
 import difflib
 import ipaddress
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,9 @@ from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _CHANGE_OVERHEAD: Final = 4096
 """What a frame needs beside one value at most: names, keys, points (all bounded, design §5)."""

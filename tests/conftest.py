@@ -4,6 +4,7 @@ A server is started when the first test asks for it and stopped at the end, also
 Without a server's binaries its tests are skipped with one sentence; with ``CI=true`` they fail.
 """
 
+import logging
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import hypothesis
 import pytest
 
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.logs import RepeatFilter
 from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -36,6 +38,15 @@ def pytest_configure() -> None:
 
 def pytest_report_header() -> str:
     return f"seed: {_seed} ({SEED_VARIABLE}={_seed} repeats this run)"
+
+
+@pytest.fixture(autouse=True)
+def _all_is_said_anew() -> None:
+    """What an earlier test had said often must not be left out in this one."""
+    for found in list(logging.root.manager.loggerDict.values()):
+        for each in getattr(found, "filters", ()):
+            if isinstance(each, RepeatFilter):
+                each.reset()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A worker's end of the hop: PUSH."""
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -17,8 +16,9 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 from pubsub_lib.lifecycle import PublisherLife
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _RECONNECT_MS: Final = 50
 _RECONNECT_MOST_MS: Final = 1000

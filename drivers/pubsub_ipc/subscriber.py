@@ -1,6 +1,5 @@
 """The service's end of the hop: PULL."""
 
-import logging
 import os
 import threading
 import time
@@ -21,8 +20,9 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _BATCH: Final = 200
 """Messages taken at once, when so many wait."""

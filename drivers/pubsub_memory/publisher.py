@@ -1,6 +1,5 @@
 """The sending half of the ``memory`` driver."""
 
-import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -12,9 +11,10 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import PublisherLife
+from pubsub_lib.logs import logger
 from pubsub_memory.bus import MemoryBus
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _ASKS: Final = 10_000
 """Questions that wait; further ones are dropped and counted, their askers ask again."""

@@ -1,6 +1,5 @@
 """The receiving half of the ``memory`` driver."""
 
-import logging
 import threading
 import time
 from collections import deque
@@ -13,9 +12,10 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
+from pubsub_lib.logs import logger
 from pubsub_memory.bus import Frames, MemoryBus
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _STOP: Final = 2.0  # seconds
 

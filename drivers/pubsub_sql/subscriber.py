@@ -1,6 +1,5 @@
 """The receiving half of the polling driver: one thread that asks the database, at once or after a while."""
 
-import logging
 import threading
 import time
 from collections import deque
@@ -14,9 +13,10 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
+from pubsub_lib.logs import logger
 from pubsub_sql.follower import ChangelogFollower, ChangelogReader, Pace
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _STOP: Final = 2.0  # seconds
 

@@ -1,7 +1,6 @@
 """The sending half: an XPUB socket that belongs to one thread, and a thread that answers questions."""
 
 import errno
-import logging
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError, PubSubError, TransportError
 from pubsub_lib.lifecycle import PublisherLife
+from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
 from pubsub_zmq.holders import holder_of_port
 from pubsub_zmq.ipclock import IpcLock
@@ -22,7 +22,7 @@ from pubsub_zmq.outbox import Outbox, Outgoing, frames
 from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _ASKS: Final = 10_000
 """Questions that wait; further ones are dropped and counted, their askers ask again."""

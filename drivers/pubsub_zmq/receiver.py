@@ -1,7 +1,6 @@
 """The receiving thread: carries out orders, drains the socket, keeps connections and questions in order."""
 
 import errno
-import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,13 +13,14 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife
+from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
 from pubsub_zmq.health import Health
 from pubsub_zmq.questions import Part, Questions
 from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.sockets import Monitor, Waker, translated
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _BURST: Final = 500
 """Messages received before orders, connections and deadlines are looked at again."""

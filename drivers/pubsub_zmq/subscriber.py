@@ -1,6 +1,5 @@
 """The receiving half: a SUB socket that belongs to one thread, which drains it."""
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -13,13 +12,14 @@ from pubsub_lib.api import OnEnvelope, Subscriber
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
+from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
 from pubsub_zmq.questions import Part, parts_of
 from pubsub_zmq.receiver import Receiver
 from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.sockets import MOST_QUESTION_BYTES, Monitor, Waker, make_sub, translated
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _QUESTIONS: Final = 1000
 """Questions that wait for the thread; the oldest are forgotten first, nobody listens for them any more."""

@@ -2,7 +2,6 @@
 ``python -m pubsub_lib.journal.rolling FOLDER KEEP_BYTES KEEP_SECONDS``.
 """
 
-import logging
 import os
 import sys
 import time
@@ -15,8 +14,9 @@ from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.entries import parse, rows_of
 from pubsub_lib.journal.rows import SCHEMA, arrow_schema, as_dict
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 PARQUET_SUFFIX: Final = ".parquet"
 BAD_SUFFIX: Final = ".unreadable"

@@ -1,6 +1,5 @@
 """Writing a journal. Whatever happens to its disk, the sync goes on: losses are counted, and show as holes."""
 
-import logging
 import os
 import socket
 import subprocess
@@ -20,8 +19,9 @@ from pubsub_lib.core.model import ZERO, Link, Point, Record
 from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
 from pubsub_lib.journal.entries import Entry, Header, beginning, frame
 from pubsub_lib.journal.rows import SCHEMA, Kind, Outcome, Side
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 SLICE: Final = 1000
 """Objects in one entry of a listing: a frame stays small, and the lock is released in between."""

@@ -1,13 +1,13 @@
 """A replica finds publishers in the directory: it listens to those that are there, besides the configured ones."""
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.logs import fields, logger
 from pubsub_lib.runtime.loop import Loop
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 MISSED: Final = 3
 """An address that was not in the directory so many times in a row is left: a restart, or an entry that was collected
@@ -82,7 +82,11 @@ class Discovery:
             if self._missed[address] >= MISSED:
                 del self._missed[address]
                 self._subscriber.unregister_listen_address(address)
-                _log.info("no longer listening to the publisher at %s: it left the directory", address)
+                _log.info(
+                    "no longer listening to the publisher at %s: it left the directory",
+                    address,
+                    extra=fields(address=address),
+                )
         return now + self._interval
 
     def _listen(self, address: str) -> bool:
@@ -94,7 +98,7 @@ class Discovery:
             # Somebody entered what this driver cannot use: said once, and the others are still found.
             if address not in self._refused:
                 self._refused |= {address}
-                _log.warning("cannot listen to the publisher at %s: %s", address, error)
+                _log.warning("cannot listen to the publisher at %s: %s", address, error, extra=fields(address=address))
             return False
-        _log.info("listening to the publisher at %s, found in the directory", address)
+        _log.info("listening to the publisher at %s, found in the directory", address, extra=fields(address=address))
         return True

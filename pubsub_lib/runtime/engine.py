@@ -9,7 +9,6 @@ Three threads, one lock:
 Events go to the handlers' own threads (step 9) while the lock is held, which only enqueues and keeps their order.
 """
 
-import logging
 import random
 import threading
 import time
@@ -25,12 +24,13 @@ from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.model import Full, Point, SyncAnswer, Want
 from pubsub_lib.errors import PubSubError, StoreError, TransportError
 from pubsub_lib.failpoints import hit
+from pubsub_lib.logs import fields, logger
 from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.paranoia import differences
 from pubsub_lib.settings import Settings
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 NEVER = float("inf")
 
@@ -186,7 +186,9 @@ class Engine:
         # Silence has its own cure: without a proof of freshness the replica polls the store.
         except TransportError as error:
             if not self._closing:
-                _log.warning("cannot ask the publishers how fresh they are: %s", error)
+                _log.warning(
+                    "cannot ask the publishers how fresh they are: %s", error, extra=fields(topics=len(question.topics))
+                )
         except Exception:  # noqa: BLE001 - a driver's bug must not cost the sync that is to be started
             _log.exception("the driver broke when it was to ask the publishers; please report this")
 
@@ -232,9 +234,17 @@ class Engine:
             self._announce()
         self._clock.wake()
         if foreign:
-            _log.error("a sync broke and will be tried again; please report this", exc_info=error)
+            _log.error(
+                "a sync broke and will be tried again; please report this",
+                exc_info=error,
+                extra=fields(topics=len(job.wants), error=type(error).__name__),
+            )
         elif not repeated and not self._closing:
-            _log.warning("a sync failed and will be tried again: %s", error)
+            _log.warning(
+                "a sync failed and will be tried again: %s",
+                error,
+                extra=fields(topics=len(job.wants), error=type(error).__name__),
+            )
 
     def _compare(self, chains: Sequence[str]) -> None:
         """Paranoid mode: what was just synced must equal the store, object by object, unless it moved since."""

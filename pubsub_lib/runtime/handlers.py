@@ -3,7 +3,6 @@ sync.
 """
 
 import inspect
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +12,9 @@ import msgspec
 from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+from pubsub_lib.logs import fields, logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 LOG_INTERVAL = 10.0
 """A failing handler is logged once in so many seconds; what was left out is counted in the next line."""
@@ -213,6 +213,10 @@ class Handle:
             self.name, type(error).__name__, event.action, event.table, event.key, event.version,
             "not be tried again before the object changes" if parked else "be tried again", self._not_logged,
             exc_info=error,
+            extra=fields(
+                handler=self.name, table=event.table, key=event.key, topic=event.topic, version=event.version,
+                action=event.action, parked=parked, error=type(error).__name__,
+            ),
         )  # fmt: skip
         self._next_log = now + LOG_INTERVAL
         self._not_logged = 0

@@ -1,13 +1,13 @@
 """A thread that does one thing again and again, and lives whatever happens."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 MOST_SLEEP = 3600.0
 """Seconds; a wait without a deadline still looks up once in a while."""

@@ -2,7 +2,6 @@
 :class:`~pubsub_lib.core.publishing.Publishing` (steps 2 and 4 of the data path).
 """
 
-import logging
 import os
 import threading
 import time
@@ -16,11 +15,12 @@ from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError
+from pubsub_lib.logs import fields, logger
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 NEVER = float("inf")
 
@@ -167,7 +167,7 @@ class Publisher:
                 self._driver.send_event(envelope)
             except PubSubError as error:
                 self._unsent += 1
-                _log.warning("a hello could not be sent: %s", error)
+                _log.warning("a hello could not be sent: %s", error, extra=fields(topic=envelope.topic))
 
 
 def _load(settings: Settings) -> DriverPublisher:

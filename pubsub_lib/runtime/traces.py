@@ -2,14 +2,14 @@
 :mod:`pubsub_lib.tracing` does.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from pubsub_lib.core.model import MAX_TRACE_CHARACTERS, Link
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 TraceSource = Callable[[], str]
 """Gives the calling thread's trace context as a link carries it, "" when there is none. Must not block."""

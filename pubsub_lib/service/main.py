@@ -14,6 +14,7 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
+from pubsub_lib.logs import logger
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.notify import notify, watchdog_seconds
 from pubsub_lib.service.service import PublisherService, drivers
@@ -24,7 +25,7 @@ from pubsub_lib.store import url
 if TYPE_CHECKING:
     from pubsub_lib.runtime.endpoint import Endpoint
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 OK: Final = 0
 BROKEN: Final = 1

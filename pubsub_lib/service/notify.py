@@ -1,11 +1,12 @@
 """Telling systemd how the service is (sd_notify(3)): one datagram, no library."""
 
-import logging
 import os
 import socket
 from collections.abc import Mapping
 
-_log = logging.getLogger(__name__)
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
 
 
 def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:

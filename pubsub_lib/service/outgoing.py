@@ -1,6 +1,5 @@
 """The one way out of the service: what workers hand over and what the changelog shows, each link once."""
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -10,8 +9,9 @@ from pubsub_lib.core.model import Link
 from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.failpoints import hit
+from pubsub_lib.logs import fields, logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 COUNTERS: Final = ("handed", "repeated", "followed", "took_over", "unsent")
 
@@ -77,5 +77,10 @@ class Outgoing:
         except PubSubError as error:
             # Not tried again: the next hello shows the head, and replicas read what they miss.
             self._counts["unsent"] += len(links)
-            _log.warning("%d links could not be sent; replicas will read them from the store: %s", len(links), error)
+            _log.warning(
+                "%d links could not be sent; replicas will read them from the store: %s",
+                len(links),
+                error,
+                extra=fields(links=len(links), position=links[-1].point.position),
+            )
         hit("service.after_send")

@@ -5,7 +5,6 @@ the changelog; ``pubsub-leases`` renews, and nothing else, so that no slow query
 trims.
 """
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -16,6 +15,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.logs import logger
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
@@ -28,7 +28,7 @@ from pubsub_lib.service.upkeep import Upkeep
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that ``close`` waits for one thread that is in the middle of a query."""

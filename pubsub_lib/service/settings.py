@@ -1,6 +1,5 @@
 """What the publisher service is told beyond the settings that all programs share, frozen."""
 
-import logging
 import math
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,9 +9,10 @@ from oslo_config import cfg
 
 from pubsub_lib import options
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.logs import logger
 from pubsub_lib.settings import Settings, is_loopback, read_group, refuse_unknown
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]

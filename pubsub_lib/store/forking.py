@@ -5,7 +5,6 @@ threads hold just then, and nobody in the child would ever release those. Theref
 connections are back, closes them, and keeps the doors shut until it is done; both processes open new ones.
 """
 
-import logging
 import os
 import threading
 import weakref
@@ -14,7 +13,9 @@ from typing import Any
 
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
-_log = logging.getLogger(__name__)
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
 
 
 class ForkGate:

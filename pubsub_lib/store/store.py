@@ -1,6 +1,5 @@
 """The facade: one object for everything that a program does with the database."""
 
-import logging
 import os
 import secrets
 import threading
@@ -14,6 +13,7 @@ from sqlalchemy.orm import Session
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.errors import ClosedError, HandOverRefused, StoreReadOnly, ValueRefused
+from pubsub_lib.logs import fields, logger
 from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
@@ -28,7 +28,7 @@ from pubsub_lib.store.verbs import Stored
 T = TypeVar("T")
 OnCommit = Callable[[Sequence[Link]], None]
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Store:
@@ -327,7 +327,12 @@ class Store:
         """For a program's own session. SQLAlchemy would take what is raised here for a commit that failed."""
         refused = self._tell(links)
         if refused is not None:
-            _log.warning("the transaction at %s stays, but %s", links[0].point, refused)
+            _log.warning(
+                "the transaction at %s stays, but %s",
+                links[0].point,
+                refused,
+                extra=fields(position=links[0].point.position),
+            )
 
     def _tell(self, links: Sequence[Link]) -> HandOverRefused | None:
         """Call everybody who wants to know of a commit; what the writer wants to be told of it."""
@@ -343,7 +348,11 @@ class Store:
             except Exception:  # noqa: BLE001 - a user's code must not undo or hide a commit
                 with self._callback_lock:
                     self._callback_errors += 1
-                _log.exception("a callback of on_commit raised; the transaction at %s stays", links[0].point)
+                _log.exception(
+                    "a callback of on_commit raised; the transaction at %s stays",
+                    links[0].point,
+                    extra=fields(position=links[0].point.position),
+                )
         return refused
 
     def _open_schema(self) -> None:

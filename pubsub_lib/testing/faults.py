@@ -4,7 +4,6 @@ The choices come from a seed, so a test that fails prints it and fails again. Th
 capabilities too: faults are what the library must survive, not what the driver promises.
 """
 
-import logging
 import random
 import threading
 import time
@@ -18,8 +17,9 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife
+from pubsub_lib.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _STOP: Final = 2.0  # seconds
 

@@ -1,0 +1,116 @@
+"""Log lines: what repeats is limited and counted, fields stand in the record, and the program decides what is shown."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pubsub_lib import logs
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Lines(logging.Handler):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    @property
+    def said(self) -> list[str]:
+        return [record.getMessage() for record in self.records]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lines() -> Lines:
+    return Lines()
+
+
+@pytest.fixture
+def log(clock: Clock, lines: Lines) -> Iterator[logging.Logger]:
+    made = logging.Logger("test")
+    made.addFilter(logs.RepeatFilter(burst=2, interval=10.0, clock=clock))
+    made.addHandler(lines)
+    yield made
+    made.removeHandler(lines)
+
+
+def test_repeats_are_left_out_and_counted_in_the_next_line(log: logging.Logger, clock: Clock, lines: Lines) -> None:
+    for number in range(5):
+        log.warning("frame %d was lost", number)
+    assert lines.said == ["frame 0 was lost", "frame 1 was lost"]
+    clock.now += 9.9
+    log.warning("frame %d was lost", 5)
+    assert len(lines.said) == 2
+    clock.now += 0.1
+    log.warning("frame %d was lost", 6)
+    log.warning("frame %d was lost", 7)
+    assert lines.said[2:] == ["frame 6 was lost [4 more like this were left out]", "frame 7 was lost"]
+    assert lines.records[2].pubsub_left_out == 4  # type: ignore[attr-defined]
+
+
+def test_kinds_are_apart_by_text_and_level(log: logging.Logger, lines: Lines) -> None:
+    for _ in range(4):
+        log.warning("a")
+        log.error("a")
+        log.warning("b")
+    assert sorted((record.levelname, record.msg) for record in lines.records) == [
+        ("ERROR", "a"), ("ERROR", "a"), ("WARNING", "a"), ("WARNING", "a"), ("WARNING", "b"), ("WARNING", "b"),
+    ]  # fmt: skip
+
+
+def test_threads_together_pass_no_more_than_the_burst(log: logging.Logger, lines: Lines) -> None:
+    def often() -> None:
+        for _ in range(50):
+            log.warning("a")
+
+    threads = [threading.Thread(target=often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(lines.said) == 2
+
+
+def test_a_modules_logger_is_limited_once(lines: Lines) -> None:
+    log = logs.logger("pubsub_lib.test_logs")
+    assert logs.logger("pubsub_lib.test_logs") is log is logging.getLogger("pubsub_lib.test_logs")
+    assert len(log.filters) == 1
+    log.addHandler(lines)
+    log.propagate = False
+    for number in range(3 * logs.BURST):
+        log.warning("again %d", number, extra=logs.fields(topic="t", position=number))
+    log.removeHandler(lines)
+    assert len(lines.records) == logs.BURST
+    last = lines.records[-1]
+    assert (last.pubsub_topic, last.pubsub_position) == ("t", logs.BURST - 1)  # type: ignore[attr-defined]
+
+
+def test_the_library_adds_no_handler_and_sets_no_level() -> None:
+    program = (
+        "import logging, pubsub_lib, pubsub_lib.service.service\n"
+        "names = [name for name in logging.root.manager.loggerDict if name.startswith('pubsub')]\n"
+        "assert len(names) > 5\n"
+        "for name in names:\n"
+        "    assert logging.getLogger(name).handlers == [], name\n"
+        "    assert logging.getLogger(name).level == logging.NOTSET, name\n"
+        "assert logging.root.handlers == []\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
