@@ -271,7 +271,9 @@ def check_objects(store: Store, links: list[Link], wrong: list[str]) -> None:
 
 def run(name: str, database: str, writers: int, seconds: float, seed: int) -> bool:
     """One database; True when all is well."""
-    context = multiprocessing.get_context("spawn")
+    # Each from a process that has imported what is large, and opened nothing: independent, and quick to start.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pubsub_lib"])
     with tempfile.TemporaryDirectory(prefix="pubsub-stress-") as folder:
         Store(database).close()
         engine = users_engine(database)
