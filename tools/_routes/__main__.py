@@ -26,12 +26,6 @@ def tell(message: Message) -> None:
         sys.stdout.buffer.flush()
 
 
-def end_with_parent() -> None:
-    """A process whose parent was killed must not work on alone: stdin ends then."""
-    sys.stdin.read()
-    os._exit(1)
-
-
 def main() -> int:
     """Exit status 0, or 1 after a :class:`Failed`."""
     # Ctrl-C reaches the whole terminal; the parent alone decides what it means.
@@ -39,7 +33,6 @@ def main() -> int:
     task = msgspec.json.decode(sys.stdin.readline(), type=Task)
     try:
         if isinstance(task, WriterTask):
-            threading.Thread(target=end_with_parent, daemon=True).start()
             writer.run(task, tell)
         else:
             replica.run(task, tell)

@@ -14,7 +14,7 @@ from typing import IO, Self
 
 import msgspec
 
-from _routes.messages import Failed, Finish, Message
+from _routes.messages import Failed, Finish, GoOn, Message
 from _routes.plan import Task
 from pubsub_lib.errors import PubSubError
 
@@ -81,8 +81,8 @@ class Child:
         self._process.kill()
         self._process.wait()
 
-    def finish(self, order: Finish) -> None:
-        """Tell a replica to finish."""
+    def order(self, order: Finish | GoOn) -> None:
+        """Tell a replica, or a writer, to do this."""
         self._send(msgspec.json.encode(order))
 
     def status(self) -> int:

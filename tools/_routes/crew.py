@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from _routes import data
 from _routes.children import Child, ChildError, Children
 from _routes.configuration import Configuration
-from _routes.messages import Away, Finish, Finished, Followed, Message, Synced, Written
+from _routes.messages import Away, Finish, Finished, Followed, GoOn, Message, Synced, Written
 from _routes.plan import SERVICE, Kill, Plan, ReplicaTask, Task, WriterTask
 from _routes.progress import Progress
 from _routes.report import KillRow
@@ -21,9 +23,14 @@ from pubsub_lib.failpoints import VARIABLE
 LOOK = 0.1
 """Seconds between two looks at what nobody tells."""
 HOLD = 1.0
-"""Seconds for which the service stands still at most until a writer has committed something."""
+"""Seconds for which the service stands still at most until a writer has committed something; two times as many when
+all that is left is what writers hold back."""
 HOLDS = 5
 """Tries: the service may have been stopped while it wrote to the database itself, and writers wait for it then."""
+HELD_BACK = 3
+"""The last transactions of each writer are kept for kills that come late: the machine may be slower than the plan."""
+ALL = 1_000_000
+"""More transactions than any writer holds back."""
 MARGIN = 0.25
 """Seconds before a process is away in which what is written may already be on its way through it."""
 SETTLE = 1.0
@@ -53,6 +60,7 @@ class Crew:
         self._tasks: dict[str, Task] = {}
         self._running: dict[str, Child] = {}
         self._heard_at = time.monotonic()
+        self._held_back = HELD_BACK if plan.service else 0
         self._doomed: set[str] = set()
         """Who is to be killed, or was and has not been heard of since."""
         self._away: list[Away] = []
@@ -96,6 +104,9 @@ class Crew:
                 if kill.victim not in self.written:  # a writer's own failpoint kills it
                     self._until(lambda at=kill.at: self._lines() >= at * len(routes))  # type: ignore[misc]
                     self._kill(kill)
+            self._held_back = 0  # also for a writer that is started again
+            for name in self.written:
+                self._running[name].order(GoOn(ALL))
             self._until(self._all_written)
 
     def finish(self, position: int) -> None:
@@ -105,7 +116,7 @@ class Crew:
         for replica in plan.replicas:
             away = (*self._away, (0.0, self._synced_at[replica.name]))
             order = Finish(position, str(self.dump(replica.name)), plan.patience, away)
-            self._running[replica.name].finish(order)
+            self._running[replica.name].order(order)
         self._until(lambda: len(self.finished) == len(plan.replicas))
 
     def end_service(self) -> None:
@@ -141,8 +152,13 @@ class Crew:
         """Stop the service until something was committed that it cannot have sent; how many changes."""
         for _ in range(HOLDS):
             service.pause()
-            before, end = self._head(), time.monotonic() + HOLD
-            self._until(lambda before=before, end=end: self._head() > before or time.monotonic() > end)  # type: ignore[misc]
+            before = self._head()
+            self._until_head_after(before)
+            if self._head() == before:
+                # Perhaps all wait at what they hold back.
+                for name in self.written:
+                    self._running[name].order(GoOn(1))
+                self._until_head_after(before)
             unsent = self._head() - before
             if unsent:
                 return unsent
@@ -151,6 +167,10 @@ class Crew:
             "the workers committed nothing while the publisher-service stood still, so that its kill would show "
             "nothing; spread the replay over more seconds by --seconds"
         )
+
+    def _until_head_after(self, position: int) -> None:
+        end = time.monotonic() + HOLD
+        self._until(lambda: self._head() > position or time.monotonic() > end)
 
     def _kill_replica(self, name: str) -> None:
         self._doomed.add(name)
@@ -217,6 +237,7 @@ class Crew:
             assert told.point is not None, "it is never killed in its first transaction"
             self._was_away(time.time() - MARGIN)  # later links of its topics wait for the one that it did not hand over
             self._note(name, None if self._service is None else committed_after(self._store, name, told.point))
+            task = msgspec.structs.replace(task, held_back=self._held_back)
         else:
             del self.synced[name]
             followed = self._followed.pop(name, None)
@@ -230,10 +251,10 @@ class Crew:
         name, transactions = plan.writer(index), -(-mine // plan.write_size)
         environment = {}
         if kill_at is not None:
-            if transactions < 3:
+            if transactions < HELD_BACK + 3:
                 raise UsageError(f"only {mine} changes are for {name}, which is to be killed; take more")
             # After COMMIT, before it is handed over: committed and unsent for certain.
-            number = min(max(2, round(kill_at * transactions)), transactions - 1)
+            number = min(max(2, round(kill_at * transactions)), transactions - HELD_BACK - 1)
             environment[VARIABLE] = f"writer.after_commit=kill@{number}"
             self._doomed.add(name)
         self.written[name] = Written(0, mine, 0)
@@ -247,6 +268,7 @@ class Crew:
             of=plan.writers,
             size=plan.write_size,
             pause=pause,
+            held_back=self._held_back,
         )
         self._start(task, environment)
 

@@ -20,6 +20,12 @@ class Finish(msgspec.Struct, frozen=True):
     away: tuple[Away, ...] = ()
 
 
+class GoOn(msgspec.Struct, frozen=True):
+    """To a writer: commit so many more of the transactions that were held back."""
+
+    transactions: int
+
+
 class Written(msgspec.Struct, frozen=True, tag=True):
     """A writer committed, and handed over: it is at line ``done`` of its share of ``of``.
 

@@ -63,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 class WriterTask(msgspec.Struct, frozen=True, tag=True):
     """What a writer process is told: its share of the changes. ``pause``: seconds between the begins of two
-    transactions.
+    transactions. ``held_back``: of the last so many transactions it commits each only when it is told to.
     """
 
     name: str
@@ -74,6 +74,7 @@ class WriterTask(msgspec.Struct, frozen=True, tag=True):
     of: int
     size: int
     pause: float
+    held_back: int
 
 
 class ReplicaTask(msgspec.Struct, frozen=True, tag=True):

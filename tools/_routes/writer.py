@@ -5,13 +5,18 @@ exactly there. Compare-and-set on that object covers the last doubt, a COMMIT of
 carries out after the new one has read: then the new one's transaction is refused, and it reads again.
 """
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import msgspec
+
 from _routes import data
-from _routes.messages import Message, Written
+from _routes.messages import GoOn, Message, Written
 from _routes.plan import PROGRESS, WriterTask
 from pubsub_lib import Settings, Store, Worker
 from pubsub_lib.core import values
@@ -28,8 +33,11 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
         done, version = _progress(store, task.name)
         resumed_at = done
         tell(Written(done, len(share), resumed_at))
+        allowed = threading.Semaphore(max(0, -(-(len(share) - done) // task.size) - task.held_back))
+        threading.Thread(target=_listen, args=(allowed,), daemon=True).start()
         due = time.monotonic()
         while done < len(share):
+            allowed.acquire()
             time.sleep(max(0.0, due - time.monotonic()))
             due += task.pause
             part = share[done : done + task.size]
@@ -42,11 +50,19 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
                             tx.set(route.table, route.key, route.value, topic=route.topic)
                     tx.set(PROGRESS, task.name, {"done": done + len(part)}, topic=PROGRESS, version=version)
             except (VersionMismatch, OutcomeUnknown):
+                allowed.release()
                 done, version = _progress(store, task.name)
                 continue
             assert tx.commit is not None, "the progress always changes"
             done, version = done + len(part), _version(tx.commit)
             tell(Written(done, len(share), resumed_at, tx.commit.point))
+
+
+def _listen(allowed: threading.Semaphore) -> None:
+    """A process whose parent was killed must not work on alone: stdin ends then."""
+    for line in sys.stdin:
+        allowed.release(msgspec.json.decode(line, type=GoOn).transactions)
+    os._exit(1)
 
 
 def handing_over(settings: Settings, store: Store) -> AbstractContextManager[object]:
