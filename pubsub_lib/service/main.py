@@ -5,7 +5,6 @@ address or socket cannot be had; 4 the database cannot be used; 1 anything else.
 """
 
 import argparse
-import logging
 import signal
 import sys
 import threading
@@ -39,10 +38,8 @@ DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit code. Whatever goes wrong is one sentence, never a traceback."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
     try:
+        _set_up_logging(options.config_file, options.log_level)
         settings, service = service_settings.load(options.config_file)
         if options.check:
             print(check(settings, service))  # noqa: T201 - what --check is for
@@ -137,6 +134,17 @@ def _endpoint(serving: PublisherService, service: ServiceSettings) -> "Endpoint"
     return made
 
 
+def _set_up_logging(config_file: str, level: str) -> None:
+    """Imported only here: the library logs by the standard library, and this program by oslo.log."""
+    try:
+        from pubsub_lib.service import log
+    except ImportError as error:
+        raise ConfigError(
+            f"publisher-service misses what it logs by ({error}); run: pip install pubsub-lib[service]"
+        ) from error
+    log.set_up(config_file, level)
+
+
 def _import_metrics() -> ModuleType:
     """Only here, so that a service without the endpoint runs without what the endpoint needs."""
     try:
@@ -159,6 +167,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config-file", default=DEFAULT_FILE, metavar="FILE", help=f"the INI file ({DEFAULT_FILE})")
     parser.add_argument("--check", action="store_true", help="say whether the configuration can be used, and end")
     parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what goes to stderr (info)"
+        "--log-level",
+        default="",
+        choices=("debug", "info", "warning", "error"),
+        help="what is logged (info, or what the INI file says by debug in [DEFAULT])",
     )
     return parser

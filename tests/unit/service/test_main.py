@@ -23,6 +23,12 @@ LONG = 30.0
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+@pytest.fixture(autouse=True)
+def _no_logging_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever calls ``main`` here must not take over this process's log; the processes of these tests do it."""
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "net.conf"
@@ -115,6 +121,29 @@ def test_check_names_what_is_wrong(
 def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--config-file", "/nowhere/net.conf"]) == 2
     assert "'/nowhere/net.conf' cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "publisher-service: the configuration file '{file}' cannot be read: "),
+        ("[DEFAULT]\ndebug = perhaps\n", "publisher-service: the logging options in '{file}' cannot be used: "),
+    ],
+)
+def test_logging_that_cannot_be_set_up_ends_it_with_2(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "service.conf"
+    if text is not None:
+        file.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "pubsub_lib.service", "--config-file", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(said.format(file=file))
 
 
 def test_it_tells_systemd_and_ends_in_order_on_sigterm(start: Start, config: Path, tmp_path: Path) -> None:

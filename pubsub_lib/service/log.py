@@ -1,0 +1,68 @@
+"""Where the log lines of ``publisher-service`` go, as its INI file says: oslo.log's options in ``[DEFAULT]``.
+
+By default to stderr, one line each. ``log_file``, ``log_rotation_type``, ``use_journal``, ``use_syslog``, ``use_json``,
+``debug`` and ``log_config_append`` are what operators know from every OpenStack service. The library itself logs by
+the standard library alone (:mod:`pubsub_lib.logs`).
+"""
+
+import contextlib
+import io
+import logging
+from typing import Final
+
+from oslo_config import cfg
+from oslo_log import log
+
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.logs import PREFIX
+
+NAME: Final = "publisher-service"
+_ELSEWHERE: Final = ("log_file", "log_dir", "log_config_append", "use_journal", "use_syslog")
+_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class FieldsFilter(logging.Filter):
+    """Shows the structured fields of a record (:func:`pubsub_lib.logs.fields`) where oslo.log's JSON has its extras."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Lets every record pass."""
+        record.extra = {name: value for name, value in vars(record).items() if name.startswith(PREFIX)}
+        return True
+
+
+def set_up(config_file: str, level: str = "") -> None:
+    """Send log lines where the file says. ``level`` (of the command line) goes before ``debug`` in the file.
+
+    To be called once, by a program and in its main thread. Raises ConfigError for a file that cannot be read, an
+    option that cannot be used, or a log file that cannot be opened.
+    """
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    for form in ("logging_default_format_string", "logging_context_format_string"):
+        conf.set_default(form, _LINE)
+    said = io.StringIO()
+    try:
+        # oslo.config ends the program for a value that is not of an option's type; the sentence is on stderr then.
+        with contextlib.redirect_stderr(said):
+            conf(args=[], project=NAME, default_config_files=[config_file], default_config_dirs=[])
+        conf.set_default("use_stderr", not any(conf[name] for name in _ELSEWHERE))
+        log.setup(conf, NAME)
+    except (cfg.ConfigFilesNotFoundError, cfg.ConfigFilesPermissionDeniedError, cfg.ConfigFileParseError) as error:
+        raise ConfigError(
+            f"the configuration file {config_file!r} cannot be read: {_one_line(error)}; "
+            "name a readable file in INI format"
+        ) from error
+    except (cfg.Error, log.LogConfigError, OSError, ValueError, SystemExit) as error:
+        reason = _one_line(said.getvalue() or error)
+        raise ConfigError(
+            f"the logging options in {config_file!r} cannot be used: {reason}; correct them in [DEFAULT]"
+        ) from error
+    root = logging.getLogger()
+    for handler in root.handlers:
+        handler.addFilter(FieldsFilter())
+    if level:
+        root.setLevel(level.upper())
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,66 @@
+"""Where the service's log lines go. Each case in a process of its own: it is its root logger that is set up."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from pubsub_lib.logs import fields, logger
+from pubsub_lib.service.log import set_up
+
+set_up(*sys.argv[1:])
+log = logger("pubsub_lib.somewhere")
+log.debug("unimportant")
+log.info("listening to %s", "api-1", extra=fields(address="tcp://10.0.0.1:8866"))
+"""
+
+
+def run(tmp_path: Path, options: str, *level: str) -> "subprocess.CompletedProcess[str]":
+    config = tmp_path / "service.conf"
+    config.write_text(f"[DEFAULT]\n{options}\n[pubsub]\nstore_url = sqlite:///net.db\n")
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(config), *level]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_by_default_one_line_on_stderr(tmp_path: Path) -> None:
+    done = run(tmp_path, "")
+    assert (done.returncode, done.stdout) == (0, "")
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(" INFO pubsub_lib.somewhere: listening to api-1")
+
+
+def test_the_command_line_goes_before_the_file(tmp_path: Path) -> None:
+    assert "unimportant" in run(tmp_path, "debug = true").stderr
+    assert run(tmp_path, "debug = true", "warning").stderr == ""
+    assert "unimportant" in run(tmp_path, "", "debug").stderr
+
+
+def test_json_has_the_fields(tmp_path: Path) -> None:
+    told = json.loads(run(tmp_path, "use_json = true").stderr)
+    assert told["message"] == "listening to api-1"
+    assert told["extra"] == {"pubsub_address": "tcp://10.0.0.1:8866"}
+
+
+def test_a_file_instead_of_stderr(tmp_path: Path) -> None:
+    assert run(tmp_path, "log_file = service.log").stderr == ""
+    assert "listening to api-1" in (tmp_path / "service.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("log_file = no/such/folder/service.log", "No such file or directory"),
+        ("debug = perhaps", "perhaps"),
+        ("log_config_append = nowhere.conf", "nowhere.conf"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, options: str, complaint: str) -> None:
+    done = run(tmp_path, options)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("pubsub_lib.errors.ConfigError: the logging options in ")
+    assert complaint in last
+    assert last.endswith("correct them in [DEFAULT]")
