@@ -58,6 +58,14 @@ class Outbox:
         if not told:
             self._wake()
 
+    def pass_by(self) -> bool:
+        """True when nothing waits, so that one envelope may be sent past this queue; it is counted as accepted."""
+        with self._changed:
+            if self._waiting or self._closed:
+                return False
+            self.accepted += 1
+            return True
+
     def take(self) -> list[Outgoing]:
         """Everything that waits, in order; does not wait itself."""
         with self._changed:

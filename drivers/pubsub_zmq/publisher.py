@@ -1,9 +1,10 @@
-"""The sending half: an XPUB socket that belongs to one thread, and a thread that answers questions."""
+"""The sending half: an XPUB socket under a lock, a thread that sends what waits, and one that answers questions."""
 
 import errno
 import threading
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import zmq
@@ -28,11 +29,16 @@ _ASKS: Final = 10_000
 """Questions that wait; further ones are dropped and counted, their askers ask again."""
 _SUBSCRIPTIONS: Final = 1000
 """Subscriptions that are read at once, before the sending goes on."""
+_QUIET: Final = 0.0005
+"""Seconds without a message after which the next is sent by its sender. Waking a thread for it would take longer than
+all the rest; for what comes more often the thread is there, and lets messages share frames."""
 _STOP: Final = 2.0  # seconds
 
 
 class ZmqPublisher(Publisher):
-    """Senders encode and queue; the sending thread packs what waits and owns the socket. See :mod:`.outbox`."""
+    """Senders encode, and send by themselves when it is quiet; else they queue, and the sending thread packs what
+    waits (:mod:`.outbox`). The socket is used by one of them at a time, under ``_socket_lock``.
+    """
 
     def __init__(self, bind_address: str, limits: Limits, options: ZmqOptions) -> None:
         self._address = bind_address
@@ -40,6 +46,10 @@ class ZmqPublisher(Publisher):
         self._options = options
         self._life = PublisherLife()
         self._lock = threading.Lock()
+        self._socket_lock = threading.Lock()
+        """Around every use of the socket; taken before the outbox's own lock, never after it."""
+        self._xpub: zmq.Socket[bytes] | None = None
+        self._sent_at = 0.0
         self._waker: Waker | None = None
         self._outbox: Outbox | None = None
         self._ipc_lock: IpcLock | None = None
@@ -64,6 +74,7 @@ class ZmqPublisher(Publisher):
                 waker.close()
                 raise
             self._waker = waker
+            self._xpub = xpub
             self._outbox = outbox = Outbox(self._options.send_queue, waker.wake)
             self._life.begin()
             self._threads = (
@@ -76,7 +87,7 @@ class ZmqPublisher(Publisher):
                 thread.start()
 
     def send_event(self, envelope: Envelope) -> None:
-        """Encode, and queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
+        """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
 
         Waits at most ``send_wait`` seconds, and only when the queue is full.
         """
@@ -84,7 +95,8 @@ class ZmqPublisher(Publisher):
         outbox = self._outbox
         assert outbox is not None  # initialize() made it
         head, body = codec.encode(envelope, self._limits)
-        outbox.put(Outgoing(envelope, head, body), self._options.send_wait)
+        if envelope.hello is not None or not self._send_alone(outbox, (head, body)):
+            outbox.put(Outgoing(envelope, head, body), self._options.send_wait)
 
     def counters(self) -> Mapping[str, int]:
         """What the API asks for, and: ``frames`` (fewer than ``sent`` when messages shared them), ``send_errors``
@@ -113,6 +125,23 @@ class ZmqPublisher(Publisher):
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_STOP / 2)
+
+    def _send_alone(self, outbox: Outbox, pair: tuple[bytes, bytes]) -> bool:
+        """Send past the queue, in the caller's thread. False: not now, because others send, or wait, or just did."""
+        now = time.monotonic()
+        if now - self._sent_at < _QUIET or not self._socket_lock.acquire(blocking=False):
+            return False
+        try:
+            xpub, waker = self._xpub, self._waker
+            if xpub is None or waker is None or not outbox.pass_by():
+                return False
+            self._send_frames(xpub, (pair,))
+            # To send may have taken in a subscription without a sign on the descriptor that the thread polls.
+            if int(xpub.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                waker.wake()
+            return True
+        finally:
+            self._socket_lock.release()
 
     # -- binding -----------------------------------------------------------------------------------------------------
 
@@ -162,23 +191,30 @@ class ZmqPublisher(Publisher):
         outbox: Outbox,
     ) -> None:
         poller = zmq.Poller()
-        for each in (xpub, monitor.socket, waker.fileno()):
+        # The socket's descriptor and not the socket, which others may use meanwhile. It only tells that something
+        # changed since the socket was last used: whoever uses it looks for more before this thread polls again.
+        for each in (xpub.getsockopt(zmq.FD), monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
+        more = True
         try:
             while not self._life.closed:
                 try:
-                    poller.poll()
+                    poller.poll(0 if more else None)
                     waker.clear()
-                    self._send(xpub, outbox)
-                    self._hear(xpub)
+                    with self._socket_lock:
+                        self._send(xpub, outbox)
+                        more = self._hear(xpub)
                     self._watch(monitor)
                 except Exception:  # noqa: BLE001 - without this thread nothing would ever leave again
                     self._sending["send_errors"] += 1
                     _log.exception("the sending thread of %s goes on after an error", self._address)
-            self._send(xpub, outbox)
+            with self._socket_lock:
+                self._send(xpub, outbox)
         finally:
-            monitor.close()
-            xpub.close(round(self._linger * 1000))
+            with self._socket_lock:
+                self._xpub = None
+                monitor.close()
+                xpub.close(round(self._linger * 1000))
             context.term()  # waits for a goodbye's linger, and for nothing else
             if self._ipc_lock is not None:
                 self._ipc_lock.release()
@@ -190,21 +226,27 @@ class ZmqPublisher(Publisher):
             return
         last = waiting[-1].envelope.hello
         self._linger = self._options.goodbye_linger if last is not None and last.goodbye else 0.0
-        for pair in frames(waiting, self._limits):
+        self._send_frames(xpub, frames(waiting, self._limits))
+
+    def _send_frames(self, xpub: "zmq.Socket[bytes]", pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        for pair in pairs:
             try:
                 xpub.send_multipart(pair, zmq.NOBLOCK)
                 self._sending["frames"] += 1
             except zmq.ZMQError as error:
                 self._sending["send_errors"] += 1
                 _log.warning("a frame was lost: %s", translated(error, "ZeroMQ refused it", "replicas will notice"))
+        self._sent_at = time.monotonic()
 
-    def _hear(self, xpub: "zmq.Socket[bytes]") -> None:
-        """Pass questions on; other subscriptions are the socket's own business."""
+    def _hear(self, xpub: "zmq.Socket[bytes]") -> bool:
+        """Pass questions on; other subscriptions are the socket's own business. True when there may be more."""
         asks = []
+        more = True
         for _ in range(_SUBSCRIPTIONS):
             try:
                 frame = xpub.recv(zmq.NOBLOCK)
             except zmq.Again:
+                more = False
                 break
             # 1: subscribed. The bare private prefix, which ends in its NUL, is no question.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
@@ -215,6 +257,7 @@ class ZmqPublisher(Publisher):
                 self._asks.extend(asks[:room])
                 self._sending["overflow"] += len(asks[room:])
                 self._asked.notify()
+        return more
 
     def _watch(self, monitor: Monitor) -> None:
         for event, _ in monitor.events():

@@ -13,6 +13,7 @@ Values travel as the bytes they were stored as. Nothing here keeps state: any th
 nothing blocks.
 """
 
+import functools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Final
@@ -199,15 +200,18 @@ def _array(length: int) -> bytes:
 
 
 def _uuid_bytes(envelope: Envelope) -> bytes:
+    return _checked_uuid(envelope.service, envelope.uuid)
+
+
+@functools.lru_cache(maxsize=16)  # a process sends as very few, again and again
+def _checked_uuid(service: str, uuid: str) -> bytes:
     try:
-        uuid = bytes.fromhex(envelope.uuid)
+        found = bytes.fromhex(uuid)
     except ValueError:
-        uuid = b""
-    if len(uuid) != 16 or not 0 < len(envelope.service) <= MAX_NAME_BYTES:
-        raise ValueRefused(
-            f"cannot send as service {envelope.service!r} with uuid {envelope.uuid!r}; give a name and 32 hex digits"
-        )
-    return uuid
+        found = b""
+    if len(found) != 16 or not 0 < len(service) <= MAX_NAME_BYTES:
+        raise ValueRefused(f"cannot send as service {service!r} with uuid {uuid!r}; give a name and 32 hex digits")
+    return found
 
 
 def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008 - frozen

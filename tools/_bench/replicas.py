@@ -9,7 +9,7 @@ from _bench.payload import Plan
 from _bench.store import PlannedStore
 from pubsub_lib import Replica, Settings, Timing
 
-LOOK = 0.005
+LOOK = 0.01
 """Seconds between two looks at the replica while it applies; the error of a time."""
 NO_HWM = 1_000_000
 """Frames that both ends may keep: a burst must not be dropped at a high-water mark."""

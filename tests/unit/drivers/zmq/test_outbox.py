@@ -101,3 +101,14 @@ def test_a_sender_that_waits_goes_on_as_soon_as_there_is_room() -> None:
         taken += len(box.take())
     waiting.join(10)
     assert not waiting.is_alive()
+
+
+def test_an_empty_outbox_lets_one_pass_by_and_counts_it_and_none_overtakes_what_waits() -> None:
+    outbox = Outbox(10, lambda: None)
+    assert outbox.pass_by()
+    outbox.put(hello(1), 0.0)
+    assert not outbox.pass_by()
+    assert outbox.accepted == 2
+    outbox.take()
+    outbox.close()
+    assert not outbox.pass_by()

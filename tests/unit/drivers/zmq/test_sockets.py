@@ -262,6 +262,25 @@ def test_an_address_that_cannot_be_bound_is_named_with_the_way_out(address: str,
     assert address.removeprefix("ipc://") in str(caught.value)
 
 
+def test_messages_sent_alone_and_in_bursts_keep_their_order() -> None:
+    with world() as on:
+        sender = on.sender()
+        listener = on.listener("a", to=(sender.address,))
+        listener.hears(lambda: sender.send("a"), "a")
+        for size in (1, 1, 2, 1, 50, 1, 300, 1) * 5:
+            for _ in range(size):
+                sender.send("a")
+            # Until they are there it is quiet: the next one is sent by its sender, what comes behind it is queued.
+            listener.heard.until(
+                lambda: listener.numbers("a")[-1:] == [sender.sequences["a"]], "the last one came"
+            )
+        numbers = listener.numbers("a")
+        assert numbers == list(range(numbers[0], sender.sequences["a"] + 1))
+        counters = sender.publisher.counters()
+        assert counters["sent"] >= sender.sequences["a"]
+        assert counters["send_errors"] == listener.counter("lost") == 0
+
+
 def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
     with world() as on:
         sender = on.sender()
