@@ -20,6 +20,9 @@ html_title = f"pubsub_lib {release}"
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
+# A block whose language nobody colours (the two terminals of the walk-through) is plain text.
+suppress_warnings = ["misc.highlighting_failure"]
+
 # What modules say of themselves is written for one who reads the source; the order there is meant.
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
