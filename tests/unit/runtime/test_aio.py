@@ -268,9 +268,9 @@ def test_the_end_cancels_coroutines_and_ends_iterations(sqlite_url: str) -> None
             await asyncio.to_thread(w.write, "1", 1)
             while not (recorder.changes and seen):
                 await asyncio.sleep(0.01)
-            started = asyncio.get_running_loop().time()
             await w.replica.close()
-            assert asyncio.get_running_loop().time() - started < 2.0, "nobody waited for what was cancelled"
+            left = [thread.name for thread in threading.enumerate() if "-handler-" in thread.name]
+            assert left == [], "what ran was cancelled, so that its thread ended"
         assert cancelled.is_set()
         await asyncio.wait_for(iterating, LONG)
         assert seen == ["1"]
