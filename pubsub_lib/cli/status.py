@@ -135,8 +135,8 @@ def _sync(timing: Timing) -> dict[str, float]:
 def _bound_text(bound: Mapping[str, float]) -> str:
     waits = [f"{value:g}" for name, value in bound.items() if name not in ("sync_wait", "sync_time", "at_most")]
     return (
-        f"{' + '.join(waits)} s + sync wait (at most {bound['sync_wait']:g} s) + sync time (at most "
-        f"{bound['sync_time']:g} s) = at most {bound['at_most']:g} s"
+        f"at most {bound['at_most']:g} s: {' + '.join(waits)} + sync wait {bound['sync_wait']:g} + sync "
+        f"{bound['sync_time']:g}"
     )
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import queue
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from pubsub_lib.errors import ConfigError
 
 MOST_WAITING: Final = 100_000
 """Rows that wait to be printed; more are counted and left out. What is missing was found before: no hole is made up."""
+ASK_AGAIN: Final = 0.2
+"""Seconds between two questions while nobody has answered yet."""
 
 _COLUMNS: Final = (
     Column("time", width=8),
@@ -65,11 +68,13 @@ class Watch(List):
         topics = [check_name("topic", topic) for topic in parsed_args.topics] or [ALL]
         lines = Lines.of(self, _COLUMNS, parsed_args)
         listening = Listening()
+        answered = threading.Event()
         rows: queue.Queue[Heard] = queue.Queue(MOST_WAITING)
         left_out = 0
 
         def hear(envelope: Envelope) -> None:
             nonlocal left_out
+            answered.set()
             for row in listening.feed(envelope, time.time()):
                 try:
                     rows.put_nowait(row)
@@ -79,6 +84,11 @@ class Watch(List):
         settings = settings_of(self)
         end = time.monotonic() + seconds if seconds is not None else float("inf")
         with reading(self) as store, tapped(settings, store, topics, hear) as tap:
+            # Whoever reads that it listens may rely on it: a connection stands once somebody answers.
+            until = time.monotonic() + settings.timing.hello_wait
+            while not answered.is_set() and time.monotonic() < until:
+                tap.ask(topics)
+                answered.wait(ASK_AGAIN)
             self._say(tap, topics)
             shown, ask_at = 0, 0.0
             while (now := time.monotonic()) < end and (count is None or shown < count):

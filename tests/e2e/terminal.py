@@ -15,6 +15,7 @@ from pubsub_lib.testing.processes import poll
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 60.0
 PROMPT = "ready> "
+PROGRAMS = {"pubsub-db": "-m pubsub_lib.cli", "publisher-service": "-m pubsub_lib.service", "python": ""}
 
 
 def tmux() -> str:
@@ -30,10 +31,10 @@ class Terminal:
 
     def __init__(self, folder: Path, width: int, height: int, environment: Mapping[str, str]) -> None:
         self._base = [tmux(), "-S", str(folder / "socket"), "-f", "/dev/null", "-u"]
-        # pubsub-db of this source tree, whatever is installed.
-        command = folder / "pubsub-db"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pubsub_lib.cli "$@"\n')
-        command.chmod(0o755)
+        # Those of this source tree, whatever is installed.
+        for name, module in PROGRAMS.items():
+            (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+            (folder / name).chmod(0o755)
         (folder / "rc").write_text(f"PS1='{PROMPT}'\n")
         self._environment = {
             **os.environ,
@@ -63,6 +64,16 @@ class Terminal:
     def screen(self) -> list[str]:
         """What stands in it now, every line of it, without spaces at the ends."""
         return self._tmux("capture-pane", "-p").split("\n")[:-1]
+
+    def clear(self) -> None:
+        """Forget all that was shown; the shell must wait for a command."""
+        self.type("clear")
+        self.until(lambda lines: lines[0] == PROMPT.strip() and not any(lines[1:]))
+        self._tmux("clear-history")
+
+    def everything(self) -> list[str]:
+        """All that was shown, with wrapped lines whole."""
+        return self._tmux("capture-pane", "-p", "-J", "-S", "-").rstrip().split("\n")
 
     def until(self, wanted: Callable[[list[str]], bool]) -> list[str]:
         """The screen once it is as wanted."""
