@@ -93,6 +93,17 @@ def test_a_handler_that_raises_is_retried_parked_counted_and_logged(
     # one line, the others are counted: a handler that always fails must not fill the disk
     assert len(caplog.records) == 1
     assert "'bad'" in caplog.records[0].getMessage()
+    fields = {name: value for name, value in vars(caplog.records[0]).items() if name.startswith("pubsub_")}
+    assert fields == {
+        "pubsub_handler": handle.name,
+        "pubsub_table": "port",
+        "pubsub_key": "bad",
+        "pubsub_topic": parked.event.topic,
+        "pubsub_version": 1,
+        "pubsub_action": parked.event.action,
+        "pubsub_parked": False,
+        "pubsub_error": "SystemExit",
+    }
     handlers.push([event("bad", 3)])
     handlers.wait_handled(3, LONG)
     assert handle.counters().parked == 2
@@ -117,6 +128,49 @@ def test_the_log_line_comes_again_after_its_interval_and_tells_how_many_were_lef
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
     assert "2 earlier failures were not logged" in lines[1]
+
+
+def test_without_threads_events_wait_until_they_are_asked_to_run() -> None:
+    now = [100.0]
+    handlers = Handlers(HandlerPolicy(tries=2, backoff=1.0), clock=lambda: now[0], threaded=False)
+    told: list[str] = []
+    failures = iter([ValueError("not now")])
+
+    def picky(e: Event) -> None:
+        told.append(e.key)
+        assert handlers.in_handler()
+        error = next(failures, None)
+        if error is not None:
+            raise error
+
+    handle = handlers.add(Selector(), picky)
+    assert (handlers.next_time(), handlers.run_ready()) == (None, False)
+    handlers.push([event("x", 1), event("y", 2)])
+    assert (told, handlers.next_time()) == ([], -float("inf"))
+    later = handlers.handled_later(2)
+    assert (handlers.run_ready(), handlers.run_ready(), handlers.run_ready()) == (True, True, False)
+    assert (told, handlers.next_time(), later()) == (["x", "y"], 101.0, False)
+    assert handlers.handled_later(0)()
+    now[0] = 101.0
+    assert (handlers.run_ready(), told, later()) == (True, ["x", "y", "x"], True)
+    assert not handlers.in_handler()
+    handle.remove()
+    assert handlers.counters().handled == 2
+    handlers.close()
+    with pytest.raises(ClosedError):
+        later()
+
+
+def test_watchers_are_told_when_something_was_handled(handlers: Handlers) -> None:
+    go_on, rung = threading.Event(), threading.Semaphore(0)
+    handlers.add(Selector(), lambda e: go_on.wait(LONG))
+    handlers.push([event("x", 1)])
+    later = handlers.handled_later(1)
+    handlers.watchers = (rung.release,)
+    assert not later()
+    go_on.set()
+    while not later():
+        assert rung.acquire(timeout=LONG)
 
 
 def test_initial_events_are_known_to_be_done(handlers: Handlers) -> None:
