@@ -174,27 +174,31 @@ class Cache:
         if state is None:
             state = self._topics[topic] = _Topic()
         position = snapshot.head.point.position
-        shift = self._merged.shift
+        merged = self._merged
+        shift = merged.shift
         same_history = position >= state.position
         gone = {
             (table, key): entry
             for table, key, entry in state.objects()
             if snapshot.buckets is None or bucket_of(table, key) in snapshot.buckets
         }
-        changed: list[tuple[tuple[str, str], Entry]] = []
-        for record in snapshot.records:
-            ident = record.table, record.key
-            old = gone.pop(ident, None)
-            print_ = fingerprint(*ident, record.version, record.value)
-            if old is not None and old.version == record.version and old.value == record.value:
+        # Two lists side by side and not one of pairs: half a million tuples would keep the garbage collector busy.
+        changed: list[Record] = []
+        entries: list[Entry] = []
+        for record in sorted(snapshot.records, key=_version_of):
+            table, key, version, value = record.table, record.key, record.version, record.value
+            old = gone.pop((table, key), None) if gone else None
+            print_ = fingerprint(table, key, version, value)
+            if old is not None and old.version == version and old.value == value:
                 old.fingerprint = print_
                 continue
-            if old is not None and old.version >= record.version:
+            if old is not None and old.version >= version:
                 same_history = False
-            new = Entry(record.version, record.value, print_, topic)
-            state.tables.setdefault(record.table, {})[record.key] = new
-            changed.append((ident, new))
-        events = self._merged.forgive(topic, position, position if same_history else -1)
+            new = Entry(version, value, print_, topic)
+            state.tables.setdefault(table, {})[key] = new
+            changed.append(record)
+            entries.append(new)
+        events = merged.forgive(topic, position, position if same_history else -1)
         for (table, key), entry in gone.items():
             del state.tables[table][key]
             # Gone at some version above the entry's; a floor above the topic's position could outlive every proof.
@@ -204,9 +208,17 @@ class Cache:
                 events.append(event)
         state.recount()
         state.position = position
-        changed.sort(key=_version_of)
-        for ident, new in changed:
-            event = shift(ident, topic, new, None, position)
+        for record, new in zip(changed, entries, strict=True):
+            table, key = record.table, record.key
+            shown = merged.table(table)
+            if key not in shown and not (merged.floors or merged.contested):  # as in apply_into
+                shown[key] = new
+                events.append(
+                    Event(table, key, topic, "create", new.version, None, None, new.value, position,
+                          0.0, None, merged.decoder(table))
+                )  # fmt: skip
+                continue
+            event = shift((table, key), topic, new, None, position)
             if event is not None:
                 events.append(event)
         self._reindex(events)
@@ -357,5 +369,5 @@ class Cache:
                     index.put(event.key, event.new_value)
 
 
-def _version_of(changed: tuple[tuple[str, str], Entry]) -> int:
-    return changed[1].version
+def _version_of(record: Record) -> int:
+    return record.version
