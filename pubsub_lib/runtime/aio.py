@@ -7,7 +7,7 @@ the loop is never blocked: a call that would have to wait for a lock, or that wa
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -239,7 +239,7 @@ class AsyncReplica:
 
     async def changes(
         self, table: str | None = None, *, topic: str | None = None, key: str | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Every change, as an async iterator: first the objects that are there, as creates. Ends at ``close``.
 
         A change counts as handled when the next one is asked for, or the iterator ends; what waits meanwhile is bounded
