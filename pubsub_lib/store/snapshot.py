@@ -4,7 +4,7 @@ Every function takes a connection inside one read-only REPEATABLE READ transacti
 one state of the store, whatever writers do meanwhile.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, tuple_
@@ -98,8 +98,21 @@ def objects(
     buckets: Collection[int] | None = None,
 ) -> Iterator[Stored]:
     """The objects, in the order of (topic, bucket, table, key), read page by page."""
+    for got in _pages(connection, select(schema.objects), page, topic=topic, table=table, buckets=buckets):
+        yield from map(rows.stored, got)
+
+
+def _pages(
+    connection: Connection,
+    base: Select[Any],
+    page: int,
+    *,
+    topic: str | None = None,
+    table: str | None = None,
+    buckets: Collection[int] | None = None,
+) -> Iterator[Sequence[Any]]:
+    """The rows of ``base``, a selection from the objects that holds all columns of their order."""
     columns = schema.objects.c
-    base: Select[Any] = select(schema.objects)
     if topic is not None:
         base = base.where(columns.topic == topic)
     if table is not None:
@@ -112,12 +125,23 @@ def objects(
     while True:
         got = connection.execute(query).all()
         hit("sync.during_snapshot")
-        yield from map(rows.stored, got)
+        yield got
         if len(got) < page:
             return
         last = got[-1]
         after = (last.topic, last.bucket, last.table_name, last.object_key)
         query = base.where(_behind(connection, order, after))
+
+
+def _as_they_lie(connection: Connection, query: Select[Any], page: int) -> Iterator[Sequence[Any]]:
+    """The rows by one statement in no order, fetched page by page."""
+    result = connection.execute(query)
+    while True:
+        got = result.fetchmany(page)
+        hit("sync.during_snapshot")
+        yield got
+        if len(got) < page:
+            return
 
 
 def _behind(
@@ -148,8 +172,19 @@ def _snapshots(
     differing = None if want.buckets is None else _differing(bucket_digests(connection, topic), want.buckets)
     records: dict[str, list[Record]] = {name: [] for name in current}
     if differing is None or differing:
-        for item in objects(connection, page, topic=topic, buckets=differing):
-            records[item.topic].append(Record(item.table, item.key, item.version, item.value))
+        columns = schema.objects.c
+        # Only what a replica needs, and the rows by position: this loop is half of a full sync.
+        base = select(
+            columns.topic, columns.bucket, columns.table_name, columns.object_key, columns.version, columns.value
+        )
+        if connection.dialect.name == "sqlite" and topic is None and differing is None:
+            # No server that has to end a long statement: as the rows lie in the file, which is twice as quick.
+            pages = _as_they_lie(connection, base, page)
+        else:
+            pages = _pages(connection, base, page, topic=topic, buckets=differing)
+        for got in pages:
+            for name, _bucket, table, key, version, value in got:
+                records[name].append(Record(table, key, version, bytes(value)))
     return {name: TopicSnapshot(current[name], found, differing) for name, found in records.items()}
 
 
