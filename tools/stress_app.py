@@ -64,8 +64,9 @@ def users_engine(database: str) -> Engine:
     return made
 
 
-def write(database: str, number: int, seed: int, seconds: float, folder: str, ready: Barrier) -> None:
-    """One writer. Its journal: a line per acknowledged transaction; the last line counts what was rolled back."""
+def write(database: str, number: int, seed: int, seconds: float, least: int, folder: str, ready: Barrier) -> None:
+    """One writer, for so long and at least so many transactions. Its journal: a line per acknowledged transaction;
+    the last line counts what was rolled back."""
     rng = random.Random(f"{seed} {number}")
     counts = {"committed": 0, "raised": 0, "violated": 0, "rolled_back_after_counter": 0, "unchanged": 0, "busy": 0}
     engine = users_engine(database)
@@ -73,7 +74,9 @@ def write(database: str, number: int, seed: int, seconds: float, folder: str, re
     with Store(database, origin=f"writer-{number}") as store, path.open("w", encoding="utf-8") as journal:
         ready.wait(START_SECONDS)
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        tries = 0
+        while time.monotonic() < deadline or tries < least:
+            tries += 1
             try:
                 commit = in_session(store, engine, rng, number) if rng.random() < 0.4 else in_block(store, rng)
             except RolledBack as error:
@@ -269,7 +272,7 @@ def check_objects(store: Store, links: list[Link], wrong: list[str]) -> None:
             wrong.append(f"the buckets of {topic} do not add up to its digest")
 
 
-def run(name: str, database: str, writers: int, seconds: float, seed: int) -> bool:
+def run(name: str, database: str, writers: int, seconds: float, least: int, seed: int) -> bool:
     """One database; True when all is well."""
     # Each from a process that has imported what is large, and opened nothing: independent, and quick to start.
     context = multiprocessing.get_context("forkserver")
@@ -281,7 +284,7 @@ def run(name: str, database: str, writers: int, seconds: float, seed: int) -> bo
         ready = context.Barrier(writers + 2)  # all begin together, however long a process takes to start
         followers = [context.Process(target=each, args=(database, folder, ready)) for each in (follow, follow_naively)]
         crowd = [
-            context.Process(target=write, args=(database, number, seed, seconds, folder, ready))
+            context.Process(target=write, args=(database, number, seed, seconds, least, folder, ready))
             for number in range(writers)
         ]
         for process in followers + crowd:
@@ -332,6 +335,9 @@ def main() -> int:
         "--database", default="all", help="sqlite, postgresql, mariadb, all, or a URL of an empty database"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the writers write (default: 60)")
+    parser.add_argument(
+        "--least", type=int, default=1, help="of each writer, however long they take: so many transactions (default: 1)"
+    )
     parser.add_argument("--writers", type=int, default=12, help="number of writer processes (default: 12)")
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().getrandbits(32), help="of the writers' choices"
@@ -341,7 +347,7 @@ def main() -> int:
     well = True
     for name in names:
         with place(name) as database:
-            well = run(name, database, options.writers, options.seconds, options.seed) and well
+            well = run(name, database, options.writers, options.seconds, options.least, options.seed) and well
     return 0 if well else 1
 
 
