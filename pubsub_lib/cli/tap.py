@@ -18,6 +18,9 @@ from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds to wait at the end for what is in the middle of a query."""
+
 _NEEDS: Final = {
     "cross_process": "pubsub-db, which is a process of its own",
     "fan_out": "pubsub-db, which listens beside the replicas",
@@ -82,7 +85,8 @@ def tapped(
         yield Tap(subscriber, driver.name, discovery, fixed)
     finally:
         if discovery is not None:
-            discovery.close(0.0)
+            # A reading that is under way ends before the caller closes the store: its connection would be left open.
+            discovery.close(CLOSE_TIMEOUT)
         subscriber.close()
 
 

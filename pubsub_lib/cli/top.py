@@ -20,7 +20,7 @@ from pubsub_lib.cli.listening import Listening
 from pubsub_lib.cli.opening import reading, settings_of
 from pubsub_lib.cli.output import Act
 from pubsub_lib.cli.screen import Screen
-from pubsub_lib.cli.tap import Tap, tapped
+from pubsub_lib.cli.tap import CLOSE_TIMEOUT, Tap, tapped
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL
@@ -95,7 +95,7 @@ class _Shown:
             yield
         finally:
             ended.set()
-            thread.join(interval)
+            thread.join(CLOSE_TIMEOUT)
 
     def screen(self, source: str) -> Screen:
         """What to draw now."""

@@ -85,7 +85,7 @@ class Watch(List):
         end = time.monotonic() + seconds if seconds is not None else float("inf")
         with reading(self) as store, tapped(settings, store, topics, hear) as tap:
             # Whoever reads that it listens may rely on it: a connection stands once somebody answers.
-            until = time.monotonic() + settings.timing.hello_wait
+            until = min(end, time.monotonic() + settings.timing.hello_wait)
             while not answered.is_set() and time.monotonic() < until:
                 tap.ask(topics)
                 answered.wait(ASK_AGAIN)

@@ -79,6 +79,17 @@ def test_services_that_do_not_answer(small: World) -> None:
     assert "ended: lease ended 59 min ago" in table.out
 
 
+@pytest.mark.parametrize("form", ["json", "yaml", "csv", "value", "table"])
+def test_every_format(form: str, small: World) -> None:
+    with small.open() as store:
+        fill(store)
+    said = small.run("status", "-f", form, "-c", "head", "-c", "topics")
+    assert (said.code, said.err) == (0, "")
+    assert "tenant-1" in said.out
+    assert ("[{'topic':" in said.out) is (form in ("csv", "value"))
+    assert (": 2 objects, head" in said.out) is (form == "table")
+
+
 def test_many_are_counted_in_a_table(fresh: World) -> None:
     with fresh.open() as store, store.transaction() as tx:
         for number in range(13):

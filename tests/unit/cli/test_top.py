@@ -1,6 +1,58 @@
 """``pubsub-db top`` where it cannot run; tests/e2e/test_cli_look.py runs it in real terminals."""
 
+from typing import Any
+
+from rich.console import Console
+
+from pubsub_lib import Settings
+from pubsub_lib.cli.top import _Shown
+from pubsub_lib.core.model import Heads, Point
+from pubsub_lib.errors import StoreUnavailable, TransportError
 from tests.unit.cli.world import World
+
+
+class Odd:
+    """A store and a driver that fail when they are told to."""
+
+    def __init__(self) -> None:
+        self.store_fails = self.driver_fails = False
+        self.directory = self
+
+    def read_heads(self, topics: object) -> Heads:
+        if self.store_fails:
+            raise StoreUnavailable("the database is away")
+        return Heads(Point(77, 1), {})
+
+    def entries(self) -> list[Any]:
+        return []
+
+    def ask(self, topics: object) -> list[str]:
+        if self.driver_fails:
+            raise TransportError("this subscriber is closed")
+        return ["nonce"]
+
+
+def shown(screen: object) -> str:
+    console = Console(width=80, height=24, color_system=None)
+    with console.capture() as capture:
+        console.print(screen)
+    return capture.get()
+
+
+def test_a_store_that_goes_away_is_shown_and_forgotten_when_it_is_back() -> None:
+    odd: Any = Odd()
+    top = _Shown(Settings(store_url="sqlite:///net.db"), [])
+    top._read(odd, odd)
+    assert "head 77 " in shown(top.screen("a_driver"))
+    odd.store_fails = True
+    top._read(odd, odd)
+    text = shown(top.screen("a_driver"))
+    assert "the store cannot be read: the database is away" in text
+    assert "head 77 " in text
+    assert "sqlite:///net.db  by a_driver" in text
+    odd.store_fails, odd.driver_fails = False, True
+    top._read(odd, odd)
+    assert "cannot be read" not in shown(top.screen("a_driver"))
 
 
 def test_it_needs_a_terminal(world: World) -> None:

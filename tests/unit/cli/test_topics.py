@@ -24,6 +24,25 @@ def test_heads_of_all_topics(world: World) -> None:
     ]  # fmt: skip
 
 
+COMMANDS = [
+    ("diff", 0, 2), ("history", "lport", "p1"), ("log", "--values"), ("publishers",), ("topics",), ("verify", "tenant-1"),
+]  # fmt: skip
+
+
+def test_every_list_in_every_format(fresh: World) -> None:
+    with fresh.open() as store:
+        fill(store)
+        store.directory.register("tenant-1 and p1", "u1", "tcp://h:1", 60)  # the words that are looked for
+    for command in COMMANDS:
+        names = list(fresh.run(*command, "-f", "json").json[0])
+        for form in ("yaml", "csv", "value", "table"):
+            said = fresh.run(*command, "-f", form)
+            assert said.code == 0, (command, form, said)
+            assert "p1" in said.out or "tenant-1" in said.out or "objects" in said.out, (command, form)
+            if form != "value":
+                assert all(name in said.out for name in names), (command, form)
+
+
 def test_nothing_was_ever_written(fresh: World) -> None:
     assert fresh.run("topics", "-f", "json").json == []
     shown = fresh.run("topics")

@@ -106,6 +106,16 @@ def test_a_table_and_an_end_by_count(world: World) -> None:
         process.communicate()
 
 
+def test_a_reader_that_goes_away_ends_it_quietly(small: World) -> None:
+    with watching(small, "-f", "csv") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        while process.poll() is None:
+            write(small, "k", "a")
+        assert (process.returncode, process.stderr.read()) == (141, "")
+
+
 def test_silence_ends_by_seconds(world: World) -> None:
     said = world.run("watch", "quiet", "--seconds", 0.3, "-f", "json")
     assert (said.code, said.out) == (0, "")
