@@ -25,8 +25,13 @@ def test_heads_of_all_topics(world: World) -> None:
 
 
 COMMANDS = [
-    ("diff", 0, 2), ("history", "lport", "p1"), ("log", "--values"), ("publishers",), ("topics",), ("verify", "tenant-1"),
-]  # fmt: skip
+    ("diff", 0, 2),
+    ("history", "lport", "p1"),
+    ("log", "--values"),
+    ("publishers",),
+    ("topics",),
+    ("verify", "tenant-1"),
+]
 
 
 def test_every_list_in_every_format(fresh: World) -> None:
