@@ -3,7 +3,7 @@
 import errno
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import zmq
@@ -64,6 +64,7 @@ class Receiver:
         waker: Waker,
     ) -> None:
         """The thread. Ends when ``life`` is closed, and by nothing else."""
+        woken = waker.fileno()
         poller = zmq.Poller()
         for each in (sub, monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
@@ -72,10 +73,11 @@ class Receiver:
                 try:
                     self._carry_out(sub)
                     wait = min(self._questions.next_time(), self._health.next_time()) - time.monotonic()
-                    poller.poll(round(1000 * max(0.0, min(wait, _MOST_WAIT))) + (wait > 0))
-                    waker.clear()
+                    ready = dict(poller.poll(round(1000 * max(0.0, min(wait, _MOST_WAIT))) + (wait > 0)))
+                    if woken in ready:  # to look in vain would cost more than to take in a message
+                        waker.clear()
                     self._drain(sub)
-                    self._keep_up(sub, monitor)
+                    self._keep_up(sub, monitor.events() if monitor.socket in ready else ())
                 except Exception:  # noqa: BLE001 - without this thread nothing would ever arrive again
                     self._counts["receive_errors"] += 1
                     _log.exception("the receiving thread goes on after an error")
@@ -154,9 +156,9 @@ class Receiver:
 
     # -- connections and deadlines -----------------------------------------------------------------------------------
 
-    def _keep_up(self, sub: "zmq.Socket[bytes]", monitor: Monitor) -> None:
+    def _keep_up(self, sub: "zmq.Socket[bytes]", events: Iterable[tuple[int, str]]) -> None:
         now = time.monotonic()
-        for event, endpoint in monitor.events():
+        for event, endpoint in events:
             self._health.event(event, endpoint, now)
         for gone in self._health.given_up(now):
             self._counts["revived"] += 1
