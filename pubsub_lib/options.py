@@ -219,6 +219,34 @@ METRICS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt("replica_metrics_address", default="127.0.0.1", help="Address of that endpoint."),
 )
 
+JOURNAL_PREFIX: Final = "journal_"
+"""Stands before a name of :class:`pubsub_lib.journal.JournalSettings`."""
+JOURNAL: Final[tuple[cfg.Opt, ...]] = (
+    cfg.StrOpt(
+        "journal_folder",
+        default="",
+        sample_default="/var/lib/pubsub_lib/journals",
+        help="Folder in which every writer, service and replica keeps a journal for the audit; empty means none.",
+    ),
+    _seconds("journal_mark_seconds", 2.0, "How often a journal is marked, also when nothing happens."),
+    _count("journal_roll_bytes", 64 << 20, "A journal's file that has grown to this becomes Parquet."),
+    _seconds("journal_roll_seconds", 300.0, "A journal's file that is this old becomes Parquet."),
+    cfg.IntOpt(
+        "journal_keep_bytes",
+        default=10 << 30,
+        min=1,
+        help="The oldest finished files of the folder are removed beyond this sum.",
+    ),
+    _seconds("journal_keep_seconds", 604_800.0, "Finished files that are this old are removed."),
+)
+REPLICA: Final[tuple[cfg.Opt, ...]] = (
+    cfg.StrOpt(
+        "replica_name",
+        default="",
+        help="Stable name of a replica in its journal; by default the host's. Replicas of one host need names.",
+    ),
+)
+
 SERVICE_GROUP: Final = "publisher_service"
 """Read by the publisher service alone."""
 SERVICE: Final[tuple[cfg.Opt, ...]] = (
@@ -254,7 +282,7 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
     cfg.PortOpt("metrics_port", default=8867, help="Port of that endpoint; 0 means none."),
 )
 
-OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + HANDLING + METRICS
+OPTIONS: Final[tuple[cfg.Opt, ...]] = GENERAL + PUBSUB + TIMING + LIMITS + HANDLING + METRICS + REPLICA + JOURNAL
 
 
 def register(conf: cfg.ConfigOpts, driver: str = "") -> None:

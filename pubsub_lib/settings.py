@@ -16,6 +16,7 @@ from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.journal import JournalSettings
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
@@ -92,6 +93,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Where a replica serves its metrics and readiness by HTTP; 0: nowhere."""
     metrics_address: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
     """The address of that."""
+    journal: JournalSettings = JournalSettings()
+    """Whether and where a journal for the audit is written. In an INI file the names begin with ``journal_``."""
+    replica_name: str = ""
+    """Stable name of a replica, in its journal; "": the name of the host. Two on one host need names."""
     store: StoreSettings = StoreSettings()
     """How the database is used: pool, timeouts, retries. In an INI file the names begin with ``store_``."""
 
@@ -172,6 +177,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             store=StoreSettings(
                 **{option.name.removeprefix(options.STORE_PREFIX): values[option.name] for option in options.STORE}
             ),
+            journal=JournalSettings(
+                **{option.name.removeprefix(options.JOURNAL_PREFIX): values[option.name] for option in options.JOURNAL}
+            ),
+            replica_name=values["replica_name"],
             handling=HandlerPolicy(
                 queue_limit=values["queue_limit"],
                 tries=values["handler_tries"],

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pubsub_lib.audit.session import java_home
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.testing.servers import mariadb_binaries, postgres_binaries
 
@@ -51,13 +52,14 @@ def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> st
 
 
 def ensure_servers() -> list[str]:
-    """PostgreSQL and MariaDB for private servers, tmux for terminals; the sentences about what cannot be had."""
+    """Private servers, tmux for terminals, Java for the audit; the sentences about what cannot be had."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "pgserver"]
     missing = [
         ensure(postgres_binaries, pip, "No PostgreSQL found; installing the wheel pgserver"),
         # The core packages hold the programs without a system service: nothing starts behind anybody's back.
         ensure_package(mariadb_binaries, "MariaDB", "mariadb-server-core mariadb-client-core"),
         ensure_package(tmux, "tmux", "tmux"),
+        ensure_package(java_home, "Java", "default-jre-headless"),
     ]
     return [each for each in missing if each]
 

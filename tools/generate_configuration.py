@@ -42,6 +42,12 @@ OURS: Final = (
         "What it serves is in [operating.md](operating.md#metrics-of-a-replica).",
     ),
     ("The publisher service", options.SERVICE_GROUP, options.SERVICE, "Read by `publisher-service` alone."),
+    (
+        "Journals",
+        options.GROUP,
+        options.JOURNAL + options.REPLICA,
+        "What every writer, service and replica did, record by record, for the audit: [journals](journals.md).",
+    ),
 )
 TEXT: Final = """\
 # Configuration reference

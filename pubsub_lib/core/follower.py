@@ -6,6 +6,7 @@ lock around everything here, and may call ``cache`` under the same lock.
 
 import random
 from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -40,6 +41,16 @@ class Outcome(msgspec.Struct, frozen=True):
 NOTHING = Outcome()
 
 
+class Witness(Protocol):
+    """Is told what arrived and what was decided, before anything is applied: a journal."""
+
+    def heard(self, envelope: Envelope, actions: Sequence[Action], tracker: Tracker) -> None:
+        """An envelope arrived, and this is to be done now."""
+
+    def synced(self, answer: SyncAnswer, number: int, actions: Sequence[Action], tracker: Tracker) -> None:
+        """The store answered sync ``number``, and this is to be done now."""
+
+
 class Follower:
     """One replica's state. ``now`` is always in seconds of a clock that never goes back."""
 
@@ -47,6 +58,7 @@ class Follower:
         self.cache = cache
         self.tracker = Tracker(timing, limits, rng, now)
         self.faults = Faults()
+        self.witness: Witness | None = None
 
     def follow(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> Outcome:
         """Follow more topics; subscribe to them before. Raises as ``check_follow``."""
@@ -72,6 +84,8 @@ class Follower:
     def feed(self, envelope: Envelope, now: float) -> Outcome:
         """An envelope arrived."""
         actions = self.tracker.feed(envelope, now)
+        if self.witness is not None:
+            self.witness.heard(envelope, actions, self.tracker)
         outcome = self._carry_out(actions, now) if actions else NOTHING
         return outcome if envelope.hello is None or not self.cache.lagging else self._prove(outcome)
 
@@ -82,7 +96,10 @@ class Follower:
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> Outcome:
         """The store answered."""
-        outcome = self._carry_out(self.tracker.sync_done(number, answer, now), now)
+        actions = self.tracker.sync_done(number, answer, now)
+        if self.witness is not None:
+            self.witness.synced(answer, number, actions, self.tracker)
+        outcome = self._carry_out(actions, now)
         return self._prove(outcome) if self.cache.lagging else outcome
 
     def sync_failed(self, number: int, now: float) -> None:

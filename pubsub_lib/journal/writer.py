@@ -10,7 +10,7 @@ import uuid
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -27,19 +27,24 @@ SLICE: Final = 1000
 """Objects in one entry of a listing: a frame stays small, and the lock is released in between."""
 
 
-class JournalSettings(msgspec.Struct, frozen=True):
+_Bytes = Annotated[int, msgspec.Meta(ge=1)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where and how a journal is kept. Sizes in bytes, times in seconds."""
 
-    folder: Path
-    mark_seconds: float = 2.0
+    folder: str = ""
+    """"": no journal is written."""
+    mark_seconds: _Seconds = 2.0
     """A mark is written this often, also when nothing happens."""
-    roll_bytes: int = 64 << 20
+    roll_bytes: _Bytes = 64 << 20
     """A file that has grown to this is finished and becomes Parquet, ..."""
-    roll_seconds: float = 300.0
+    roll_seconds: _Seconds = 300.0
     """... or one that is this old."""
-    keep_bytes: int = 10 << 30
+    keep_bytes: _Bytes = 10 << 30
     """Finished files of the folder are removed, the oldest first, beyond this sum, ..."""
-    keep_seconds: float = 7 * 86400.0
+    keep_seconds: _Seconds = 7 * 86400.0
     """... or when they are this old."""
     to_parquet: bool = True
     """False: finished files stay as they are until somebody calls ``pubsub_lib.journal.rolling.roll``."""
@@ -50,6 +55,7 @@ class _Run:
 
     def __init__(self, settings: JournalSettings, side: Side, name: str) -> None:
         self._settings = settings
+        self._folder = Path(settings.folder)
         self._side = side
         self._name = name
         self.run = uuid.uuid4().hex
@@ -115,9 +121,9 @@ class _Run:
         self._part += 1
         self._opened = time.monotonic()
         header = Header(SCHEMA, self._side, self._name, socket.gethostname(), self.run, self._part)
-        path = self._settings.folder / f"{self.run}-{self._part:06d}{OPEN_SUFFIX}"
+        path = self._folder / f"{self.run}-{self._part:06d}{OPEN_SUFFIX}"
         try:
-            self._settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = AppendFile(path, beginning(header))
         except OSError as error:
             self._failed(error)
@@ -136,7 +142,7 @@ class _Run:
             _log.error(
                 "the journal in %s cannot be written (%s): records are lost and counted, nothing else stops; "
                 "make room or correct its rights",
-                self._settings.folder,
+                self._folder,
                 error.strerror or error,
             )
         self.error = f"{error.strerror or error}"
@@ -160,7 +166,7 @@ class _Run:
     def _start_roller(self) -> None:
         # A process of its own: the conversion costs more than the writing did, and must not take this one's time.
         settings = self._settings
-        command = [sys.executable, "-m", "pubsub_lib.journal.rolling", str(settings.folder)]
+        command = [sys.executable, "-m", "pubsub_lib.journal.rolling", settings.folder]
         command += [str(settings.keep_bytes), str(settings.keep_seconds)]
         try:
             self._roller = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -290,6 +296,11 @@ class Journal:
         for pid, run in self._runs.items():
             if pid != os.getpid():
                 run.abandon()
+
+
+def open_journal(settings: JournalSettings, side: Side, name: str) -> Journal | None:
+    """The journal of a participant; None when the settings name no folder. Never raises because of the disk."""
+    return Journal(settings, side, name) if settings.folder else None
 
 
 _begin = threading.Lock()

@@ -21,11 +21,12 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Follower, Outcome
-from pubsub_lib.core.model import Full, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
 from pubsub_lib.errors import PubSubError, StoreError, TransportError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.runtime.discovery import Discovery
+from pubsub_lib.runtime.journaling import ReplicaJournal
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.paranoia import differences
 from pubsub_lib.settings import Settings
@@ -59,6 +60,7 @@ class Engine:
         rng: random.Random,
         discovery: Discovery | None = None,
         now: Callable[[], float] = time.monotonic,
+        journal: ReplicaJournal | None = None,
     ) -> None:
         self.now = now
         """Seconds of the clock that everything here is told; the threads themselves wait by ``time.monotonic``."""
@@ -72,6 +74,7 @@ class Engine:
         self.watchers: tuple[Callable[[], None], ...] = ()
         """Called then as well, with the lock held: they must only take note. Replaced, never changed."""
         self.follower = Follower(settings.timing, settings.limits, rng, cache, self.now())
+        self.follower.witness = self._journal = journal
         self.last_error: PubSubError | None = None
         """The last sync's failure; None after a success."""
         self.failure: PubSubError | None = None
@@ -90,6 +93,8 @@ class Engine:
     def start(self, topics: Sequence[str]) -> None:
         """Start the threads and follow these topics. Raises TransportError when the driver cannot start."""
         self._subscriber.initialize(self._on_envelope)
+        if self._journal is not None:
+            self._journal.following(topics)  # before the first message can come
         for topic in topics:
             self._subscriber.register_topic(topic)
         self._subscriber.daemonize()
@@ -117,6 +122,8 @@ class Engine:
         with self._topics_lock:
             with self.lock:
                 self.follower.check_follow(topics)
+            if self._journal is not None:
+                self._journal.following(topics)
             for topic in topics:
                 self._subscriber.register_topic(topic)
             self._begin_to_follow(topics)
@@ -126,6 +133,8 @@ class Engine:
         with self._topics_lock:
             with self.lock:
                 outcome = self.follower.unfollow(topic)
+                if self._journal is not None:
+                    self._journal.dropping(topic)
                 self._tell(outcome)
             self._subscriber.unregister_topic(topic)
 
@@ -178,9 +187,13 @@ class Engine:
         if outcome.sync is not None:
             with self.lock:
                 self._job = outcome.sync
+                if self._journal is not None:
+                    self._journal.sync_begins(outcome.sync)
             self._syncs.wake()
 
     def _ask(self, question: RequestHello) -> None:
+        if self._journal is not None:
+            self._journal.asking(question)
         try:
             self._subscriber.request_hello(question.nonce, question.topics)
         # Silence has its own cure: without a proof of freshness the replica polls the store.
@@ -231,6 +244,8 @@ class Engine:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"a sync broke: {error!r}")
             self.follower.sync_failed(job.number, self.now())
+            if self._journal is not None:
+                self._journal.sync_failed(job, type(error).__name__)
             self._announce()
         self._clock.wake()
         if foreign:
@@ -263,6 +278,16 @@ class Engine:
     def _stands_at(self, name: str, head: Point) -> bool:
         tracker = self.follower.tracker
         return name in tracker.topics and tracker.chain(name).known == head and not tracker.chain(name).frozen
+
+    def list_objects(self, journal: ReplicaJournal) -> None:
+        """Note what is held of every topic, so that an audit can compare it with the store, object by object."""
+        with self.lock:
+            tracker, cache = self.follower.tracker, self.follower.cache
+            for name in tracker.topics:
+                known = tracker.chain(name).known
+                if known is not None and not tracker.chain(name).frozen:
+                    for topic in cache.topics() if name == ALL else [name]:
+                        journal.listing(topic, known, cache.topic_records(topic))
 
     # -- all threads ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from pubsub_lib import loader
 from pubsub_lib.api import Publisher as DriverPublisher
@@ -15,6 +15,8 @@ from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError
+from pubsub_lib.journal import Journal, open_journal
+from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.traces import TraceSource, with_trace
@@ -23,6 +25,7 @@ from pubsub_lib.settings import Settings
 _log = logger(__name__)
 
 NEVER = float("inf")
+_SENT: Final[tuple[Outcome]] = ("sent",)
 
 
 class PublishedStore(Protocol):
@@ -49,8 +52,10 @@ class Publisher:
         driver: DriverPublisher | None = None,
         *,
         trace: TraceSource | None = None,
+        journal: Journal | None = None,
     ) -> None:
-        """``trace`` (:func:`pubsub_lib.tracing.current_trace`) gives each commit's trace context, asked for in the
+        """``journal``: the caller's, which closes it; by default one of a writer, when the settings name a folder.
+        ``trace`` (:func:`pubsub_lib.tracing.current_trace`) gives each commit's trace context, asked for in the
         writer's thread. Raises ConfigError without a service name, DriverError when the driver cannot be had.
         """
         if not settings.service:
@@ -62,6 +67,8 @@ class Publisher:
         self._lock = threading.Lock()
         """Around numbering *and* sending: envelopes must leave in the order of their sequences."""
         self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
+        self._own_journal = open_journal(settings.journal, "writer", settings.service) if journal is None else None
+        self._journal = journal if journal is not None else self._own_journal
         self._closing = False
         self._unsent = 0
         self._again = NEVER
@@ -95,10 +102,14 @@ class Publisher:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
         if self._trace is not None:
             links = with_trace(links, self._trace)
+        if self._own_journal is not None:
+            self._own_journal.links("handed", links)
         with self._lock:
             if self._closing:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
             for envelope in self._core.publish(links, time.monotonic()):
+                if self._journal is not None:
+                    self._journal.messages(_SENT, envelope)
                 self._driver.send_event(envelope)
             asleep = self._again == NEVER
         # What is sent makes the next hello later, never sooner; only who had nothing to say has to be woken.
@@ -125,6 +136,8 @@ class Publisher:
             self._send(self._core.goodbye(time.monotonic()))
         self._loop.close(1.0)
         self._driver.close()
+        if self._own_journal is not None:
+            self._own_journal.close()
 
     def _on_ask(self, ask: HelloAsk) -> None:
         with self._lock:
@@ -163,6 +176,8 @@ class Publisher:
     def _send(self, envelopes: Sequence[Envelope]) -> None:
         """Send hellos: one that fails is not worth more than a count, the next comes soon."""
         for envelope in envelopes:
+            if self._journal is not None and envelope.hello is not None and envelope.hello.nonce:
+                self._journal.note("hello", peer=envelope.hello.nonce, service=envelope.service, uuid=envelope.uuid)
             try:
                 self._driver.send_event(envelope)
             except PubSubError as error:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +20,13 @@ from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, Link, Point, Record
 from pubsub_lib.errors import ClosedError, ConfigError, NotFollowed, PubSubError, UsageError, WaitTimeout
+from pubsub_lib.journal import open_journal
 from pubsub_lib.runtime import contents
 from pubsub_lib.runtime.contents import Contents
 from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, Handlers
+from pubsub_lib.runtime.journaling import ReplicaJournal
 from pubsub_lib.runtime.status import ChainStatus, Status, parked_objects, problems
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
@@ -70,10 +73,11 @@ class Replica:
     ) -> None:
         self._topics = _checked_topics(settings.topics or (ALL,) if topics is None else topics)
         self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in (tables or {}).items()}
-        binds = False
+        binds = polls = False
         if subscriber is None:
             driver = loader.load(settings.driver, settings.needs())
             subscriber, binds = driver.subscriber(settings.for_driver()), driver.capabilities.bind_based
+            polls = not driver.capabilities.carries_envelopes
         self._subscriber = subscriber
         self._own_store = _reader(settings) if store is None else None
         reader = store if self._own_store is None else self._own_store
@@ -87,6 +91,8 @@ class Replica:
         self._endpoint = _endpoint(settings, self) if settings.metrics_port else None
         self._cache = Cache(self._decoders)
         self._handlers = self._make_handlers(settings)
+        journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
+        self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
         self._engine = self._make_engine(settings, reader, subscriber, rng if rng is not None else random.Random())
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
@@ -100,7 +106,9 @@ class Replica:
     def _make_engine(
         self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
     ) -> Engine:
-        return Engine(settings, reader, subscriber, self._cache, self._enqueue, rng, self._discovery)
+        return Engine(
+            settings, reader, subscriber, self._cache, self._enqueue, rng, self._discovery, journal=self._journal
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -138,6 +146,9 @@ class Replica:
         if self._endpoint is not None:
             self._endpoint.close()
         self._engine.close(until)
+        if self._journal is not None:
+            self._engine.list_objects(self._journal)
+            self._journal.close()
         self._handlers.close(max(0.0, until - time.monotonic()))
         if self._own_store is not None:
             self._own_store.close()

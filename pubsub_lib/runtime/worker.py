@@ -14,6 +14,7 @@ from pubsub_lib.core.model import Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.failpoints import hit
+from pubsub_lib.journal import open_journal
 from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
@@ -95,6 +96,7 @@ class Worker:
         self._store = store
         self._trace = trace
         self._given = driver
+        self._journal = open_journal(settings.journal, "writer", settings.service)
         self._hops: dict[int, _Hop] = {}
         """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
         self._unsent = 0
@@ -125,6 +127,8 @@ class Worker:
         """
         if self._trace is not None:
             links = with_trace(links, self._trace)
+        if self._journal is not None:
+            self._journal.links("handed", links)
         try:
             self._hop().push(links)
         except TransportError:
@@ -140,6 +144,8 @@ class Worker:
         """Stop listening, and give the service a moment to take what is buffered. Idempotent."""
         self._stop_listening()
         self._hop().close()
+        if self._journal is not None:
+            self._journal.close()
 
     def _hop(self) -> _Hop:
         # setdefault is atomic: threads of a fresh child agree on one.

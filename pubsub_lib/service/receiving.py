@@ -7,6 +7,7 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.failpoints import hit
+from pubsub_lib.journal import Journal
 from pubsub_lib.service.assembly import Assembly
 
 
@@ -20,10 +21,13 @@ class TakesLinks(Protocol):
 class Receiving:
     """Listens to this host's workers. ``start`` and ``close`` from one thread; the rest is the driver's."""
 
-    def __init__(self, subscriber: Subscriber, service: str, outgoing: TakesLinks) -> None:
+    def __init__(
+        self, subscriber: Subscriber, service: str, outgoing: TakesLinks, journal: Journal | None = None
+    ) -> None:
         self._subscriber = subscriber
         self._service = service
         self._outgoing = outgoing
+        self._journal = journal
         self._assembly = Assembly()
         self._strangers = 0
 
@@ -57,4 +61,6 @@ class Receiving:
         links = self._assembly.feed(envelope)
         hit("service.after_receive")
         if links:
+            if self._journal is not None:
+                self._journal.links("taken", links)
             self._outgoing.handed(links)

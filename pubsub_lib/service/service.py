@@ -15,6 +15,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.journal import open_journal
 from pubsub_lib.logs import logger
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.publisher import Publisher
@@ -70,10 +71,13 @@ class PublisherService:
         """Why the service must be closed, although it still runs."""
         sender, subscriber = drivers(settings)
         self._store = Store(settings.store_url, settings=settings.store, limits=settings.limits)
-        self._publisher = Publisher(settings, self._store, sender)
+        self._journal = open_journal(settings.journal, "service", settings.service)
+        self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         takeover = Takeover(settings.service, service.grace, KEEP_LEASES * service.lease)
         self._outgoing = Outgoing(settings.service, takeover, self._publisher)
-        self._receiving = Receiving(subscriber, settings.service, self._outgoing) if subscriber is not None else None
+        self._receiving = (
+            Receiving(subscriber, settings.service, self._outgoing, self._journal) if subscriber is not None else None
+        )
         self._leases = Leases(
             self._store.directory, settings.service, self.uuid, service.address, service.lease, time.monotonic()
         )
@@ -203,3 +207,5 @@ class PublisherService:
             self._receiving.close()
         self._publisher.close()
         self._store.close()
+        if self._journal is not None:
+            self._journal.close()

@@ -22,6 +22,11 @@ DRIVERS = sorted(each.name for each in (ROOT / "drivers").glob("pubsub_*"))
 # file or folder, with the reason beside it.
 TESTED_ELSEWHERE: dict[str, str] = {
     "core/merged.py": "tests/unit/core/test_cache.py",  # the merged view is the cache's own, seen only through it
+    # Steps of one pipeline, which is compared as a whole with another program that was written from its definitions.
+    **{
+        f"audit/{name}.py": "tests/unit/audit/test_pipeline.py"
+        for name in ("changelog", "delivery", "receipts", "state", "strays", "syncs", "words")
+    },
     "testing/simulator/": "tests/simulator",  # a program of its own, tested as a whole and by its mutants
 }
 

@@ -28,7 +28,7 @@ def envelope(*positions: int) -> Envelope:
 
 def settings(folder: Path, mark_seconds: float = 3600.0, roll_bytes: int = 1 << 30) -> JournalSettings:
     """Nothing happens by itself: marks and rolls are called by the test."""
-    return JournalSettings(folder, mark_seconds=mark_seconds, roll_bytes=roll_bytes, to_parquet=False)
+    return JournalSettings(str(folder), mark_seconds=mark_seconds, roll_bytes=roll_bytes, to_parquet=False)
 
 
 @contextlib.contextmanager

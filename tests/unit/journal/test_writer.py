@@ -18,15 +18,14 @@ import pytest
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
-from pubsub_lib.journal.writer import SLICE, Journal, _Run
+from pubsub_lib.journal.writer import SLICE, Journal, JournalSettings, _Run, open_journal
 from tests.unit.journal.builders import envelope, files_that_end_at, link, settings
 
 KILLED = """
 import sys
-from pathlib import Path
 from pubsub_lib.journal import Journal, JournalSettings
 from tests.unit.journal.builders import envelope
-journal = Journal(JournalSettings(Path(sys.argv[1]), mark_seconds=3600), "service", "s1")
+journal = Journal(JournalSettings(sys.argv[1], mark_seconds=3600), "service", "s1")
 for position in range(2, 10**9):
     journal.messages(("sent",), envelope(position))
     print(position, flush=True)
@@ -45,6 +44,14 @@ def kinds(found: Sequence[Row]) -> list[str]:
 
 def run_of(journal: Journal) -> _Run:
     return journal._run()
+
+
+def test_without_a_folder_there_is_no_journal(tmp_path: Path) -> None:
+    assert open_journal(JournalSettings(), "writer", "w") is None
+    journal = open_journal(settings(tmp_path), "writer", "w")
+    assert journal is not None
+    journal.close()
+    assert kinds(rows(tmp_path)) == ["open", "close"]
 
 
 def test_records_are_numbered_from_open_to_close(tmp_path: Path) -> None:

@@ -1,0 +1,260 @@
+"""The verdict on every message for every replica (docs/audit.md, "Delivery").
+
+Most items are received and applied in time, and are decided from two joined rows. Only the others are joined with the
+intervals of their replica, as arrays, and judged by rules in the order of the document.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.words import ID, POINT, closed, hidden_at_publisher, settled
+
+COLUMNS: Final = (
+    "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
+    "blame", "by_message", "settled", "detected",
+)  # fmt: skip
+_ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
+
+
+def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> DataFrame:
+    """Per (domain, topic, polls, name): its matching intervals in their order. ``topics``: all that a domain has."""
+    of_hosts = skews.groupBy("domain", F.col("replica_host").alias("host")).agg(
+        F.map_from_entries(F.collect_list(F.struct("publisher_host", "skew"))).alias("skews")
+    )
+    every = intervals.filter(F.col("topic") == "").drop("topic").join(topics, "domain")
+    named = intervals.filter(F.col("topic") != "")
+    both = named.unionByName(every).join(F.broadcast(of_hosts), ["domain", "host"], "left")
+    each = F.struct(
+        "first_wall", "run", "begin", "end", "drop_wall", "last_wall", "over", "last_sign", "syncs", "gaps", "host",
+        F.coalesce("skews", F.create_map().cast("map<string,bigint>")).alias("skews"),
+    )  # fmt: skip
+    # Sorted by its own key: maps cannot be compared.
+    key = F.struct("first_wall", "run", "begin")
+    return (
+        both.groupBy("domain", "topic", "polls", "name")
+        .agg(F.map_from_entries(F.collect_list(F.struct(key.alias("key"), each.alias("value")))).alias("by_key"))
+        .withColumn(
+            "intervals",
+            F.transform(F.array_sort(F.map_keys("by_key")), lambda one: F.element_at("by_key", one)),
+        )
+        .drop("by_key")
+    )
+
+
+def items(publications: DataFrame, commits: DataFrame, sent_points: DataFrame) -> DataFrame:
+    """Publications, unpublished commits, and (kind ``polled``) commits, in one table."""
+    unpublished = commits.join(sent_points, POINT, "left_anti").withColumn("kind", F.lit("unpublished"))
+    of_commits = unpublished.unionByName(commits.withColumn("kind", F.lit("polled")))
+    nothing = {
+        "uuid": F.lit(""),
+        "sequence": F.lit(0).cast("bigint"),
+        "publisher_host": F.lit(""),
+        "sent_low": F.lit(None).cast("bigint"),
+        "sent_high": F.lit(None).cast("bigint"),
+    }
+    published = {"kind": F.lit("publication"), "taken": F.lit(False), "handed": F.lit(False)}
+    return publications.withColumns(published).unionByName(of_commits.withColumns(nothing).drop("committed"))
+
+
+def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
+    """One row per item and replica that is to have it."""
+    listeners = F.broadcast(histories.select("domain", "topic", "polls", "name"))
+    wanted = items.withColumn("polls", F.col("kind") == "polled")
+    return wanted.join(listeners, ["domain", "topic", "polls"])
+
+
+def delivery(
+    expected: DataFrame,
+    received: DataFrame,
+    histories: DataFrame,
+    applied: DataFrame,
+    stale: DataFrame,
+    streams: DataFrame,
+    skews: DataFrame,
+    domains: DataFrame,
+    settings: AuditSettings,
+) -> DataFrame:
+    """The delivery table without unrecorded items. ``applied``: the rows of replicas that were applied or old."""
+    joined = _with_receipts(expected, received, skews).join(
+        F.broadcast(stale.withColumn("stale", F.lit(True)).withColumnRenamed("run", "first_run")),
+        ["domain", "first_run", "topic", "position", "nonce"],
+        "left",
+    )
+    in_time = F.col("first.settled") - F.col("skew") <= F.col("p") + settings.bound
+    joined = settled(joined.withColumn("plain", F.coalesce(in_time, F.lit(False))))
+    at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
+    slow = joined.filter(~F.col("plain")).join(F.broadcast(histories), ["domain", "topic", "polls", "name"])
+    slow = _with_applied(slow, applied)
+    slow = slow.join(
+        F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "has_service")), "domain", "left"
+    )
+    return at_once.unionByName(_judge(slow, streams, settings))
+
+
+def _with_receipts(expected: DataFrame, received: DataFrame, skews: DataFrame) -> DataFrame:
+    joined = expected.join(received, [*ID, "name"], "left").withColumn("first_run", F.col("first.run"))
+    here = F.broadcast(skews.withColumnRenamed("replica_host", "first_host"))
+    joined = joined.withColumn("first_host", F.col("first.host"))
+    joined = joined.join(here, ["domain", "first_host", "publisher_host"], "left")
+    low, high = F.least("sent_low", "heard_low"), F.greatest("sent_high", "heard_high")
+    return joined.withColumn("skew", F.coalesce("skew", F.lit(0).cast("bigint"))).withColumn(
+        "differs", F.coalesce(low != high, F.lit(False))
+    )
+
+
+def _delivered(settings: AuditSettings, at: Column) -> Column:
+    """The verdict on what was received and settled: the first table of the document, from its top."""
+    return (
+        F.when(F.col("differs"), "corrupt")
+        .when(F.col("first.applied") > 1, "duplicate_applied")
+        .when(F.col("stale"), "stale_applied")
+        .when(at - F.col("skew") > F.col("p") + settings.bound, "late")
+        .when(F.col("first.overtaken"), "reordered")
+        .when(F.col("first.times") > 1, "duplicate_dropped")
+        .otherwise("ok")
+    )
+
+
+def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
+    return rows.select(
+        "domain", "name", *_ITEM[1:-1],
+        verdict.alias("verdict"),
+        F.lit("").alias("detail"),
+        F.lit("").alias("blame"),
+        F.lit(True).alias("by_message"),
+        F.col("first.settled").alias("settled"),
+        F.lit(None).cast("bigint").alias("detected"),
+    )  # fmt: skip
+
+
+def _with_applied(slow: DataFrame, applied: DataFrame) -> DataFrame:
+    """With all that the replica applied of the item's point: what came by a delta, late, or from another publisher."""
+    slow = settled(slow)
+    points = slow.select(*POINT, "name").distinct()
+    found = (
+        applied.join(points, [*POINT, "name"], "left_semi")
+        .groupBy(*POINT, "name")
+        .agg(F.collect_list(F.struct("run", "number", "wall", "outcome")).alias("applications"))
+    )
+    none = F.array().cast("array<struct<run:string,number:bigint,wall:bigint,outcome:string>>")
+    return slow.join(found, [*POINT, "name"], "left").withColumn("applications", F.coalesce("applications", none))
+
+
+def _base(interval: Column) -> Column:
+    """The position of its first sync; null without one."""
+    return F.get(interval["syncs"], F.lit(0))["position"]
+
+
+def _last(array: Column) -> Column:
+    return F.try_element_at(array, F.lit(-1))
+
+
+def _judge(slow: DataFrame, streams: DataFrame, settings: AuditSettings) -> DataFrame:
+    number, position = F.col("first.number"), F.col("position")
+    of_receipt = F.filter("intervals", lambda each: (each["run"] == F.col("first.run")) & (each["begin"] < number))
+    in_question = F.filter("intervals", lambda each: F.coalesce(_base(each) < position, F.lit(False)))
+    slow = slow.withColumn("of_receipt", _last(of_receipt)).withColumn("asked", _last(in_question))
+    for name in ("of_receipt", "asked"):
+        slow = slow.withColumn(f"{name}_settled", _settled(F.col(name), settings))
+    asked_skew = F.coalesce(F.try_element_at("asked.skews", F.col("publisher_host")), F.lit(0).cast("bigint"))
+    slow = slow.withColumn("asked_skew", asked_skew).withColumn("asked_run", F.col("asked.run"))
+    there = streams.withColumnRenamed("run", "asked_run")
+    slow = slow.join(F.broadcast(there), ["domain", "asked_run", "uuid", "topic"], "left")
+    got = F.col("first").isNotNull()
+    by_message = got & (F.col("of_receipt_settled").isNotNull() | F.col("differs"))
+    first_table = F.when(F.col("of_receipt_settled").isNull(), "corrupt").otherwise(
+        _delivered(settings, F.col("of_receipt_settled"))
+    )
+    # "verdict:detail"; both are taken apart below, so that each rule is written once.
+    rule = F.when(by_message, F.concat(first_table, F.lit(":"))).otherwise(_second_table(settings))
+    blame = (
+        F.when(got, "subscriber")
+        .when(F.col("kind") == "publication", "wire")
+        .when(F.col("kind") == "polled", "polling")
+        .when(F.col("taken"), "service")
+        .when(F.col("handed"), "hop")
+        .otherwise("writer")
+    )
+    slow = slow.withColumn("by_message", by_message).withColumn("rule", F.split(rule, ":"))
+    slow = slow.withColumn("verdict", F.get("rule", F.lit(0)))
+    lost = ~F.col("by_message") & F.col("verdict").isin("lost", "repaired", "late")
+    when = F.when(F.col("by_message"), F.col("of_receipt_settled")).otherwise(F.col("asked_settled"))
+    covering = F.filter("asked.syncs", lambda sync: sync["position"] >= position)
+    detected = F.when(lost, F.get(covering, F.lit(0))["began"])
+    return slow.select(
+        "domain", "name", *_ITEM[1:-1], "verdict",
+        F.get("rule", F.lit(1)).alias("detail"),
+        F.when(lost, blame).otherwise("").alias("blame"),
+        "by_message",
+        F.when(lost | F.col("by_message"), when).alias("settled"),
+        detected.alias("detected"),
+    )  # fmt: skip
+
+
+def _settled(interval: Column, settings: AuditSettings) -> Column:
+    """When the item was settled in an interval; null: never, or there is no such interval."""
+    skew = F.coalesce(F.try_element_at(interval["skews"], F.col("publisher_host")), F.lit(0).cast("bigint"))
+    by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
+    polled = F.col("kind") == "polled"
+    applications = F.filter(
+        "applications",
+        lambda each: (
+            (each["run"] == interval["run"])
+            & (each["number"] > interval["begin"])
+            & (each["number"] < interval["end"])
+            & ((each["outcome"] == "applied") | (polled & (each["outcome"] == "old")))
+        ),
+    )
+    syncs = F.filter(interval["syncs"], lambda each: each["position"] >= F.col("position"))
+    # least() passes over nulls.
+    any_way = F.least(
+        by_receipt,
+        F.array_min(F.transform(applications, lambda each: each["wall"])),
+        F.array_min(F.transform(syncs, lambda each: each["wall"])),
+    )
+    in_time = F.coalesce(by_receipt - skew <= F.col("p") + settings.bound, F.lit(False))
+    return F.when(in_time, by_receipt).otherwise(any_way)
+
+
+def _second_table(settings: AuditSettings) -> Column:
+    """The verdict on what was not received and settled: the second table of the document, from its top."""
+    p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
+    none = asked.isNull()
+    based = F.exists("intervals", lambda each: F.size(each["syncs"]) > 0)
+    ended = F.forall("intervals", lambda each: each["drop_wall"].isNotNull() | each["over"])
+    is_closed = closed(p, F.col("closed_until"), settings)
+    gap = F.exists(
+        asked["gaps"],
+        lambda each: (
+            (each["hi"] > asked["begin"])
+            & (each["lo"] < asked["end"])
+            & (each["lo_wall"] - skew <= p + settings.grace)
+            & ((each["hi_wall"] - skew >= p) | (each["lo"] >= asked["last_sign"]))
+        ),
+    )
+    publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
+    at = F.col("asked_settled")
+    end_wall = F.coalesce(asked["drop_wall"], F.when(asked["over"], asked["last_wall"]))
+    stopped = F.coalesce(end_wall - skew < p + settings.bound, F.lit(False))
+    where = (
+        F.when(F.col("kind") != "publication", "")
+        .when(F.col("highest").isNull() | (F.col("sequence") > F.col("highest")), "suffix")
+        .when(F.col("sequence") < F.col("lowest"), "prefix")
+        .otherwise("middle")
+    )
+    return (
+        F.when(none & based, "excused:covered")
+        .when(none & ended, "excused:not following")
+        .when(none & is_closed, "unknown:no sync")
+        .when(none, "pending:")
+        .when(gap, "unknown:gap")
+        .when(publisher_gap, "unknown:gap of a publisher")
+        .when(at - skew <= p + settings.bound, "repaired:")
+        .when(at.isNotNull(), "late:")
+        .when(stopped, "excused:stopped")
+        .when(~is_closed, "pending:")
+        .otherwise(F.concat(F.lit("lost:"), where))
+    )

@@ -1,0 +1,137 @@
+"""``pubsub-audit``: the command. Exit codes are bits (docs/audit.md)."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+
+from pubsub_lib.audit import input as journals
+from pubsub_lib.audit import report, summary
+from pubsub_lib.audit.session import session
+from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.errors import ConfigError, PubSubError
+
+_SECONDS: Final = (
+    ("window", 60.0, "length of a window"),
+    ("grace", 30.0, "longest way of a message plus what clocks may differ"),
+    ("bound", 10.0, "within this time a change must be in a replica"),
+    ("silence", 60.0, "a run that wrote nothing for longer and did not end is called silent"),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(summary.USAGE, f"{self.prog}: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = _Parser(prog="pubsub-audit", description="Audit published against applied, from journals.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="read journals and give the verdicts")
+    run.add_argument(
+        "journals", nargs="+", metavar="[DOMAIN=]FOLDER", help="folders of journals; a domain is a database"
+    )
+    run.add_argument("--store", metavar="URL", help="also read changelog and objects of this database")
+    run.add_argument("--out", type=Path, metavar="FOLDER", help="where tables and summary are written")
+    run.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
+    run.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
+    run.add_argument("--strict", action="store_true", help="reordered and repeated messages are faults, too")
+    for name, default, text in _SECONDS:
+        run.add_argument(f"--{name}", type=float, default=default, metavar="SECONDS", help=f"{text} (%(default)s)")
+    again = commands.add_parser("report", help="show the result of an earlier run")
+    again.add_argument("folder", type=Path, metavar="FOLDER", help="what --out was")
+    for each in (run, again):
+        each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        found = report.read_summary(options.folder) if options.command == "report" else _run(options)
+    except ConfigError as error:
+        print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
+        return summary.USAGE
+    except PubSubError as error:
+        print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
+        return summary.INCOMPLETE
+    if options.format == "json":
+        print(msgspec.json.format(msgspec.json.encode(found)).decode())  # noqa: T201
+    else:
+        print("\n".join(report.text(found)))  # noqa: T201
+    return found.exit_code
+
+
+def _run(options: argparse.Namespace) -> summary.Summary:
+    settings = AuditSettings(
+        **{name: round(getattr(options, name) * SECOND) for name, _, _ in _SECONDS}, strict=options.strict
+    )
+    if options.out:
+        report.check_free(options.out)
+    with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:
+        folders = _folders(options.journals)
+        if options.store:
+            folders.setdefault(_only_domain(folders), []).append(_store(options.store, Path(scratch) / "store"))
+        gathered = journals.gather(folders, Path(scratch) / "tails")
+        if gathered.empty:
+            found = summary.nothing([*gathered.problems, f"no journals in {', '.join(options.journals)}"])
+            if options.out:
+                report.save_summary(found, options.out)
+            return found
+        return _audit(options, settings, gathered)
+
+
+def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input) -> summary.Summary:
+    spark = session(options.master, memory=options.memory, quiet=not sys.stderr.isatty())
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from pubsub_lib.audit.pipeline import audit
+
+    try:
+        tables = audit(journals.load(spark, gathered), settings)
+        found = summary.summarize(tables, settings, gathered.problems)
+        if options.out:
+            report.save(tables, found, options.out)
+    except (PySparkException, Py4JJavaError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        return summary.nothing(
+            [*gathered.problems, f"the audit broke off, a journal may have vanished meanwhile: {reason}"]
+        )
+    finally:
+        spark.stop()
+    return found
+
+
+def _folders(named: Sequence[str]) -> dict[str, list[Path]]:
+    folders: dict[str, list[Path]] = {}
+    for each in named:
+        domain, equals, folder = each.partition("=")
+        folders.setdefault(domain if equals else "", []).append(Path(folder if equals else each))
+    return folders
+
+
+def _only_domain(folders: dict[str, list[Path]]) -> str:
+    if len(folders) != 1:
+        raise ConfigError(f"--store is of one database, and the journals are of {len(folders)}; audit them one by one")
+    return next(iter(folders))
+
+
+def _store(url: str, folder: Path) -> Path:
+    from pubsub_lib.audit.fromstore import journal_of_store
+    from pubsub_lib.store import Store
+
+    with Store(url) as store:
+        journal_of_store(store, folder)
+    return folder
+
+
+if __name__ == "__main__":
+    sys.exit(main())

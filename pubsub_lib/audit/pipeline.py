@@ -1,0 +1,101 @@
+"""All tables of an audit, from one table of journal records (docs/audit.md)."""
+
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit import changelog, delivery, receipts, state, strays, syncs, words
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.words import RUN, settled
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """The results; each has a column ``domain``."""
+
+    delivery: DataFrame
+    strays: DataFrame
+    store: DataFrame
+    state: DataFrame
+    syncs: DataFrame
+    runs: DataFrame
+    domains: DataFrame
+    skews: DataFrame
+
+
+def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
+    """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``.
+
+    Some small tables are computed at once (hosts whose clocks no question compared).
+    """
+    runs = settled(words.runs(rows))
+    domains = settled(words.domains(runs, settings))
+    intervals = settled(words.intervals(rows, runs))
+    publications = words.publications(rows)
+    commits = words.commits(rows)
+    sent_points = words.sent_points(rows)
+    heard = settled(receipts.receipts(rows, runs, intervals, publications, settings))
+    skews = settled(_all_skews(words.skews(rows), heard, publications))
+    topics = publications.select("domain", "topic").union(commits.select("domain", "topic"))
+    topics = topics.union(heard.select("domain", "topic")).distinct()
+    histories = settled(delivery.histories(intervals, topics, skews))
+    expected = delivery.expected(delivery.items(publications, commits, sent_points), histories)
+    applied = rows.filter(
+        (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
+    ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
+    judged = delivery.delivery(
+        expected, receipts.received(heard), histories, applied, receipts.stale(rows), receipts.streams(heard), skews,
+        domains, settings,
+    )  # fmt: skip
+    publishers = strays.publishers(rows, runs)
+    unsent = settled(strays.unsent(heard, publications, publishers, skews))
+    unrecorded = strays.unrecorded(publications, publishers, unsent, histories)
+    return Tables(
+        delivery=judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded)).persist(),
+        strays=strays.strays(heard, publications, runs, unsent).persist(),
+        store=changelog.findings(rows, commits, sent_points, domains, settings).select(*changelog.COLUMNS).persist(),
+        state=state.differences(rows, runs, settings).select(*state.COLUMNS).persist(),
+        syncs=syncs.syncs(rows, runs).persist(),
+        runs=runs,
+        domains=domains,
+        skews=skews,
+    )
+
+
+_UNRECORDED: Final = {
+    "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "verdict": "unknown", "detail": "unrecorded",
+    "blame": "", "by_message": False,
+}  # fmt: skip
+
+
+def _as_delivery(unrecorded: DataFrame) -> DataFrame:
+    constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
+    nulls = {name: F.lit(None).cast("bigint") for name in ("p", "settled", "detected")}
+    return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
+
+
+def _all_skews(measured: DataFrame, heard: DataFrame, publications: DataFrame) -> DataFrame:
+    """Also of pairs of hosts that no question compared: their most negative latency, when there is one."""
+    pairs = ["domain", "replica_host", "publisher_host"]
+    there = heard.select("domain", F.col("host").alias("replica_host")).distinct()
+    here = publications.select("domain", "publisher_host").distinct()
+    measured = settled(measured)
+    open_pairs = (
+        there.join(here, "domain")
+        .filter(F.col("replica_host") != F.col("publisher_host"))
+        .join(measured, pairs, "left_anti")
+    )
+    open_pairs = settled(open_pairs)
+    if open_pairs.isEmpty():
+        return measured
+    raw = heard.withColumnRenamed("host", "replica_host").join(
+        publications.select(*words.ID, "p", "publisher_host"), words.ID
+    )
+    least = (
+        raw.join(F.broadcast(open_pairs), pairs)
+        .groupBy(*pairs)
+        .agg(F.min(F.col("wall") - F.col("p")).alias("skew"))
+        .filter(F.col("skew") < 0)
+    )
+    return measured.unionByName(least)

@@ -1,0 +1,25 @@
+"""What an audit is told; times in microseconds, as in the journals."""
+
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.errors import ConfigError
+
+SECOND: Final = 1_000_000
+
+
+class AuditSettings(msgspec.Struct, frozen=True):
+    """See docs/audit.md, "Settings". ``strict``: reordered and repeated messages count as faults, too."""
+
+    window: int = 60 * SECOND
+    grace: int = 30 * SECOND
+    bound: int = 10 * SECOND
+    silence: int = 60 * SECOND
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("window", 1), ("grace", 0), ("bound", 0), ("silence", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise ConfigError(f"{name} is {value} microseconds; it must be at least {least}")

@@ -1,0 +1,216 @@
+"""The words of docs/audit.md as Spark tables: runs, gaps, closed windows, publications, commits, intervals, skew.
+
+Every table has the column ``domain``; a row of journals has it beside the columns of the schema. Small tables (one row
+for a run, an interval, a pair of hosts) are broadcast; nothing here collects the large ones.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from pubsub_lib.audit.settings import AuditSettings
+
+PARTICIPANTS: Final = ("writer", "service", "replica")
+FOREVER: Final = 2**62
+"""In place of an endless time or number: far beyond every clock, and sums with it do not overflow."""
+RUN: Final = ["domain", "run"]
+ID: Final = ["domain", "uuid", "topic", "sequence"]
+POINT: Final = ["domain", "topic", "position", "nonce"]
+
+
+def settled(table: DataFrame) -> DataFrame:
+    """The table, computed now and kept. Its plan is short then: planning on plans takes longer than the data."""
+    return table.localCheckpoint(eager=True)
+
+
+def runs(rows: DataFrame) -> DataFrame:
+    """One row per run: who, first and last wall, its gaps, whether it is over, whether it polls."""
+    whole = rows.groupBy(*RUN).agg(
+        F.first("side").alias("side"),
+        F.first("name").alias("name"),
+        F.first("host").alias("host"),
+        F.min("wall").alias("first_wall"),
+        F.max("wall").alias("last_wall"),
+        F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
+        F.max(F.col("kind") == "close").alias("ended"),
+        F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
+        F.max("number").alias("last_number"),
+        F.count("*").alias("recorded"),
+    )
+    same = Window.partitionBy("domain", "side", "name", "host")
+    whole = whole.withColumn("over", F.col("ended") | (F.max("first_wall").over(same) > F.col("last_wall")))
+    holed = whole.filter(F.col("recorded") != F.col("last_number")).select(*RUN)
+    found = whole.join(_gaps(rows.join(F.broadcast(holed), RUN, "left_semi")), RUN, "left")
+    none = F.array().cast("array<struct<lo:bigint,lo_wall:bigint,hi:bigint,hi_wall:bigint>>")
+    return found.withColumn("gaps", F.coalesce("gaps", none))
+
+
+def _gaps(rows: DataFrame) -> DataFrame:
+    """Per run that has any: its gaps, as an array."""
+    in_order = Window.partitionBy(*RUN).orderBy("number")
+    gap = F.struct(
+        F.coalesce(F.lag("number").over(in_order), F.lit(0)).cast("bigint").alias("lo"),
+        F.coalesce(F.lag("wall").over(in_order), F.lit(-FOREVER)).cast("bigint").alias("lo_wall"),
+        F.col("number").alias("hi"),
+        F.col("wall").alias("hi_wall"),
+    )
+    pairs = rows.select(*RUN, gap.alias("gap")).filter(F.col("gap.hi") != F.col("gap.lo") + 1)
+    return pairs.groupBy(*RUN).agg(F.sort_array(F.collect_list("gap")).alias("gaps"))
+
+
+def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per domain that has participants: until when windows are closed, what its publishers' journals lack."""
+    frontier = F.when(~F.col("over"), F.coalesce("last_mark", "first_wall"))
+    publishing = F.col("side").isin("writer", "service")
+    return (
+        runs.filter(F.col("side").isin(*PARTICIPANTS))
+        .groupBy("domain")
+        .agg(
+            (F.coalesce(F.min(frontier), F.lit(FOREVER)) - settings.grace).alias("closed_until"),
+            F.min("first_wall").alias("begin"),
+            F.max("last_wall").alias("latest"),
+            F.flatten(F.collect_list(F.when(publishing, F.col("gaps")))).alias("publisher_gaps"),
+            F.max(F.col("side") == "service").alias("has_service"),
+        )
+    )
+
+
+def closed(time: Column, closed_until: Column, settings: AuditSettings) -> Column:
+    """Whether the window of a time is closed; false where nothing is known of the domain."""
+    window_end = time - F.pmod(time, F.lit(settings.window)) + settings.window  # in integers: no rounding
+    return F.coalesce(window_end <= closed_until, F.lit(False))
+
+
+def hidden_at_publisher(settings: AuditSettings) -> Column:
+    """Whether a gap may hide the publication of what was committed at ``p``, beside the columns of ``domains``."""
+    p = F.col("p")
+    around = F.exists("publisher_gaps", lambda gap: (gap["lo_wall"] <= p + settings.grace) & (gap["hi_wall"] >= p))
+    return ~F.coalesce("has_service", F.lit(False)) | F.coalesce(around, F.lit(False))
+
+
+def publications(rows: DataFrame) -> DataFrame:
+    """One row per (domain, uuid, topic, sequence) that was sent."""
+    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
+    first = F.struct("wall", "run", "number", "host", "service", "position", "nonce")
+    return (
+        sent.groupBy(*ID)
+        .agg(F.min(first).alias("first"), F.min("hash").alias("sent_low"), F.max("hash").alias("sent_high"))
+        .select(
+            *ID,
+            F.col("first.wall").alias("p"),
+            F.col("first.host").alias("publisher_host"),
+            "first.service",
+            "first.position",
+            "first.nonce",
+            "sent_low",
+            "sent_high",
+        )
+    )
+
+
+def commits(rows: DataFrame) -> DataFrame:
+    """One row per (domain, topic, position, nonce) that was committed, with how far its way is recorded."""
+    way = F.col("outcome").isin("committed", "handed", "taken")
+    has = {name: F.max(F.col("outcome") == name).alias(name) for name in ("committed", "handed", "taken")}
+    return (
+        rows.filter((F.col("kind") == "data") & way)
+        .groupBy(*POINT)
+        .agg(
+            F.coalesce(F.min(F.when(F.col("written") > 0, F.col("written"))), F.min("wall")).alias("p"),
+            F.coalesce(F.min(F.when(F.col("cause") != "", F.col("cause"))), F.lit("")).alias("service"),
+            *has.values(),
+        )
+    )
+
+
+def sent_points(rows: DataFrame) -> DataFrame:
+    """The distinct points per topic that were sent."""
+    return rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent")).select(*POINT).distinct()
+
+
+def intervals(rows: DataFrame, runs: DataFrame) -> DataFrame:
+    """One row per run of a replica, topic and interval, with all that verdicts ask of it."""
+    marks = rows.filter((F.col("side") == "replica") & F.col("kind").isin("interest", "drop"))
+    of_topic = Window.partitionBy(*RUN, "topic").orderBy("number")
+    opens = (F.col("kind") == "interest") & (F.coalesce(F.lag("kind").over(of_topic), F.lit("drop")) == "drop")
+    drops = Window.partitionBy(*RUN, "topic").orderBy("number").rowsBetween(1, Window.unboundedFollowing)
+    dropped = F.when(F.col("kind") == "drop", F.struct("number", "wall", "mono"))
+    begun = (
+        marks.withColumn("opens", opens)
+        .withColumn("drop", F.first(dropped, ignorenulls=True).over(drops))
+        .filter("opens")
+        .select(
+            *RUN,
+            "topic",
+            F.col("number").alias("begin"),
+            F.coalesce("drop.number", F.lit(FOREVER)).alias("end"),
+            F.col("drop.wall").alias("drop_wall"),
+            F.col("drop.mono").alias("drop_mono"),
+        )
+    )
+    found = begun.join(_syncs(rows, begun), [*RUN, "topic", "begin"], "left")
+    found = found.join(_signs(rows, begun, runs), [*RUN, "topic", "begin"], "left")
+    about = runs.select(*RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps")
+    return found.join(F.broadcast(about), RUN).select(
+        *RUN, "topic", "name", "polls", "host", "first_wall", "last_wall", "over", "gaps", "begin", "end",
+        "drop_wall", "drop_mono",
+        F.coalesce("syncs", F.array().cast("array<struct<number:bigint,position:bigint,wall:bigint,began:bigint>>"))
+        .alias("syncs"),
+        F.greatest(F.col("begin"), F.coalesce("sign", F.lit(0))).alias("last_sign"),
+    )  # fmt: skip
+
+
+def _inside(begun: DataFrame, rows: DataFrame, condition: Column) -> DataFrame:
+    """Rows of a run joined to its intervals around them. ``condition`` is on topics: of_interval, topic."""
+    there = begun.select(*RUN, F.col("topic").alias("of_interval"), "begin", "end")
+    around = (F.col("number") > F.col("begin")) & (F.col("number") <= F.col("end"))
+    return rows.join(F.broadcast(there), RUN).filter(around & condition)
+
+
+def _syncs(rows: DataFrame, begun: DataFrame) -> DataFrame:
+    """Per interval the syncs inside it that ended well, in their order; ``began`` is the wall of a sync's begin."""
+    done = rows.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
+    starts = rows.filter(F.col("kind") == "sync_begin").groupBy(*RUN, "topic", "sequence")
+    started = starts.agg(F.min("wall").alias("began"))
+    done = done.join(started, [*RUN, "topic", "sequence"], "left")
+    inside = _inside(begun, done, F.col("of_interval") == F.col("topic"))
+    each = F.struct("number", "position", "wall", "began")
+    return inside.groupBy(*RUN, "topic", "begin").agg(F.sort_array(F.collect_list(each)).alias("syncs"))
+
+
+def _signs(rows: DataFrame, begun: DataFrame, runs: DataFrame) -> DataFrame:
+    """Per interval of a run with gaps (nobody asks of others) the number of the last record that shows it."""
+    holed = runs.filter(F.size("gaps") > 0).select(*RUN)
+    seen = rows.filter(
+        (F.col("side") == "replica") & F.col("kind").isin("data", "drop", "sync_begin", "sync_end")
+    ).select(*RUN, "topic", "number", "kind")
+    seen = seen.join(F.broadcast(holed), RUN, "left_semi")
+    matches = (F.col("of_interval") == F.col("topic")) | ((F.col("kind") == "data") & (F.col("of_interval") == ""))
+    inside = _inside(begun, seen, matches)
+    return inside.groupBy(*RUN, F.col("of_interval").alias("topic"), "begin").agg(F.max("number").alias("sign"))
+
+
+def skews(rows: DataFrame) -> DataFrame:
+    """Per pair of hosts that questions measured: replica_host, publisher_host, skew."""
+    asked = rows.filter(F.col("kind") == "ask").select(
+        *RUN, "peer", F.col("host").alias("replica_host"), F.col("wall").alias("a")
+    )
+    heard = rows.filter((F.col("kind") == "hello") & (F.col("side") == "replica") & (F.col("peer") != "")).select(
+        *RUN, "peer", "uuid", F.col("wall").alias("b")
+    )
+    said = rows.filter((F.col("kind") == "hello") & (F.col("side") != "replica") & (F.col("peer") != "")).select(
+        "domain", "peer", "uuid", F.col("host").alias("publisher_host"), F.col("wall").alias("s")
+    )
+    sample = F.struct(
+        (F.col("b") - F.col("a")).alias("round"),
+        (F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")).alias("skew"),
+    )
+    return (
+        asked.join(heard, [*RUN, "peer"])
+        .join(said, ["domain", "peer", "uuid"])
+        .filter(F.col("replica_host") != F.col("publisher_host"))
+        .groupBy("domain", "replica_host", "publisher_host")
+        .agg(F.min(sample).alias("best"))
+        .select("domain", "replica_host", "publisher_host", F.col("best.skew").alias("skew"))
+    )

@@ -1,0 +1,63 @@
+"""One Spark session for all tests of the audit. Cases are batched: each is a domain of one table."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pubsub_lib.audit.session import session
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.journal.rows import Row, arrow_schema, as_dict
+from tests.conftest import IN_CI
+from tests.unit.audit.generator import BOUND, GRACE, SILENCE, WINDOW
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pubsub_lib.audit.pipeline import Tables
+
+SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
+Audit = Callable[[Mapping[str, Sequence[Row]]], "Tables"]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """For small tables: most of the time would go into compiling, so less is compiled."""
+    options = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    try:
+        made = session("local[2]", options=options)
+    except ConfigError as error:
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    """Audit many cases in one go: domain -> rows."""
+    from pubsub_lib.audit.pipeline import audit as run
+
+    def all_at_once(cases: Mapping[str, Sequence[Row]]) -> "Tables":
+        path = tmp_path_factory.mktemp("cases") / "cases.parquet"
+        write_cases(path, cases)
+        return run(spark.read.parquet(str(path)), SETTINGS)
+
+    return all_at_once
+
+
+def write_cases(path: Path, cases: Mapping[str, Sequence[Row]]) -> None:
+    schema = arrow_schema().append(pa.field("domain", pa.string()))
+    rows = [{**as_dict(row), "domain": domain} for domain, found in cases.items() for row in found]
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)

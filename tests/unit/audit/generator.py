@@ -1,0 +1,408 @@
+"""Journals with random planted faults, as rows. A small model of the data path; what it plants is up to chance.
+
+Times are in microseconds, but everything is small: a window has ``WINDOW``.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from pubsub_lib.journal.rows import ChangeRow, Row, Side
+
+WINDOW, GRACE, BOUND, SILENCE = 10_000, 5_000, 3_000, 25_000
+BEGIN = 1_000_000
+
+
+class Participant:
+    """One run: its events are numbered in the end, in the order of their times."""
+
+    def __init__(self, side: Side, name: str, host: str, run: str, skew: int, begin: int) -> None:
+        self.side: Side = side
+        self.name, self.host, self.run, self.skew = name, host, run, skew
+        self.begin = begin
+        self.end: int | None = None
+        self.clean = True
+        self.events: list[tuple[int, dict[str, Any]]] = [(begin, {"kind": "open"})]
+
+    def say(self, time: int, **columns: Any) -> None:
+        self.events.append((time, columns))
+
+    def alive(self, time: int) -> bool:
+        return self.begin < time and (self.end is None or time < self.end)
+
+    def rows(self) -> list[Row]:
+        found = []
+        for number, (time, columns) in enumerate(sorted(self.events, key=lambda each: each[0]), 1):
+            found.append(
+                Row(
+                    side=self.side,
+                    name=self.name,
+                    host=self.host,
+                    run=self.run,
+                    number=number,
+                    wall=time + self.skew,
+                    mono=time + 77,
+                    **columns,
+                )
+            )
+        return found
+
+
+class Generator:
+    """One domain's journals. ``faults`` scales how often something goes wrong; 0: never."""
+
+    def __init__(self, rng: random.Random, faults: float = 1.0, domain: str = "d") -> None:
+        self.rng = rng
+        self.faults = faults
+        self.domain = domain
+        self.position = 0
+        self.heads: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        self.links: list[dict[str, Any]] = []
+        self.sequences: dict[tuple[str, str], int] = defaultdict(int)
+        self.participants: list[Participant] = []
+        self.runs = 0
+        self.topics = [f"t{index}" for index in range(rng.choice((1, 1, 2, 3)))]
+        self.hosts = {f"h{index}": rng.choice((0, 0, rng.randint(-5000, 5000))) for index in range(3)}
+        self.time = BEGIN + rng.randrange(WINDOW)
+        self.arrivals: dict[str, list[tuple[int, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share * self.faults
+
+    def participant(self, side: Side, name: str, host: str, begin: int) -> Participant:
+        self.runs += 1
+        run = f"{self.domain}-{self.runs:03d}"
+        one = Participant(side, name, host, run, self.hosts[host], begin)
+        self.participants.append(one)
+        return one
+
+    # -- the whole ---------------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[Row]:
+        rng = self.rng
+        self.last = self.time + rng.randrange(20_000, 70_000)
+        writer = self.participant("writer", "w", "h0", self.time - 10)
+        services = self._lives("service", [("s0", "h0"), ("s1", "h1")][: rng.choice((1, 1, 2))])
+        replicas = self._lives("replica", [(f"r{index}", f"h{index}") for index in range(rng.choice((1, 2, 3)))])
+        if self.chance(0.05):
+            services = []
+        polling = {each.name for each in replicas if rng.random() < 0.15}
+        followed = {each.run: self._follows(each, each.name in polling) for each in replicas}
+        for _ in range(rng.choice((0, 3, 10, 25, 40))):
+            self.time += rng.choice((50, 200, 1000, 3000))
+            if self.time >= self.last:
+                break
+            self._commit(writer, [each for each in services if each.alive(self.time)], replicas)
+        for replica in replicas:
+            self._replica(replica, followed[replica.run], replica.name in polling)
+        self._marks()
+        self._hellos(services, replicas)
+        rows = [row for each in self.participants for row in each.rows()]
+        rows = self._with_gaps(rows)
+        rows += self._store_rows(rows)
+        rng.shuffle(rows)
+        return rows
+
+    def _lives(self, side: Side, names: Sequence[tuple[str, str]]) -> list[Participant]:
+        found = []
+        for name, host in names:
+            begin = self.time - self.rng.randrange(1, 500)
+            if self.rng.random() < 0.3:
+                begin += self.rng.randrange(20_000)  # a late one
+            one = self.participant(side, name, host, begin)
+            found.append(one)
+            while self.chance(0.25) and one.begin < self.last - 2000:
+                one.end = self.rng.randrange(one.begin + 1, self.last)
+                one.clean = self.rng.random() < 0.4
+                if self.chance(0.2):
+                    break  # it never comes back
+                one = self.participant(side, name, host, one.end + self.rng.randrange(1, 8000))
+                found.append(one)
+        return found
+
+    def _follows(self, replica: Participant, polling: bool) -> list[tuple[str, int, int | None]]:
+        """(topic, from, until): what it follows when."""
+        rng = self.rng
+        topics = [""] if rng.random() < 0.25 else rng.sample(self.topics, rng.randint(1, len(self.topics)))
+        found: list[tuple[str, int, int | None]] = []
+        for topic in topics:
+            time = replica.begin + rng.randrange(1, 100)
+            while True:
+                until = time + rng.randrange(1, 40_000) if rng.random() < 0.25 else None
+                found.append((topic, time, until))
+                replica.say(time, kind="interest", topic=topic, cause="poll" if polling else "")
+                if self.chance(0.05):
+                    replica.say(time + 1, kind="interest", topic=topic, cause="poll" if polling else "")
+                if until is None:
+                    break
+                replica.say(until, kind="drop", topic=topic)
+                if rng.random() < 0.5:
+                    break
+                time = until + rng.randrange(1, 9000)
+        return found
+
+    # -- the way of a link -------------------------------------------------------------------------------------------
+
+    def _commit(self, writer: Participant, services: list[Participant], replicas: list[Participant]) -> None:
+        rng = self.rng
+        topic = rng.choice(self.topics)
+        changes = []
+        for _ in range(rng.choice((1, 1, 2))):
+            self.position += 1
+            action = rng.choice(("create", "set", "set", "delete"))
+            value = 0 if action == "delete" else rng.getrandbits(62)
+            changes.append(ChangeRow("t", f"k{rng.randrange(4)}", self.position, action, value, 9))
+        prev, point = self.heads[topic], (self.position, rng.getrandbits(40))
+        self.heads[topic] = point
+        columns = {
+            "kind": "data", "topic": topic, "position": point[0], "nonce": point[1], "prev_position": prev[0],
+            "prev_nonce": prev[1], "hash": rng.getrandbits(62), "changes": tuple(changes), "part": 1, "parts": 1,
+            "written": self.time + self.hosts["h0"] if not self.chance(0.05) else 0,
+        }  # fmt: skip
+        self.links.append(columns)
+        origin = services[0].name if services else "s0"
+        if self.chance(0.05):
+            return
+        writer.say(self.time + 1, **columns, outcome="handed", cause=origin)
+        if not services or self.chance(0.05):
+            return
+        for service in services if self.chance(0.1) else services[:1]:
+            time = self.time + rng.randrange(2, 30)
+            if not service.alive(time):
+                continue
+            service.say(time, **columns, outcome="taken", cause=origin)
+            if self.chance(0.05):
+                continue
+            self._publish(service, time + 1, columns, replicas)
+
+    def _publish(self, service: Participant, time: int, columns: dict[str, Any], replicas: list[Participant]) -> None:
+        rng = self.rng
+        uuid = f"u-{service.run}"
+        self.sequences[uuid, columns["topic"]] += 1
+        if self.chance(0.02):
+            self.sequences[uuid, columns["topic"]] += 1  # a publisher that leaves one out
+        sequence = self.sequences[uuid, columns["topic"]]
+        sent = {**columns, "outcome": "sent", "service": service.name, "uuid": uuid, "sequence": sequence}
+        service.say(time, **sent)
+        if self.chance(0.02):
+            service.say(time + 1, **{**sent, "hash": rng.getrandbits(62)} if rng.random() < 0.5 else sent)
+        if self.chance(0.02):
+            return self._unrecord(service)
+        for replica in replicas:
+            self._carry(replica, time, columns, sent)
+        return None
+
+    def _unrecord(self, service: Participant) -> None:
+        service.events.pop()
+
+    def _carry(self, replica: Participant, time: int, columns: dict[str, Any], sent: dict[str, Any]) -> None:
+        rng = self.rng
+        if self.chance(0.12):
+            return
+        times = [time + rng.choice((1, 5, 20, 200))]
+        if self.chance(0.08):
+            times = [time + rng.choice((2900, 2999, 3000, 3001, 3500, 9000))]
+        if self.chance(0.08):
+            times.append(time + rng.randrange(1, 4000))
+        for at in times:
+            received = dict(sent)
+            if self.chance(0.02):
+                received["hash"] = rng.getrandbits(62)
+            if self.chance(0.01):
+                received["sequence"] += rng.choice((50, 1))  # one that was never sent, or a neighbour's number
+            if self.chance(0.01):
+                received["uuid"] = "u-nobody"
+            if self.chance(0.02):
+                received["topic"] = rng.choice([*self.topics, "elsewhere"])
+            self.arrivals[replica.run].append((at, columns, received))
+
+    # -- a replica ---------------------------------------------------------------------------------------------------
+
+    def _replica(self, replica: Participant, follows: list[tuple[str, int, int | None]], polling: bool) -> None:
+        rng = self.rng
+        last = replica.end or self.last
+        known: dict[str, int] = defaultdict(int)
+        syncs = 0
+        events: list[tuple[int, int, Any]] = []
+        for topic, begin, until in follows:
+            limit = min(until or last, last)
+            if not self.chance(0.06):
+                first = begin + rng.randrange(1, 600)
+                events.append((first, 0, topic))
+                more = [rng.randrange(first, max(limit, first + 1)) + 1 for _ in range(rng.choice((0, 0, 1, 3)))]
+                events += [(time, 1, topic) for time in more]
+            if polling:
+                events += [
+                    (begin + step, 1, topic) for step in range(700, max(limit - begin, 701), rng.choice((900, 5000)))
+                ]
+        if not polling:
+            events += [(time, 2, (columns, received)) for time, columns, received in self.arrivals[replica.run]]
+
+        def follows_at(topic: str, time: int) -> bool:
+            return any(
+                name in (topic, "") and begin <= time and (until is None or time < until)
+                for name, begin, until in follows
+            )
+
+        for time, what, detail in sorted(events, key=lambda each: (each[0], each[1])):
+            if not replica.alive(time):
+                continue
+            if what == 2:
+                columns, received = detail
+                topic = received["topic"]
+                if not follows_at(topic, time) and not self.chance(0.3):
+                    continue
+                if received["position"] <= known[topic]:
+                    outcome = "old"
+                elif received["prev_position"] <= known[topic] and not self.chance(0.03):
+                    outcome = "applied"
+                    known[topic] = received["position"]
+                else:
+                    outcome = rng.choice(("waiting", "waiting", "dropped", "part"))
+                if self.chance(0.04):
+                    outcome = rng.choice(("applied", "old", "waiting"))
+                if self.chance(0.04) and outcome == "old":
+                    outcome = "applied"
+                replica.say(time, **{**received, "outcome": outcome})
+                if outcome == "waiting" and rng.random() < 0.3:
+                    replica.say(time + rng.choice((5, 100, 4000)), **{**columns, "outcome": "applied"})
+                elif outcome == "waiting" and rng.random() < 0.8:
+                    syncs += 1
+                    chain = topic if any(name == topic for name, _, _ in follows) else ""
+                    self._sync(replica, time + rng.choice((20, 500, 2500)), syncs, chain, full=False, known=known)
+                continue
+            syncs += 1
+            self._sync(replica, time, syncs, detail, full=what == 0, known=known)
+        for topic in {topic or each for topic, _, _ in follows for each in self.topics if topic in ("", each)}:
+            if rng.random() < 0.7:
+                self._listing(replica, topic, known[topic], last - 1)
+
+    def _sync(
+        self, replica: Participant, time: int, number: int, topic: str, *, full: bool, known: dict[str, int]
+    ) -> None:
+        rng = self.rng
+        asked = [link for link in self.links if topic in (link["topic"], "")]
+        visible = [link for link in asked if link["written"] <= time + self.hosts["h0"]]
+        head = visible[-1] if visible else {"position": 0, "nonce": 0}
+        before = known[topic]
+        replica.say(time, kind="sync_begin", sequence=number, topic=topic, cause="expired", prev_position=before)
+        if self.chance(0.1):
+            return
+        outcome = "failed" if self.chance(0.1) else "full" if full or self.chance(0.1) else "delta"
+        end = time + rng.choice((3, 50, 2500))
+        brought = 0
+        if outcome == "delta":
+            for link in visible:
+                if link["position"] > known[link["topic"]]:
+                    brought += 1
+                    replica.say(end - 1, **{**link, "outcome": "applied", "cause": "delta"})
+                    known[link["topic"]] = link["position"]
+        elif outcome == "full":
+            brought = 1
+            for link in visible:
+                known[link["topic"]] = max(known[link["topic"]], link["position"])
+        known[topic] = max(known[topic], head["position"])
+        replica.say(
+            end, kind="sync_end", sequence=number, topic=topic, outcome=outcome, position=head["position"],
+            nonce=head["nonce"], count=brought, size=brought * 9,
+        )  # fmt: skip
+
+    def _listing(self, replica: Participant, topic: str, position: int, time: int) -> None:
+        state: dict[str, ChangeRow] = {}
+        for link in self.links:
+            if link["topic"] == topic and link["position"] <= position and not self.chance(0.04):
+                for each in link["changes"]:
+                    if each.action == "delete":
+                        state.pop(each.key, None)
+                    else:
+                        state[each.key] = each
+        if state and self.chance(0.1):
+            state.pop(self.rng.choice(sorted(state)))
+        if state and self.chance(0.1):
+            key = self.rng.choice(sorted(state))
+            version = state[key].version + self.rng.choice((0, 0, 3))
+            state[key] = ChangeRow("t", key, version, "set", 5, 9)
+        self._say_listing(replica, topic, position, time, list(state.values()))
+
+    def _say_listing(
+        self, who: Participant, topic: str, position: int, time: int, objects: Sequence[ChangeRow]
+    ) -> None:
+        number = len(who.events)
+        common = {"topic": topic, "sequence": number, "position": position}
+        for each in objects:
+            change = ChangeRow(each.table, each.key, each.version, "set", each.hash, each.size)
+            who.say(time, kind="object", changes=(change,), **common)
+        short = 1 if self.chance(0.05) else 0
+        who.say(time, kind="listing", count=len(objects) + short, **common)
+
+    # -- marks, hellos, gaps, the store --------------------------------------------------------------------------------
+
+    def _marks(self) -> None:
+        for each in self.participants:
+            end = each.end or self.last + self.rng.choice((0, 9000, 9000, 30_000))
+            for time in range(each.begin + 1, end, 1500):
+                each.say(time, kind="mark")
+            if each.end is not None:
+                each.events = [(time, columns) for time, columns in each.events if time < each.end]
+                if each.clean:
+                    each.say(each.end, kind="close")
+            elif self.rng.random() < 0.4:
+                each.say(max(time for time, _ in each.events) + 1, kind="close")
+
+    def _hellos(self, services: list[Participant], replicas: list[Participant]) -> None:
+        number = 0
+        for replica in replicas:
+            for service in services:
+                for _ in range(self.rng.choice((0, 1, 3))):
+                    number += 1
+                    time = self.rng.randrange(BEGIN, self.last)
+                    if not (replica.alive(time - 50) and replica.alive(time + 300) and service.alive(time)):
+                        continue
+                    nonce, uuid = f"n{number}", f"u-{service.run}"
+                    replica.say(time - self.rng.randrange(50), kind="ask", peer=nonce)
+                    service.say(time, kind="hello", peer=nonce, uuid=uuid, service=service.name)
+                    if not self.chance(0.1):
+                        there = time + self.rng.randrange(300)
+                        replica.say(there, kind="hello", peer=nonce, uuid=uuid, service=service.name)
+
+    def _with_gaps(self, rows: list[Row]) -> list[Row]:
+        for each in self.participants:
+            mine = [row for row in rows if row.run == each.run]
+            while self.chance(0.08) and len(mine) > 3:
+                begin = self.rng.randrange(len(mine))
+                gone = {row.number for row in mine[begin : begin + self.rng.choice((1, 2, 10))]}
+                if len(gone) >= len(mine):
+                    break
+                rows = [row for row in rows if row.run != each.run or row.number not in gone]
+                mine = [row for row in mine if row.number not in gone]
+        return rows
+
+    def _store_rows(self, rows: list[Row]) -> list[Row]:
+        rng = self.rng
+        store = Participant("store", "store", "h0", f"{self.domain}-store", 0, self.last + 1)
+        if rng.random() < 0.3:
+            return []
+        floor = rng.choice((0, 0, self.position // 3))
+        if rng.random() < 0.8:
+            for link in self.links:
+                if link["position"] <= floor or self.chance(0.02):
+                    continue
+                columns = dict(link)
+                if self.chance(0.01):
+                    columns["prev_nonce"] += 1
+                store.say(self.last + 2, **columns, outcome="committed", cause="s0")
+            store.say(self.last + 3, kind="changelog", prev_position=floor, position=self.position)
+        if rng.random() < 0.8:
+            for topic in self.topics:
+                if not self.chance(0.1):
+                    state: dict[str, ChangeRow] = {}
+                    for link in self.links:
+                        for each in link["changes"] if link["topic"] == topic else ():
+                            if each.action == "delete":
+                                state.pop(each.key, None)
+                            else:
+                                state[each.key] = each
+                    behind = rng.choice((0, 0, 0, 2))
+                    self._say_listing(store, topic, max(0, self.position - behind), self.last + 4, list(state.values()))
+        return store.rows()

@@ -1,0 +1,669 @@
+"""The audit by brute force, written from docs/audit.md alone. It shares no code with the pipeline.
+
+Slow and plain on purpose: sets, loops, one function per definition.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from pubsub_lib.journal.rows import Row
+
+INFINITE = float("inf")
+DELIVERED = {"ok", "reordered", "duplicate_dropped", "duplicate_applied", "stale_applied", "corrupt"}
+
+
+class Interval(NamedTuple):
+    run: str
+    topic: str
+    begin: int
+    end: float
+    dropped: Row | None
+    syncs: tuple[Row, ...]
+
+    @property
+    def base(self) -> int | None:
+        return self.syncs[0].position if self.syncs else None
+
+
+class Item(NamedTuple):
+    kind: str
+    service: str
+    uuid: str
+    topic: str
+    sequence: int
+    position: int
+    nonce: int
+    p: int
+    host: str
+
+
+class Verdict(NamedTuple):
+    """One row of the delivery table."""
+
+    name: str
+    kind: str
+    service: str
+    uuid: str
+    topic: str
+    sequence: int
+    position: int
+    nonce: int
+    verdict: str
+    detail: str
+    blame: str
+    by_message: bool
+
+
+class Stray(NamedTuple):
+    name: str
+    uuid: str
+    topic: str
+    sequence: int
+    verdict: str
+
+
+class StoreFinding(NamedTuple):
+    topic: str
+    position: int
+    nonce: int
+    verdict: str
+
+
+class Difference(NamedTuple):
+    name: str
+    topic: str
+    table: str
+    key: str
+    verdict: str
+    versions_behind: int
+    behind: int | None
+
+
+class Oracle:
+    def __init__(self, rows: Iterable[Row], window: int, grace: int, bound: int, silence: int) -> None:
+        self.window, self.grace, self.bound, self.silence = window, grace, bound, silence
+        unique = {(row.run, row.number): row for row in rows}
+        self.runs: dict[str, list[Row]] = defaultdict(list)
+        for row in sorted(unique.values(), key=lambda each: (each.run, each.number)):
+            self.runs[row.run].append(row)
+        self.rows = [row for run in self.runs.values() for row in run]
+        self.publications = self._publications()
+        self.commits = self._commits()
+        self.polling = {row.run for row in self.rows if row.kind == "interest" and row.cause == "poll"}
+        self.intervals = self._intervals()
+        self.receipts = [
+            row
+            for row in self.rows
+            if row.kind == "data"
+            and row.side == "replica"
+            and row.run not in self.polling
+            and row.uuid
+            and row.sequence
+        ]
+        self._skews: dict[tuple[str, str], int] = {}
+
+    # -- words ---------------------------------------------------------------------------------------------------
+
+    def first_wall(self, run: str) -> int:
+        return min(row.wall for row in self.runs[run])
+
+    def last_wall(self, run: str) -> int:
+        return max(row.wall for row in self.runs[run])
+
+    def gaps(self, run: str) -> list[tuple[int, float, int, int]]:
+        """(lo, lo's wall, hi, hi's wall)."""
+        rows = self.runs[run]
+        found: list[tuple[int, float, int, int]] = []
+        if rows[0].number != 1:
+            found.append((0, -INFINITE, rows[0].number, rows[0].wall))
+        for one, two in pairwise(rows):
+            if two.number != one.number + 1:
+                found.append((one.number, one.wall, two.number, two.wall))
+        return found
+
+    def over(self, run: str) -> bool:
+        rows = self.runs[run]
+        if any(row.kind == "close" for row in rows):
+            return True
+        who = (rows[0].side, rows[0].name, rows[0].host)
+        return any(
+            other != run
+            and (theirs[0].side, theirs[0].name, theirs[0].host) == who
+            and self.first_wall(other) > self.last_wall(run)
+            for other, theirs in self.runs.items()
+        )
+
+    def participants(self) -> list[str]:
+        return [run for run, rows in self.runs.items() if rows[0].side in ("writer", "service", "replica")]
+
+    def closed_until(self) -> float:
+        runs = self.participants()
+        if not runs:
+            return -INFINITE
+        frontiers = [INFINITE]
+        for run in runs:
+            if not self.over(run):
+                marks = [row.wall for row in self.runs[run] if row.kind == "mark"]
+                frontiers.append(max(marks) if marks else self.first_wall(run))
+        return min(frontiers) - self.grace
+
+    def closed(self, time: int) -> bool:
+        return (time // self.window + 1) * self.window <= self.closed_until()
+
+    def _publications(self) -> dict[tuple[str, str, int], list[Row]]:
+        found = defaultdict(list)
+        for row in self.rows:
+            if row.kind == "data" and row.outcome == "sent":
+                found[row.uuid, row.topic, row.sequence].append(row)
+        return {each: sorted(rows, key=lambda row: (row.wall, row.run, row.number)) for each, rows in found.items()}
+
+    def _commits(self) -> dict[tuple[str, int, int], list[Row]]:
+        found = defaultdict(list)
+        for row in self.rows:
+            if row.kind == "data" and row.outcome in ("committed", "handed", "taken"):
+                found[row.topic, row.position, row.nonce].append(row)
+        return dict(found)
+
+    def _intervals(self) -> list[Interval]:
+        found = []
+        for run, rows in self.runs.items():
+            if rows[0].side != "replica":
+                continue
+            for topic in {row.topic for row in rows if row.kind == "interest"}:
+                begin: Row | None = None
+                for row in rows:
+                    if row.topic == topic and row.kind == "interest" and begin is None:
+                        begin = row
+                    elif row.topic == topic and row.kind == "drop" and begin is not None:
+                        found.append(self._interval(run, topic, begin.number, row))
+                        begin = None
+                if begin is not None:
+                    found.append(self._interval(run, topic, begin.number, None))
+        return found
+
+    def _interval(self, run: str, topic: str, begin: int, drop: Row | None) -> Interval:
+        end = INFINITE if drop is None else drop.number
+        syncs = tuple(
+            row
+            for row in self.runs[run]
+            if row.kind == "sync_end"
+            and row.outcome in ("delta", "full")
+            and row.topic == topic
+            and begin < row.number < end
+        )
+        return Interval(run, topic, begin, end, drop, syncs)
+
+    def skew(self, replica: str, publisher: str) -> int:
+        if replica == publisher or not publisher:
+            return 0
+        if (replica, publisher) not in self._skews:
+            self._skews[replica, publisher] = self._measured(replica, publisher)
+        return self._skews[replica, publisher]
+
+    def _measured(self, replica: str, publisher: str) -> int:
+        samples = [
+            (answer.wall - ask.wall, (ask.wall + answer.wall) // 2 - said.wall)
+            for ask in self.rows
+            if ask.kind == "ask" and ask.host == replica
+            for answer in self.runs[ask.run]
+            if answer.kind == "hello" and answer.peer == ask.peer
+            for said in self.rows
+            if said.kind == "hello" and said.side != "replica" and said.host == publisher
+            if (said.peer, said.uuid) == (ask.peer, answer.uuid)
+        ]
+        if samples:
+            return min(samples)[1]
+        raw = [
+            row.wall - self.publications[row.uuid, row.topic, row.sequence][0].wall
+            for row in self.receipts
+            if row.host == replica
+            and (row.uuid, row.topic, row.sequence) in self.publications
+            and self.publications[row.uuid, row.topic, row.sequence][0].host == publisher
+        ]
+        return min([0, *raw])
+
+    def matching(self, topic: str, name: str, *, polling: bool) -> list[Interval]:
+        found = [
+            each
+            for each in self.intervals
+            if each.topic in (topic, "")
+            and self.runs[each.run][0].name == name
+            and (each.run in self.polling) == polling
+        ]
+        return sorted(found, key=lambda each: (self.first_wall(each.run), each.run, each.begin))
+
+    def names(self) -> list[str]:
+        return sorted({rows[0].name for rows in self.runs.values() if rows[0].side == "replica"})
+
+    def astray(self, receipt: Row) -> bool:
+        for each in self.intervals:
+            if each.run == receipt.run and each.topic in (receipt.topic, "") and each.begin < receipt.number:
+                if receipt.number < each.end:
+                    return False
+                if each.dropped is not None and receipt.mono <= each.dropped.mono + self.grace:
+                    return False
+        return True
+
+    # -- delivery ------------------------------------------------------------------------------------------------
+
+    def items(self) -> list[Item]:
+        found = []
+        for (uuid, topic, sequence), rows in self.publications.items():
+            first = rows[0]
+            found.append(
+                Item(
+                    "publication",
+                    first.service,
+                    uuid,
+                    topic,
+                    sequence,
+                    first.position,
+                    first.nonce,
+                    first.wall,
+                    first.host,
+                )
+            )
+        points = {(row.topic, row.position, row.nonce) for rows in self.publications.values() for row in rows}
+        for (topic, position, nonce), rows in self.commits.items():
+            written = [row.written for row in rows if row.written > 0]
+            p = min(written) if written else min(row.wall for row in rows)
+            service = min((row.cause for row in rows if row.cause), default="")
+            if (topic, position, nonce) not in points:
+                found.append(Item("unpublished", service, "", topic, 0, position, nonce, p, ""))
+            found.append(Item("polled", service, "", topic, 0, position, nonce, p, ""))
+        return found
+
+    def delivery(self) -> list[Verdict]:
+        found = []
+        for item in self.items():
+            for name in self.names():
+                intervals = self.matching(item.topic, name, polling=item.kind == "polled")
+                if intervals:
+                    found.append(self._judge(item, name, intervals))
+        for name, uuid, topic, sequence in self._unrecorded():
+            row = Verdict(name, "unrecorded", "", uuid, topic, sequence, 0, 0, "unknown", "unrecorded", "", False)
+            found.append(row)
+        return sorted(found)
+
+    def _received(self, item: Item, name: str) -> list[Row]:
+        """All receipts of the item by this replica, in their order."""
+        if item.kind != "publication":
+            return []
+        found = [
+            row
+            for row in self.receipts
+            if row.name == name and (row.uuid, row.topic, row.sequence) == (item.uuid, item.topic, item.sequence)
+        ]
+        return sorted(found, key=lambda row: (self.first_wall(row.run), row.run, row.number))
+
+    def _settled(self, item: Item, interval: Interval, received: Sequence[Row]) -> int | None:
+        skew = self.skew(self.runs[interval.run][0].host, item.host)
+        walls = [
+            row.wall
+            for row in received
+            if row.run == received[0].run == interval.run and row.outcome in ("applied", "old")
+        ]
+        if walls and min(walls) - skew <= item.p + self.bound:
+            return min(walls)
+        good = ("applied", "old") if item.kind == "polled" else ("applied",)
+        for row in self.runs[interval.run]:
+            inside = interval.begin < row.number < interval.end
+            same = (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
+            if row.kind == "data" and row.outcome in good and inside and same:
+                walls.append(row.wall)
+        walls += [row.wall for row in interval.syncs if row.position >= item.position]
+        return min(walls, default=None)
+
+    def _judge(self, item: Item, name: str, intervals: list[Interval]) -> Verdict:
+        def verdict(what: str, detail: str = "", blame: str = "", *, by_message: bool = False) -> Verdict:
+            return Verdict(name, *item[:7], what, detail, blame, by_message)
+
+        every = self._received(item, name)
+        hashes = {row.hash for row in every}
+        if item.kind == "publication":
+            hashes |= {row.hash for row in self.publications[item.uuid, item.topic, item.sequence]}
+        received = [row for row in every if not self.astray(row)]
+        if received:
+            first = received[0]
+            interval = [each for each in intervals if each.run == first.run and each.begin < first.number][-1]
+            settled = self._settled(item, interval, received)
+            if settled is not None:
+                return verdict(self._delivered(item, first, received, hashes, settled), by_message=True)
+            if len(hashes) > 1:
+                return verdict("corrupt", by_message=True)
+        candidates = [each for each in intervals if each.base is not None and each.base < item.position]
+        if not candidates:
+            if any(each.base is not None for each in intervals):
+                return verdict("excused", "covered")
+            if all(each.dropped is not None or self.over(each.run) for each in intervals):
+                return verdict("excused", "not following")
+            return verdict("unknown", "no sync") if self.closed(item.p) else verdict("pending")
+        interval = candidates[-1]
+        skew = self.skew(self.runs[interval.run][0].host, item.host)
+        if self._hidden(item, interval, skew):
+            return verdict("unknown", "gap")
+        if item.kind == "unpublished" and self._hidden_at_publisher(item):
+            return verdict("unknown", "gap of a publisher")
+        blame = self._blame(item, bool(received))
+        settled = self._settled(item, interval, received)
+        if settled is not None:
+            return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame)
+        ended = None
+        if interval.dropped is not None:
+            ended = interval.dropped.wall
+        elif self.over(interval.run):
+            ended = self.last_wall(interval.run)
+        if ended is not None and ended - skew < item.p + self.bound:
+            return verdict("excused", "stopped")
+        if not self.closed(item.p):
+            return verdict("pending")
+        return verdict("lost", self._where(item, interval.run), blame)
+
+    def _delivered(self, item: Item, first: Row, received: list[Row], hashes: set[int], settled: int) -> str:
+        run = first.run
+        here = [row for row in received if row.run == run]
+        if len(hashes) > 1:
+            return "corrupt"
+        if sum(row.outcome == "applied" for row in here) > 1:
+            return "duplicate_applied"
+        if self._stale(item, run):
+            return "stale_applied"
+        if settled - self.skew(first.host, item.host) > item.p + self.bound:
+            return "late"
+        stream = (item.uuid, item.topic)
+        last = max(sequence for *each, sequence in self.publications if tuple(each) == stream)
+        if any(
+            row.run == run
+            and (row.uuid, row.topic) == (item.uuid, item.topic)
+            and item.sequence < row.sequence <= last
+            and row.number < first.number
+            and not self.astray(row)
+            for row in self.receipts
+        ):
+            return "reordered"
+        return "duplicate_dropped" if len(here) > 1 else "ok"
+
+    def _stale(self, item: Item, run: str) -> bool:
+        newest: dict[tuple[str, str], int] = {}
+        for row in self.runs[run]:
+            if row.kind == "sync_end" and row.outcome == "full" and row.topic in (item.topic, ""):
+                newest = {}
+            if row.kind != "data" or row.outcome != "applied" or row.topic != item.topic:
+                continue
+            mine = (row.position, row.nonce) == (item.position, item.nonce)
+            if mine and any(newest.get((each.table, each.key), -1) > each.version for each in row.changes):
+                return True
+            for each in row.changes:
+                newest[each.table, each.key] = max(newest.get((each.table, each.key), -1), each.version)
+        return False
+
+    def _hidden(self, item: Item, interval: Interval, skew: int) -> bool:
+        signs = [
+            interval.begin,
+            *(
+                row.number
+                for row in self.runs[interval.run]
+                if interval.begin < row.number <= interval.end
+                and (
+                    (row.kind == "data" and interval.topic in (row.topic, ""))
+                    or (row.kind in ("drop", "sync_begin", "sync_end") and row.topic == interval.topic)
+                )
+            ),
+        ]
+        for lo, lo_wall, hi, hi_wall in self.gaps(interval.run):
+            inside = hi > interval.begin and lo < interval.end
+            around = hi_wall - skew >= item.p or lo >= max(signs)
+            if inside and lo_wall - skew <= item.p + self.grace and around:
+                return True
+        return False
+
+    def _hidden_at_publisher(self, item: Item) -> bool:
+        runs = [run for run, rows in self.runs.items() if rows[0].side in ("writer", "service")]
+        if not any(self.runs[run][0].side == "service" for run in runs):
+            return True
+        return any(
+            lo_wall <= item.p + self.grace and hi_wall >= item.p
+            for run in runs
+            for _, lo_wall, _, hi_wall in self.gaps(run)
+        )
+
+    def _blame(self, item: Item, received: bool) -> str:
+        if received:
+            return "subscriber"
+        if item.kind == "publication":
+            return "wire"
+        if item.kind == "polled":
+            return "polling"
+        outcomes = {row.outcome for row in self.commits[item.topic, item.position, item.nonce]}
+        return "service" if "taken" in outcomes else "hop" if "handed" in outcomes else "writer"
+
+    def _where(self, item: Item, run: str) -> str:
+        if item.kind != "publication":
+            return ""
+        heard = [
+            row.sequence
+            for row in self.receipts
+            if row.run == run and (row.uuid, row.topic) == (item.uuid, item.topic) and not self.astray(row)
+        ]
+        if not heard or item.sequence > max(heard):
+            return "suffix"
+        return "prefix" if item.sequence < min(heard) else "middle"
+
+    # -- what nobody expects, and what nobody recorded -----------------------------------------------------------------
+
+    def _is_phantom(self, uuid: str, topic: str, sequence: int) -> bool:
+        mine = sorted(
+            (row for rows in self.publications.values() for row in rows if row.uuid == uuid),
+            key=lambda row: (row.wall, row.run, row.number),
+        )
+        runs = {row.run for row in mine}
+        if not mine or any(self.gaps(run) for run in runs):
+            return False
+        heard = [
+            row.wall - self.skew(row.host, mine[0].host)
+            for row in self.receipts
+            if (row.uuid, row.topic, row.sequence) == (uuid, topic, sequence)
+        ]
+        return max(self.last_wall(run) for run in runs) >= min(heard)
+
+    def _unrecorded(self) -> list[tuple[str, str, str, int]]:
+        missing = {
+            (row.uuid, row.topic, row.sequence)
+            for row in self.receipts
+            if (row.uuid, row.topic, row.sequence) not in self.publications
+            and not self._is_phantom(row.uuid, row.topic, row.sequence)
+        }
+        streams = defaultdict(set)
+        holed = set()
+        for (uuid, topic, sequence), rows in self.publications.items():
+            streams[uuid, topic].add(sequence)
+            if any(self.gaps(row.run) for row in rows):
+                holed.add(uuid)
+        for (uuid, topic), sequences in streams.items():
+            if uuid in holed:
+                missing |= {
+                    (uuid, topic, each)
+                    for each in range(min(sequences), max(sequences))
+                    if each not in sequences and not self._received_phantom(uuid, topic, each)
+                }
+        return [
+            (name, *each) for each in missing for name in self.names() if self.matching(each[1], name, polling=False)
+        ]
+
+    def _received_phantom(self, uuid: str, topic: str, sequence: int) -> bool:
+        ids = {(row.uuid, row.topic, row.sequence) for row in self.receipts}
+        return (uuid, topic, sequence) in ids and self._is_phantom(uuid, topic, sequence)
+
+    def strays(self) -> list[Stray]:
+        found = set()
+        for row in self.receipts:
+            if (row.uuid, row.topic, row.sequence) not in self.publications:
+                if self._is_phantom(row.uuid, row.topic, row.sequence):
+                    found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "phantom"))
+            elif self.astray(row) and not any(lo < row.number for lo, _, _, _ in self.gaps(row.run)):
+                found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "misrouted"))
+        return sorted(found)
+
+    # -- store to publisher ------------------------------------------------------------------------------------------
+
+    def store(self) -> list[StoreFinding]:
+        limits = [row for row in self.rows if row.kind == "changelog"]
+        if not limits:
+            return []
+        floor, head = min(row.prev_position for row in limits), max(row.position for row in limits)
+        committed = {
+            (row.topic, row.position, row.nonce): row
+            for row in self.rows
+            if row.kind == "data" and row.outcome == "committed"
+        }
+        sent = {(row.topic, row.position, row.nonce) for rows in self.publications.values() for row in rows}
+        found = set()
+        for item in self.items():
+            point = (item.topic, item.position, item.nonce)
+            surely = self.closed(item.p) and not self._hidden_at_publisher(item)
+            if item.kind == "unpublished" and point in committed and surely:
+                found.add(StoreFinding(*point, "unpublished"))
+        found |= {
+            StoreFinding(*point, "phantom_publish")
+            for point in sent
+            if floor < point[1] <= head and point not in committed
+        }
+        by_topic = defaultdict(list)
+        for point, row in committed.items():
+            by_topic[point[0]].append(row)
+        for rows in by_topic.values():
+            rows.sort(key=lambda row: (row.position, row.nonce))
+            for one, two in pairwise(rows):
+                if (two.prev_position, two.prev_nonce) != (one.position, one.nonce):
+                    found.add(StoreFinding(two.topic, two.position, two.nonce, "chain_broken"))
+        return sorted(found)
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def _listings(self, side: str) -> dict[tuple[str, str], tuple[Row, dict[tuple[str, str], tuple[int, int]]]]:
+        """(name, topic) -> the last complete listing: its end, and its objects' versions and hashes."""
+        found: dict[tuple[str, str], tuple[Any, Row, dict[tuple[str, str], tuple[int, int]]]] = {}
+        for run, rows in self.runs.items():
+            if rows[0].side != side:
+                continue
+            for end in (row for row in rows if row.kind == "listing"):
+                objects = {}
+                number = 0
+                for row in rows:
+                    if row.kind == "object" and (row.topic, row.sequence) == (end.topic, end.sequence):
+                        number += 1
+                        objects[row.changes[0].table, row.changes[0].key] = (
+                            row.changes[0].version,
+                            row.changes[0].hash,
+                        )
+                if number != end.count:
+                    continue
+                order: Any = (
+                    (end.position, run, end.sequence) if side == "store" else (self.first_wall(run), run, end.number)
+                )
+                who = "" if side == "store" else end.name
+                if (who, end.topic) not in found or order > found[who, end.topic][0]:
+                    found[who, end.topic] = (order, end, objects)
+        return {each: (end, objects) for each, (_, end, objects) in found.items()}
+
+    def state(self) -> list[Difference]:
+        stored = self._listings("store")
+        limits = [row for row in self.rows if row.kind == "changelog"]
+        changes: dict[tuple[str, str, str], dict[int, tuple[str, int]]] = defaultdict(dict)
+        for row in self.rows:
+            if row.kind == "data" and row.outcome == "committed":
+                for each in row.changes:
+                    changes[row.topic, each.table, each.key][each.version] = (each.action, row.written)
+        found: list[Difference] = []
+        if not stored:
+            return found
+        for (name, topic), (mine, held) in self._listings("replica").items():
+            if ("", topic) not in stored or mine.position > stored["", topic][0].position:
+                found.append(Difference(name, topic, "", "", "unknown", 0, None))
+                continue
+            end, there = stored["", topic]
+            floor = min(row.prev_position for row in limits) if limits else end.position
+            for table, key in held.keys() | there.keys():
+                one = held.get((table, key))
+                two = there.get((table, key))
+                verdict = self._compare(one, two, changes[topic, table, key], mine, end.position, floor)
+                if not verdict:
+                    continue
+                low = one[0] if one else -1
+                high = two[0] if two else end.position
+                between = {
+                    version: written
+                    for version, (_, written) in changes[topic, table, key].items()
+                    if low < version <= high
+                }
+                first = between[min(between)] if between else 0
+                behind = mine.wall - first if first > 0 else None
+                found.append(Difference(name, topic, table, key, verdict, len(between), behind))
+        return sorted(found, key=str)
+
+    def _compare(
+        self,
+        one: tuple[int, int] | None,
+        two: tuple[int, int] | None,
+        changes: dict[int, tuple[str, int]],
+        mine: Row,
+        head: int,
+        floor: int,
+    ) -> str:
+        def due(version: int) -> bool:
+            written = changes[version][1] if version in changes else 0
+            return version <= mine.position or (written > 0 and written + self.bound <= mine.wall)
+
+        if one is None:
+            assert two is not None
+            return "missing" if due(two[0]) else "behind"
+        if two is not None:
+            if one[0] < two[0]:
+                return "stale" if due(two[0]) else "behind"
+            return "wrong_value" if one != two else ""
+        deletes = [
+            version for version, (action, _) in changes.items() if action == "delete" and one[0] < version <= head
+        ]
+        if deletes:
+            return "zombie" if due(min(deletes)) else "behind"
+        return "zombie" if mine.position >= floor else "unknown"
+
+    # -- sums ----------------------------------------------------------------------------------------------------
+
+    def balance(self) -> dict[str, int]:
+        found = dict.fromkeys(("expected", "delivered", "lost", "pending", "excused", "unknown"), 0)
+        for row in self.delivery():
+            found["expected"] += 1
+            if row.by_message:
+                found["delivered"] += 1
+            elif row.verdict in ("lost", "repaired", "late"):
+                found["lost"] += 1
+            else:
+                found[row.verdict] += 1
+        return found
+
+    def silent(self) -> list[str]:
+        runs = self.participants()
+        if not runs:
+            return []
+        latest = max(self.last_wall(run) for run in runs)
+        return sorted(run for run in runs if not self.over(run) and self.last_wall(run) < latest - self.silence)
+
+    def bits(self) -> int:
+        seen = {row.verdict for row in self.delivery()} | {row.verdict for row in self.strays()}
+        seen |= {row.verdict for row in self.store()} | {row.verdict for row in self.state()}
+        bits = 0
+        for bit, kinds in {
+            1: {"lost"},
+            2: {"corrupt", "phantom", "misrouted", "phantom_publish"},
+            4: {"missing", "stale", "wrong_value", "zombie", "chain_broken"},
+            8: {"late"},
+            16: {"duplicate_applied", "stale_applied"},
+            32: {"unknown"},
+        }.items():
+            bits |= bit if seen & kinds else 0
+        walls = [row.wall for run in self.participants() for row in self.runs[run]]
+        incomplete = not walls or not self.closed(min(walls)) or bool(self.silent())
+        return bits | (32 if incomplete else 0)

@@ -1,0 +1,139 @@
+"""Small journals with one thing wrong, built by hand. Times are in microseconds; a window has ``WINDOW``."""
+
+from typing import Any
+
+from pubsub_lib.journal.rows import ChangeRow, Row
+from tests.unit.audit.generator import BEGIN, WINDOW, Participant
+
+STEP = 100
+WAY = 5  # from the sending to the receipt
+
+
+class Scenario:
+    """A writer, a service and replicas that begin at ``BEGIN``; ``rows()`` ends them all in order."""
+
+    def __init__(self, domain: str, skew: int = 0) -> None:
+        self.domain = domain
+        self.skew = skew
+        self.count = 0
+        self.position = 0
+        self.time = BEGIN + 1000
+        self.heads: dict[str, tuple[int, int]] = {}
+        self.sequences: dict[tuple[str, str], int] = {}
+        self.participants: list[Participant] = []
+        self.writer = self.begin("writer", "w")
+        self.service = self.begin("service", "s")
+        self.replica = self.begin("replica", "r", skew=skew)
+        self.store = Participant("store", "store", "h", f"{domain}-store", 0, BEGIN + 90_000)
+        self.listed = False
+
+    def begin(self, side: Any, name: str, at: int = BEGIN, skew: int = 0) -> Participant:
+        self.count += 1
+        one = Participant(side, name, "h-far" if skew else "h", f"{self.domain}-{self.count}", skew, at)
+        self.participants.append(one)
+        return one
+
+    def follow(self, topic: str = "t", replica: Participant | None = None, at: int = BEGIN + 10, base: int = 0) -> None:
+        """Follow a topic; a full sync at ``base`` ends a little later."""
+        who = replica or self.replica
+        who.say(at, kind="interest", topic=topic)
+        self.sync(at + 10, topic, base, replica=who, outcome="full")
+
+    def sync(
+        self, at: int, topic: str, position: int, replica: Participant | None = None, outcome: str = "delta",
+        count: int = 1,
+    ) -> None:  # fmt: skip
+        who = replica or self.replica
+        number = len(who.events)
+        who.say(at - 5, kind="sync_begin", topic=topic, sequence=number, cause="expired")
+        who.say(
+            at, kind="sync_end", topic=topic, sequence=number, outcome=outcome, position=position, nonce=position,
+            count=count, size=count * 9,
+        )  # fmt: skip
+
+    def link(self, topic: str = "t", key: str = "k", action: str = "set") -> dict[str, Any]:
+        """The next transaction, committed now."""
+        self.time += STEP
+        self.position += 1
+        prev = self.heads.get(topic, (0, 0))
+        self.heads[topic] = (self.position, self.position)
+        value = 0 if action == "delete" else 1000 + self.position
+        columns = {
+            "kind": "data", "topic": topic, "position": self.position, "nonce": self.position,
+            "prev_position": prev[0], "prev_nonce": prev[1], "hash": 5000 + self.position, "part": 1, "parts": 1,
+            "written": self.time, "changes": (ChangeRow("t", key, self.position, action, value, 9),),
+        }  # fmt: skip
+        self.store.say(BEGIN + 90_001, **columns, outcome="committed", cause="s")
+        return columns
+
+    def hand(self, columns: dict[str, Any]) -> None:
+        self.writer.say(self.time + 1, **columns, outcome="handed", cause="s")
+
+    def take(self, columns: dict[str, Any]) -> None:
+        self.service.say(self.time + 2, **columns, outcome="taken", cause="s")
+
+    def send(self, columns: dict[str, Any], service: Participant | None = None) -> dict[str, Any]:
+        """Numbered and sent; returns what a replica receives."""
+        who = service or self.service
+        uuid = f"u-{who.run}"
+        self.sequences[uuid, columns["topic"]] = self.sequences.get((uuid, columns["topic"]), 0) + 1
+        sequence = self.sequences[uuid, columns["topic"]]
+        sent = {**columns, "service": "s", "uuid": uuid, "sequence": sequence, "outcome": "sent"}
+        who.say(self.time + 3, **sent)
+        return sent
+
+    def receive(
+        self, sent: dict[str, Any], outcome: str = "applied", after: int = WAY, replica: Participant | None = None,
+        at: int | None = None,
+    ) -> None:  # fmt: skip
+        (replica or self.replica).say(at or self.time + 3 + after, **{**sent, "outcome": outcome})
+
+    def publish(self, topic: str = "t", key: str = "k", service: Participant | None = None) -> dict[str, Any]:
+        """From the commit to the sending."""
+        columns = self.link(topic, key)
+        self.hand(columns)
+        self.take(columns)
+        return self.send(columns, service)
+
+    def deliver(self, number: int, topic: str = "t") -> None:
+        """So many messages that arrive and are applied."""
+        for _ in range(number):
+            self.receive(self.publish(topic))
+
+    def ask(self, at: int) -> None:
+        """A question by which clocks are compared: 20 there and back, asked and answered in the middle."""
+        self.replica.say(at - 10, kind="ask", peer=f"n{at}")
+        self.service.say(at, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
+        self.replica.say(at + 10, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
+
+    def stored(self, objects: dict[str, tuple[int, int]], topic: str = "t") -> None:
+        """The store holds these now, at its head: key -> (version, hash)."""
+        self.listed = True
+        self._list(self.store, BEGIN + 90_002, topic, self.position, objects)
+
+    def held(self, objects: dict[str, tuple[int, int]], at: int, position: int, topic: str = "t") -> None:
+        """The replica holds these at ``position``."""
+        self._list(self.replica, at, topic, position, objects)
+
+    def _list(self, who: Participant, at: int, topic: str, position: int, objects: dict[str, tuple[int, int]]) -> None:
+        number = len(who.events)
+        common = {"topic": topic, "sequence": number, "position": position}
+        for key, (version, value) in objects.items():
+            who.say(at, kind="object", changes=(ChangeRow("t", key, version, "set", value, 9),), **common)
+        who.say(at, kind="listing", count=len(objects), **common)
+
+    def rows(self, close: bool = True, store: bool = True) -> list[Row]:
+        """Marks in between; everybody that has no end closes far behind, or has marks until a window before."""
+        for each in self.participants:
+            end = each.end or BEGIN + (60_000 if close else 4000)
+            for at in range(each.begin + 500, end, 1000):
+                each.say(at, kind="mark")
+            each.events = [(at, columns) for at, columns in each.events if each.end is None or at < each.end]
+            if each.end is None and close:
+                each.say(end, kind="close")
+        self.store.say(BEGIN + 90_003, kind="changelog", prev_position=0, position=self.position)
+        found = [row for each in self.participants for row in each.rows()]
+        return found + (self.store.rows() if store else [])
+
+
+assert WINDOW == 10_000  # the scenarios' times are chosen for it

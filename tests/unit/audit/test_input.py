@@ -1,0 +1,99 @@
+"""From folders to files that Spark can read; what cannot be read is told in a sentence and does not stop the rest."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from pubsub_lib.audit.input import SCHEMA, gather, load
+from pubsub_lib.core.model import Point, Record
+from pubsub_lib.journal.reading import read
+from pubsub_lib.journal.rolling import roll
+from pubsub_lib.journal.rows import COLUMNS
+from pubsub_lib.journal.writer import Journal
+from tests.unit.journal.builders import envelope, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def journal(folder: Path) -> str:
+    one = Journal(settings(folder), "replica", "r")
+    one.messages(("applied",), envelope(7, 8))
+    one.listing(1, "t1", Point(8, 6), [Record("lport", "p1", 8, b"1")])
+    one.close()
+    return one.run
+
+
+def test_both_forms_and_all_folders_are_read(tmp_path: Path, spark: "SparkSession") -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    runs = {journal(one)}
+    roll(one)
+    runs |= {journal(one), journal(two)}
+    before = sorted((row for place in (one, two) for path in place.iterdir() for row in read(path)), key=str)
+    gathered = gather({"d": [one, two]}, tmp_path / "scratch")
+    assert not gathered.problems
+    assert len(gathered.files["d"]) == 3
+    rows = load(spark, gathered).collect()
+    assert {row["run"] for row in rows} == runs
+    assert {row["domain"] for row in rows} == {"d"}
+    mine = sorted((row.run, row.number, row.kind, row.hash, row.digest, len(row.changes)) for row in before)
+    assert sorted((row.run, row.number, row.kind, row.hash, row.digest, len(row.changes)) for row in rows) == mine
+
+
+def test_the_columns_are_those_of_the_schema(spark: "SparkSession") -> None:
+    empty = spark.createDataFrame([], SCHEMA)
+    assert tuple(empty.columns) == COLUMNS
+
+
+def test_a_file_that_is_twice_counts_once(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    journal(one)
+    two.mkdir()
+    for path in one.iterdir():
+        (two / path.name).write_bytes(path.read_bytes())
+    gathered = gather({"": [one, two, one]}, tmp_path / "scratch")
+    assert [len(files) for files in gathered.files.values()] == [1]
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    roll(folder)
+    (whole,) = folder.iterdir()
+    (folder / "a.journal").write_bytes(b"nonsense")
+    (folder / "b.parquet").write_bytes(whole.read_bytes()[:-9])
+    table = pq.read_table(whole)
+    newer = table.replace_schema_metadata({b"pubsub_lib.journal.schema": b"9"})
+    pq.write_table(newer, folder / "c.parquet")
+    gathered = gather({"": [folder, tmp_path / "gone"]}, tmp_path / "scratch")
+    assert gathered.files[""] == [whole]
+    said = sorted(problem.replace(str(folder), "…") for problem in gathered.problems)
+    assert len(said) == 4
+    for words in (
+        "a.journal is no journal",
+        "…/b.parquet is no whole Parquet",
+        "has the schema version 9",
+        "name one that",
+    ):
+        assert sum(words in each for each in said) == 1, (words, said)
+
+
+def test_empty_folders_are_no_input(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    gathered = gather({"": [tmp_path / "none"]}, tmp_path / "scratch")
+    assert gathered.empty
+    assert not gathered.problems
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_torn_tail_is_read_up_to_it(tmp_path: Path, rolled: bool, spark: "SparkSession") -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-2])
+    if rolled:
+        roll(folder)
+    rows = load(spark, gather({"": [folder]}, tmp_path / "scratch")).collect()
+    assert sorted(row.number for row in rows) == [1, 2, 3, 4, 5]

@@ -1,0 +1,537 @@
+"""The pipeline says what the definitions say: on known answers, and on journals with random planted faults."""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from pubsub_lib.audit.summary import Summary, summarize
+from pubsub_lib.journal.rows import Row
+from tests.unit.audit.conftest import SETTINGS, Audit
+from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
+from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
+from tests.unit.audit.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pubsub_lib.audit.pipeline import Tables
+
+T = TypeVar("T", Verdict, Stray, StoreFinding, Difference)
+Kinds = dict[tuple[str, str, str], int]
+
+NUMBER = 1000
+"""Generated journals."""
+
+CASES: dict[str, tuple[Callable[[Scenario], list[Row]], Kinds, int]] = {}
+"""name -> (how it is built, verdicts that are not ok, exit code)."""
+
+
+def case(kinds: Kinds, code: int) -> Callable[[Callable[[Scenario], list[Row]]], Callable[..., Any]]:
+    def keep(build: Callable[[Scenario], list[Row]]) -> Callable[..., Any]:
+        CASES[build.__name__] = (build, kinds, code)
+        return build
+
+    return keep
+
+
+@case({}, 0)
+def clean(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(200)
+    world.stored({"k": (200, 1200)})
+    world.held({"k": (200, 1200)}, BEGIN + 50_000, 200)
+    return world.rows()
+
+
+def lose(world: Scenario, lost: int, of: int = 5) -> list[Row]:
+    world.follow()
+    for number in range(1, of + 1):
+        sent = world.publish()
+        if number != lost:
+            world.receive(sent)
+    return world.rows()
+
+
+@case({("lost", "prefix", "wire"): 1}, 1)
+def the_first_is_lost(world: Scenario) -> list[Row]:
+    return lose(world, 1)
+
+
+@case({("lost", "middle", "wire"): 1}, 1)
+def one_in_the_middle_is_lost(world: Scenario) -> list[Row]:
+    return lose(world, 3)
+
+
+@case({("lost", "suffix", "wire"): 1}, 1)
+def the_last_is_lost(world: Scenario) -> list[Row]:
+    return lose(world, 5)
+
+
+@case({("lost", "suffix", "wire"): 1, ("missing", "", ""): 1}, 5)
+def the_tail_of_an_idle_topic_is_lost(world: Scenario) -> list[Row]:
+    world.follow("t")
+    world.follow("idle")
+    world.publish("idle")
+    world.deliver(20)
+    world.stored({"k": (1, 1001)}, "idle")
+    world.held({}, BEGIN + 50_000, 0, "idle")
+    return world.rows()
+
+
+@case({("reordered", "", ""): 1}, 0)
+def three_comes_after_four(world: Scenario) -> list[Row]:
+    world.follow()
+    sent = [world.publish() for _ in range(5)]
+    for place, number in enumerate((1, 2, 4, 3)):
+        world.receive(sent[number - 1], "waiting" if number == 4 else "applied", at=world.time + 10 + place)
+    world.receive({**sent[3], "uuid": "", "sequence": 0}, at=world.time + 14)
+    world.receive(sent[4], at=world.time + 15)
+    return world.rows()
+
+
+@case({("duplicate_dropped", "", ""): 1}, 0)
+def a_duplicate_is_dropped(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    sent = world.publish()
+    world.receive(sent)
+    world.receive(sent, "old", after=50)
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("duplicate_applied", "", ""): 1}, 16)
+def a_duplicate_is_applied(world: Scenario) -> list[Row]:
+    world.follow()
+    sent = world.publish()
+    world.receive(sent)
+    world.receive(sent, after=50)
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("stale_applied", "", ""): 1, ("reordered", "", ""): 0}, 16)
+def an_older_version_is_applied_over_a_newer_one(world: Scenario) -> list[Row]:
+    world.follow()
+    first, second = world.publish(), world.publish()
+    world.receive(second, after=1)
+    world.receive(first, after=2)
+    return world.rows()
+
+
+@case({}, 0)
+def a_service_restarts(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(5)
+    world.service.end = world.time + 50  # killed: no close
+    again = world.begin("service", "s", world.time + 60)
+    world.service = again
+    world.deliver(5)
+    return world.rows()
+
+
+@case({("repaired", "", "wire"): 1}, 0)
+def a_loss_is_repaired_by_a_sync(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.sync(world.time + BOUND, "t", world.position)
+    world.deliver(2)
+    return world.rows()
+
+
+@case({}, 0)
+def a_sync_that_nobody_needed(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.sync(world.time + 50, "t", world.position, count=0)
+    return world.rows()
+
+
+@case({("late", "", "wire"): 1}, 8)
+def a_loss_is_repaired_too_late(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.sync(world.time + BOUND + 4, "t", world.position)
+    return world.rows()
+
+
+@case({("late", "", ""): 1}, 8)
+def a_message_comes_late(world: Scenario) -> list[Row]:
+    world.follow()
+    world.receive(world.publish(), after=BOUND + 1)
+    world.receive(world.publish(), after=BOUND)
+    return world.rows()
+
+
+@case({("excused", "covered", ""): 5}, 0)
+def a_subscriber_joins_late(world: Scenario) -> list[Row]:
+    for _ in range(5):
+        world.publish()
+    world.follow(at=world.time + 20, base=5)
+    world.deliver(3)
+    return world.rows()
+
+
+@case({("excused", "stopped", ""): 4}, 0)
+def a_subscriber_leaves(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.replica.say(world.time + 20, kind="drop", topic="t")
+    for _ in range(4):
+        world.publish()
+    return world.rows()
+
+
+@case({("excused", "covered", ""): 0, ("excused", "stopped", ""): 3}, 0)
+def a_replica_is_killed_and_comes_back(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.replica.end = world.time + 20
+    for _ in range(3):
+        world.publish()
+    again = world.begin("replica", "r", world.time + 10)
+    world.follow(replica=again, at=world.time + 20, base=6)
+    world.replica = again
+    world.time += 100
+    world.deliver(3)
+    return world.rows()
+
+
+@case({("unknown", "gap", ""): 1}, 32)
+def a_hole_in_the_subscribers_journal(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(5)
+    rows = world.rows()
+    gone = next(row for row in rows if row.side == "replica" and row.sequence == 3 and row.kind == "data")
+    return [row for row in rows if row is not gone]
+
+
+@case({("unknown", "unrecorded", ""): 1, ("unknown", "gap of a publisher", ""): 1}, 32)
+def a_hole_in_the_services_journal(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(5)
+    rows = world.rows()
+    gone = next(row for row in rows if row.outcome == "sent" and row.sequence == 3)
+    return [row for row in rows if row is not gone]
+
+
+@case({("corrupt", "", ""): 1}, 2)
+def one_sequence_has_two_hashes(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.receive({**world.publish(), "hash": 1})
+    return world.rows()
+
+
+@case({("corrupt", "", ""): 1}, 2)
+def a_publisher_sends_one_sequence_with_two_hashes(world: Scenario) -> list[Row]:
+    world.follow()
+    sent = world.publish()
+    world.service.say(world.time + 4, **{**sent, "hash": 1})
+    world.receive(sent)
+    return world.rows()
+
+
+@case({("zombie", "", ""): 1}, 4)
+def a_delete_is_missed(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    columns = world.link(action="delete")
+    world.hand(columns)
+    world.take(columns)
+    world.receive(world.send(columns))
+    world.stored({})
+    world.held({"k": (1, 1001)}, BEGIN + 50_000, 2)
+    return world.rows()
+
+
+@case({("missing", "", ""): 1, ("stale", "", ""): 1, ("wrong_value", "", ""): 1}, 4)
+def objects_differ(world: Scenario) -> list[Row]:
+    world.follow()
+    for key in ("a", "b", "c", "b", "d"):
+        world.receive(world.publish(key=key))
+    world.stored({"a": (1, 1001), "b": (4, 1004), "c": (3, 1003), "d": (5, 1005)})
+    world.held({"b": (2, 1002), "c": (3, 7), "d": (5, 1005)}, BEGIN + 50_000, 5)
+    return world.rows()
+
+
+@case({("behind", "", ""): 1}, 0)
+def a_replica_is_behind_within_the_bound(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    world.receive(world.publish(), after=40)
+    world.stored({"k": (2, 1002)})
+    world.held({"k": (1, 1001)}, world.time + 30, 1)
+    return world.rows()
+
+
+@case({("lost", "", "hop"): 1, ("unpublished", "", ""): 1}, 1)
+def a_loss_in_the_ipc_hop(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.hand(world.link())
+    return world.rows()
+
+
+@case({("lost", "", "service"): 1, ("unpublished", "", ""): 1}, 1)
+def a_loss_in_the_service(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    columns = world.link()
+    world.hand(columns)
+    world.take(columns)
+    return world.rows()
+
+
+@case({("lost", "", "writer"): 1, ("unpublished", "", ""): 1}, 1)
+def a_commit_that_nobody_handed_over(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.link()
+    return world.rows()
+
+
+@case({("lost", "middle", "subscriber"): 1}, 1)
+def a_loss_in_the_subscriber(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.receive(world.publish(), "dropped")
+    world.deliver(2)
+    return world.rows()
+
+
+@case({}, 0)
+def another_topic_makes_no_holes(world: Scenario) -> list[Row]:
+    world.follow("t")
+    for _ in range(5):
+        world.publish("other")
+        world.deliver(1, "t")
+    return world.rows()
+
+
+@case({}, 0)
+def a_replica_of_everything(world: Scenario) -> list[Row]:
+    world.follow("")
+    world.deliver(3, "t")
+    world.deliver(3, "u")
+    return world.rows()
+
+
+@case({("phantom", "", ""): 1}, 2)
+def a_message_that_nobody_published(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    sent = world.publish()
+    world.receive(sent)
+    world.receive({**sent, "sequence": 77})
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("misrouted", "", ""): 1}, 2)
+def a_message_of_a_neighbouring_topic(world: Scenario) -> list[Row]:
+    world.follow("tenant-1")
+    world.receive(world.publish("tenant-1"))
+    world.receive(world.publish("tenant-10"))
+    return world.rows()
+
+
+@case({("pending", "", ""): 1}, 32)
+def nothing_is_lost_in_an_open_window(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    return world.rows(close=False)
+
+
+@case({("unknown", "no sync", ""): 1}, 32)
+def a_replica_that_never_synced(world: Scenario) -> list[Row]:
+    world.replica.say(BEGIN + 10, kind="interest", topic="t")
+    world.publish()
+    rows = world.rows()
+    closing = max(row.wall for row in rows if row.side == "replica")
+    return [row for row in rows if not (row.side == "replica" and row.kind == "close" and row.wall == closing)]
+
+
+@case({("phantom_publish", "", ""): 1}, 2)
+def a_publication_that_was_rolled_back(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.receive(world.publish())
+    world.store.events = [each for each in world.store.events if each[1].get("position") != world.position]
+    world.position += 1
+    return world.rows()
+
+
+@case({("chain_broken", "", ""): 1}, 4)
+def a_chain_is_broken(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.heads["t"] = (1, 1)
+    world.deliver(1)
+    return world.rows()
+
+
+def skewed(skew: int, asks: bool) -> list[Row]:
+    world = Scenario(f"skew{skew}{'' if asks else '-unasked'}", skew)
+    world.follow()
+    if asks:
+        world.ask(BEGIN + 300)
+    world.deliver(3)
+    world.publish()
+    world.deliver(3)
+    world.publish()
+    world.sync(world.time + BOUND - 10, "t", world.position)
+    world.receive(world.publish(), after=BOUND + 1)
+    world.replica.say(world.time + BOUND + 100, kind="drop", topic="t")
+    world.time += BOUND + 300
+    world.publish()
+    return world.rows()
+
+
+SKEWED: Kinds = {
+    ("repaired", "", "wire"): 1, ("late", "", "wire"): 1, ("late", "", ""): 1, ("excused", "stopped", ""): 1
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, list[Row]]:
+    found = {name: build(Scenario(name)) for name, (build, _, _) in CASES.items()}
+    for skew in (-5000, 0, 5000):
+        found[f"skew{skew}"] = skewed(skew, asks=True)
+    found["skew-5000-unasked"] = skewed(-5000, asks=False)
+    return found
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, list[Row]]:
+    return {
+        f"d{seed}": Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows()
+        for seed in range(NUMBER)
+    }
+
+
+@pytest.fixture(scope="module")
+def tables(audit: Audit, cases: dict[str, list[Row]], generated: dict[str, list[Row]]) -> "Tables":
+    """Of all cases together: Spark's own overhead is paid once."""
+    return audit({**cases, **generated})
+
+
+@pytest.fixture(scope="module")
+def summary(tables: "Tables") -> Summary:
+    return summarize(tables, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def kinds(summary: Summary) -> Mapping[str, Kinds]:
+    found: dict[str, Kinds] = defaultdict(dict)
+    for each in summary.counts:
+        found[each.domain][each.verdict, each.detail, each.blame] = each.count
+    return found
+
+
+def oracle(rows: list[Row]) -> Oracle:
+    return Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+
+
+def said(one: Oracle) -> Kinds:
+    found = Counter((row.verdict, row.detail, row.blame) for row in one.delivery())
+    for table in (one.strays(), one.store(), one.state()):
+        found.update((row.verdict, "", "") for row in table)
+    return dict(found)
+
+
+def wrong(found: Kinds) -> Kinds:
+    return {kind: number for kind, number in found.items() if kind[0] != "ok" and number}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_known_answer_of_the_oracle(name: str) -> None:
+    build, expected, code = CASES[name]
+    one = oracle(build(Scenario(name)))
+    assert wrong(said(one)) == wrong(expected)
+    assert one.bits() == code
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_known_answer(name: str, kinds: Mapping[str, Kinds]) -> None:
+    assert wrong(kinds[name]) == wrong(CASES[name][1])
+
+
+@pytest.mark.parametrize("name", ["skew-5000", "skew0", "skew5000", "skew-5000-unasked"])
+def test_five_seconds_of_skew_change_no_verdict(
+    name: str, kinds: Mapping[str, Kinds], cases: dict[str, list[Row]]
+) -> None:
+    assert wrong(said(oracle(cases[name]))) == SKEWED
+    assert wrong(kinds[name]) == SKEWED
+
+
+def test_skew_is_measured(summary: Summary) -> None:
+    found = {row["domain"]: row["skew"] for row in summary.skews}
+    assert (found["skew-5000"], found["skew5000"]) == (-5000, 5000)
+    assert found["skew-5000-unasked"] == -5000 + 5  # the quickest message took 5
+
+
+def test_a_repair_shows_when_it_was_detected_and_when_done(tables: "Tables") -> None:
+    name = "a_loss_is_repaired_by_a_sync"
+    (row,) = tables.delivery.filter(f"domain = '{name}' and verdict = 'repaired'").collect()
+    assert row["settled"] - row["p"] == BOUND - 3  # the sending is 3 after the commit
+    assert row["settled"] - row["detected"] == 5
+
+
+def test_a_needless_sync_is_told_from_a_needed_one(tables: "Tables") -> None:
+    found = {
+        name: [
+            (row["outcome"], row["needless"], row["took"])
+            for row in tables.syncs.filter(f"domain = '{name}'").orderBy("began").collect()
+        ]
+        for name in ("a_loss_is_repaired_by_a_sync", "a_sync_that_nobody_needed")
+    }
+    assert found == {
+        "a_loss_is_repaired_by_a_sync": [("full", False, 5), ("delta", False, 5)],
+        "a_sync_that_nobody_needed": [("full", False, 5), ("delta", True, 5)],
+    }
+
+
+def by_domain(table: "DataFrame", kind: type[T]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = defaultdict(list)
+    for row in table.collect():
+        found[row["domain"]].append(kind(*[row[name] for name in kind._fields]))
+    return found
+
+
+def test_a_thousand_journals_with_planted_faults(tables: "Tables", generated: dict[str, list[Row]]) -> None:
+    delivery, strays = by_domain(tables.delivery, Verdict), by_domain(tables.strays, Stray)
+    store, state = by_domain(tables.store, StoreFinding), by_domain(tables.state, Difference)
+    seen: Counter[str] = Counter()
+    for domain, rows in generated.items():
+        one = oracle(rows)
+        for mine, theirs in (
+            (delivery[domain], one.delivery()),
+            (strays[domain], one.strays()),
+            (store[domain], one.store()),
+            (state[domain], one.state()),
+        ):
+            pipeline, brute = Counter(mine), Counter(theirs)
+            assert pipeline == brute, (domain, list(pipeline - brute)[:3], list(brute - pipeline)[:3])
+            seen.update(row.verdict for row in theirs)
+    every = {
+        "ok", "reordered", "duplicate_dropped", "duplicate_applied", "late", "repaired", "lost", "corrupt", "phantom",
+        "misrouted", "stale_applied", "pending", "excused", "unknown", "unpublished", "phantom_publish",
+        "chain_broken", "missing", "zombie", "stale", "wrong_value", "behind",
+    }  # fmt: skip
+    assert every <= seen.keys()
+    assert min(seen[kind] for kind in every) >= 20, seen
+
+
+def test_the_balance_of_each_journal_holds(summary: Summary, generated: dict[str, list[Row]]) -> None:
+    assert all(balance.holds for balance in summary.balance.values())
+    for domain, rows in generated.items():
+        brute = oracle(rows).balance()
+        if brute["expected"]:
+            assert {name: getattr(summary.balance[domain], name) for name in brute} == brute

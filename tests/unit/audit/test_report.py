@@ -1,0 +1,62 @@
+"""What a run leaves behind can be shown again."""
+
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.audit.report import check_free, read_summary, save_summary, text, verdict
+from pubsub_lib.audit.summary import Balance, Count, Summary
+from pubsub_lib.errors import ConfigError
+
+ONE = Summary(
+    exit_code=1,
+    balance={"": Balance(5, 4, 1, 0, 0, 0)},
+    counts=[Count("", "delivery", "lost", "middle", "wire", 1), Count("", "delivery", "ok", "", "", 4)],
+    skews=[],
+    silent=["ab"],
+    open_domains=[],
+    syncs=[],
+    first=[{"of": "delivery", "verdict": "lost", "sequence": 3, "topic": "t", "detail": ""}],
+    problems=[],
+)
+
+
+def test_a_summary_comes_back(tmp_path: Path) -> None:
+    save_summary(ONE, tmp_path / "out")
+    assert read_summary(tmp_path / "out") == ONE
+
+
+def test_the_text_says_balance_blame_and_the_first_ones() -> None:
+    assert list(text(ONE)) == [
+        "Of 5 expected deliveries: something was lost and not repaired (exit code 1).",
+        "silent run, neither ended nor writing: ab",
+        "",
+        "balance: 5 expected = 4 delivered + 1 lost + 0 pending + 0 excused + 0 unknown",
+        "  delivery  lost                          1  middle, blame: wire",
+        "  delivery  ok                            4",
+        "",
+        "first of each kind:",
+        "  of=delivery verdict=lost sequence=3 topic=t",
+    ]
+
+
+def test_a_clean_result_says_so() -> None:
+    clean = Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], [])
+    assert verdict(clean) == "Nothing is wrong: of 5 expected deliveries every one is accounted for."
+
+
+def test_results_go_only_where_nothing_is(tmp_path: Path) -> None:
+    check_free(tmp_path / "new")
+    check_free(tmp_path)
+    (tmp_path / "file").touch()
+    for taken in (tmp_path, tmp_path / "file"):
+        with pytest.raises(ConfigError, match="name a new one for the results"):
+            check_free(taken)
+
+
+def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"name the folder of --out"):
+        read_summary(tmp_path)
+    (tmp_path / "summary.json").write_text("[]")
+    with pytest.raises(ConfigError, match="is not a summary of an audit"):
+        read_summary(tmp_path)

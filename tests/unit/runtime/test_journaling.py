@@ -1,0 +1,146 @@
+"""A real run, and what its journals say: the audit of them finds nothing, and finds what was broken on purpose."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from pubsub_lib import Publisher, Replica, Settings, Store
+from pubsub_lib.audit.fromstore import journal_of_store
+from pubsub_lib.core.actions import Apply
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import Change, Link, Point
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.journal import Journal, JournalSettings
+from pubsub_lib.journal.reading import find, read
+from pubsub_lib.journal.rows import Row
+from pubsub_lib.runtime.journaling import ReplicaJournal
+from tests.unit.audit.oracle import Oracle
+from tests.unit.runtime.world import QUICK, settings
+
+SECOND = 1_000_000
+
+
+def rows(folder: Path) -> list[Row]:
+    return [row for path in find([folder]).append for row in read(path)]
+
+
+def audited(folder: Path) -> Oracle:
+    return Oracle(rows(folder), window=SECOND, grace=SECOND, bound=30 * SECOND, silence=60 * SECOND)
+
+
+def journalled(url: str, folder: Path, **changes: object) -> Settings:
+    journal = JournalSettings(str(folder), mark_seconds=0.05, to_parquet=False)
+    return settings(url, journal=journal, replica_name="r1", **changes)
+
+
+def run(url: str, folder: Path, topics: list[str] | None, breaks: str = "") -> None:
+    """Write while a replica follows; ``breaks`` is the key of an object that is changed in the cache alone."""
+    told = journalled(url, folder)
+    with Store(url) as store, Publisher(told, store):
+        with store.transaction() as tx:
+            tx.set("lport", "before", {"n": 0}, topic="t1")
+        with Replica(told, topics=topics) as replica:
+            replica.wait_synced(timeout=30)
+            for number in range(20):
+                with store.transaction() as tx:
+                    tx.set("lport", f"p{number % 5}", {"n": number}, topic=f"t{number % 2}")
+                    if number == 15:
+                        tx.delete("lport", "p1")
+            assert tx.commit is not None
+            replica.wait_for(tx.commit, timeout=30)
+            if breaks:
+                spoil(replica._cache, breaks)
+        journal_of_store(store, folder)
+
+
+def spoil(cache: Cache, key: str) -> None:
+    topic = next(name for name in cache.topics() if any(each.key == key for each in cache.topic_records(name)))
+    objects = cache._topics[topic].tables["lport"]
+    objects[key] = msgspec.structs.replace(objects[key], value=b'{"n":-1}')
+
+
+def test_a_clean_run_is_clean(sqlite_url: str, tmp_path: Path) -> None:
+    run(sqlite_url, tmp_path / "j", ["t0", "t1"])
+    one = audited(tmp_path / "j")
+    verdicts = Counter(row.verdict for row in one.delivery())
+    assert one.bits() == 0, (verdicts, one.strays(), one.store(), one.state())
+    assert verdicts["ok"] + verdicts["duplicate_dropped"] >= 15
+    assert verdicts.keys() <= {"ok", "excused", "repaired", "reordered"}
+    assert one.state() == []
+
+
+def test_a_clean_run_of_everything_is_clean(sqlite_url: str, tmp_path: Path) -> None:
+    run(sqlite_url, tmp_path / "j", None)
+    one = audited(tmp_path / "j")
+    assert one.bits() == 0, (one.delivery(), one.strays(), one.store(), one.state())
+    assert sum(row.kind == "listing" for row in rows(tmp_path / "j") if row.side == "replica") == 2
+
+
+def test_a_spoiled_object_is_named_and_no_other(sqlite_url: str, tmp_path: Path) -> None:
+    run(sqlite_url, tmp_path / "j", ["t0", "t1"], breaks="p2")
+    one = audited(tmp_path / "j")
+    assert [(each.name, each.table, each.key, each.verdict) for each in one.state()] == [
+        ("r1", "lport", "p2", "wrong_value")
+    ]
+    assert one.bits() == 4
+
+
+def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    told = journalled(sqlite_url, folder, driver="db_polling_pubsub_driver", driver_options={})
+    with Store(sqlite_url) as store:
+        with Replica(told, topics=["t1"]) as replica:
+            replica.wait_synced(timeout=30)
+            with store.transaction() as tx:
+                tx.set("lport", "a", {"n": 1}, topic="t1")
+            assert tx.commit is not None
+            replica.wait_for(tx.commit, timeout=30)
+        journal_of_store(store, folder)
+    one = audited(folder)
+    assert [(row.kind, row.verdict) for row in one.delivery()] == [("polled", "repaired")]
+    assert one.bits() == 0
+
+
+# -- what is noted of messages that are not simply applied ----------------------------------------------
+
+
+def link(position: int, topic: str = "t") -> Link:
+    change = Change("a", "k", "set", position, b"1")
+    return Link(topic, Point(position - 1, 0), Point(position, 0), [change], 1, 1, Point(position - 1, 0), 1)
+
+
+def outcomes(tmp_path: Path, messages: list[Message], applied: list[Link], known: int, topic: str = "t") -> list[str]:
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0)
+    tracker.chain("t").known = Point(known, 0)
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    journal.heard(Envelope("s", "ab" * 16, topic, 5, messages), [Apply(applied)] if applied else [], tracker)
+    journal.close()
+    return [f"{row.position}:{row.sequence}:{row.outcome}" for row in rows(tmp_path) if row.kind == "data"]
+
+
+def test_old_waiting_and_applied_are_told_apart(tmp_path: Path) -> None:
+    links = [link(3), link(4), link(6)]
+    found = outcomes(tmp_path, [Message(each) for each in links], [links[1]], known=4)
+    assert found == ["3:5:old", "4:6:applied", "6:7:waiting"]
+
+
+def test_what_waited_is_noted_when_it_is_applied(tmp_path: Path) -> None:
+    now, waited = link(4), link(5)
+    assert outcomes(tmp_path, [Message(now)], [now, waited], known=5) == ["4:5:applied", "5:0:applied"]
+
+
+def test_parts_of_a_large_link(tmp_path: Path) -> None:
+    whole = link(4)
+    parts = [Message(link(4), part, 3) for part in (1, 2, 3)]
+    assert outcomes(tmp_path / "a", parts[:2], [], known=3) == ["4:5:part", "4:6:part"]
+    assert outcomes(tmp_path / "b", parts[1:], [whole], known=4) == ["4:5:part", "4:6:applied"]
+    assert outcomes(tmp_path / "c", parts[2:], [], known=4) == ["4:5:old"]
+
+
+def test_a_topic_that_is_not_followed_is_dropped(tmp_path: Path) -> None:
+    assert outcomes(tmp_path, [Message(link(4, "u"))], [], known=3, topic="u") == ["4:5:dropped"]
