@@ -81,7 +81,7 @@ def show(made: Report, console: Console) -> None:
     console.print(table)
     on = made.machine
     console.print(
-        f"Medians of {made.rounds} rounds in turns; values of {made.value_bytes} bytes. {on.processor},"
+        f"Medians of {made.rounds} rounds in turns; values of {made.value_bytes} bytes. {on.processor}, "
         f"{on.cores} cores, "
         f"Python {on.python}, pyzmq {on.pyzmq}, libzmq {on.libzmq}; load before: {on.load}."
     )
