@@ -27,19 +27,23 @@ class AppendFile:
             path.unlink(missing_ok=True)
             raise
 
-    def append(self, frame: bytes) -> None:
+    def append(self, frame: bytes | bytearray) -> None:
         """Write a whole frame, or take back what was written of it. Raises OSError; the file ends whole then, too,
         as long as it can be cut (what cannot is a torn tail, and readers stop there).
         """
-        written = 0
-        try:
-            while written < len(frame):
-                written += os.write(self._fd, memoryview(frame)[written:] if written else frame)
-        except OSError:
-            if written:
+        written = os.write(self._fd, frame)
+        if written < len(frame):
+            self._append_rest(frame, written)
+        self.size += len(frame)
+
+    def _append_rest(self, frame: bytes | bytearray, written: int) -> None:
+        with memoryview(frame) as whole:
+            try:
+                while written < len(frame):
+                    written += os.write(self._fd, whole[written:])
+            except OSError:
                 os.ftruncate(self._fd, self.size)
-            raise
-        self.size += written
+                raise
 
     def close(self) -> None:
         """Idempotent; releases the lock."""

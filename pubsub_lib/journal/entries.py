@@ -4,6 +4,7 @@ An entry holds what its participant has at hand, encoded as it is: a whole envel
 included. Hashes are computed when it is turned into rows, away from the path of the messages.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Kind, Outcome, Row, Side, message_hash, signed, value_hash
 
 MAGIC: Final = b"pubsub-journal\n"
-_PREFIX: Final = 8  # bytes before a frame's body: its length and its checksum, 4 each, little-endian
+_PREFIX: Final = struct.Struct("<II")  # before a frame's body: its length and its checksum
 MAX_FRAME: Final = 1 << 30
 """A longer frame is no entry: whatever it is, it is not read into memory."""
 
@@ -69,18 +70,30 @@ _header_decoder = msgspec.msgpack.Decoder(Header)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
 
 
-def _framed(body: bytes) -> bytes:
-    return b"%b%b%b" % (len(body).to_bytes(4, "little"), xxhash.xxh32_digest(body)[::-1], body)
+def _checksum(body: bytes | memoryview) -> int:
+    return xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
 
 
 def beginning(header: Header) -> bytes:
     """The first bytes of a file."""
-    return MAGIC + _framed(_encoder.encode(header))
+    body = _encoder.encode(header)
+    return MAGIC + _PREFIX.pack(len(body), _checksum(body)) + body
+
+
+def frame_into(entry: Entry, buffer: bytearray) -> None:
+    """Make the buffer hold the bytes of an entry. One that is used again and again costs no memory and no copies."""
+    if len(buffer) < _PREFIX.size:
+        buffer.extend(bytes(_PREFIX.size))
+    _encoder.encode_into(entry, buffer, _PREFIX.size)
+    with memoryview(buffer) as whole, whole[_PREFIX.size :] as body:
+        _PREFIX.pack_into(buffer, 0, len(body), _checksum(body))
 
 
 def frame(entry: Entry) -> bytes:
     """The bytes of an entry."""
-    return _framed(_encoder.encode(entry))
+    buffer = bytearray()
+    frame_into(entry, buffer)
+    return bytes(buffer)
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -121,13 +134,13 @@ def parse(data: bytes, name: str) -> Contents:
 
 def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:
     """Bodies and the offsets after them, up to the first that is not whole."""
-    while at + _PREFIX <= len(data):
-        length = int.from_bytes(data[at : at + 4], "little")
-        begin, end = at + _PREFIX, at + _PREFIX + length
+    while at + _PREFIX.size <= len(data):
+        length, checksum = _PREFIX.unpack_from(data, at)
+        begin, end = at + _PREFIX.size, at + _PREFIX.size + length
         if length > MAX_FRAME or end > len(data):
             return
         body = data[begin:end]
-        if xxhash.xxh32_digest(body)[::-1] != data[at + 4 : begin]:
+        if _checksum(body) != checksum:
             return
         yield body, end
         at = end

@@ -17,7 +17,7 @@ import msgspec
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ZERO, Link, Point, Record
 from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
-from pubsub_lib.journal.entries import Entry, Header, beginning, frame
+from pubsub_lib.journal.entries import Entry, Header, beginning, frame_into
 from pubsub_lib.journal.rows import SCHEMA, Kind, Outcome, Side
 from pubsub_lib.logs import logger
 
@@ -60,6 +60,7 @@ class _Run:
         self._name = name
         self.run = uuid.uuid4().hex
         self.lock = threading.Lock()
+        self._buffer = bytearray()
         self.number = 0
         self.written = 0
         self.lost = 0
@@ -106,7 +107,8 @@ class _Run:
                 self._open_file()
             if self._file is not None:
                 try:
-                    self._file.append(frame(entry))
+                    frame_into(entry, self._buffer)
+                    self._file.append(self._buffer)
                 except OSError as error:
                     self._failed(error)
                 else:
