@@ -1,6 +1,6 @@
 """A replica's journal (docs/journals.md): what it heard and decided, written before anything of it is applied."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
@@ -130,6 +130,15 @@ class ReplicaJournal:
         """All objects of a topic as they are held at ``known``."""
         self._listings += 1
         self._journal.listing(self._listings, topic, known, records)
+
+    def counters(self) -> Mapping[str, int]:
+        """``written`` and ``lost`` records."""
+        return self._journal.counters()
+
+    @property
+    def error(self) -> str:
+        """Why records are being lost right now; "" while all is well."""
+        return self._journal.error
 
     def close(self) -> None:
         """The replica ends here. Idempotent."""

@@ -350,6 +350,8 @@ class Replica:
                     failure=self._engine.failure,
                 ),
                 last_error="" if error is None else str(error),
+                journal={} if self._journal is None else self._journal.counters(),
+                journal_error="" if self._journal is None else self._journal.error,
             )
 
     # -- comparing with the store ----------------------------------------------------------------------------------

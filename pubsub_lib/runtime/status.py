@@ -62,6 +62,10 @@ class Status(msgspec.Struct, frozen=True):
     """Why the replica is not ready, one sentence each."""
     last_error: str
     """Why the last sync failed; "" after a success."""
+    journal: Mapping[str, int] = {}
+    """Records ``written`` and ``lost`` by the journal; empty when none is kept."""
+    journal_error: str = ""
+    """Why records of the journal are being lost now; "" while all is well. The replica itself goes on."""
 
     @property
     def ready(self) -> bool:

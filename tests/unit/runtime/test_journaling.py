@@ -105,6 +105,23 @@ def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> N
     assert one.bits() == 0
 
 
+def test_a_journal_that_cannot_be_written_shows_in_the_status_and_stops_nothing(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    told = journalled(sqlite_url, tmp_path / "file" / "j")
+    with Store(sqlite_url) as store, Publisher(told, store), Replica(told, topics=["t"]) as replica:
+        replica.wait_synced(timeout=30)
+        with store.transaction() as tx:
+            tx.set("lport", "a", {"n": 1}, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=30)
+        status = replica.status()
+    assert status.ready
+    assert status.journal_error == "Not a directory"
+    assert status.journal["written"] == 0 < status.journal["lost"]
+
+
 # -- what is noted of messages that are not simply applied ----------------------------------------------
 
 
