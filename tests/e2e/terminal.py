@@ -44,8 +44,11 @@ class Terminal:
             "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
             **environment,
         }
-        size = ["-x", str(width), "-y", str(height)]
-        self._tmux("new-session", "-d", *size, "sh")
+        self._size = ["-x", str(width), "-y", str(height)]
+
+    def start(self) -> None:
+        """Begin, and wait for the prompt."""
+        self._tmux("new-session", "-d", *self._size, "sh")
         self.until(lambda lines: lines[0].startswith(PROMPT.strip()))
 
     def type(self, line: str) -> None:
@@ -110,6 +113,7 @@ def terminal(width: int, height: int, **environment: str) -> Iterator[Terminal]:
     try:
         made = Terminal(folder, width, height, environment)
         try:
+            made.start()
             yield made
         finally:
             made.close()
