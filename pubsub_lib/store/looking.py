@@ -85,7 +85,7 @@ class Looking:
         """Number of objects per table that holds any. Costs one pass over the objects' primary key."""
         objects = schema.objects.c
         query = select(objects.table_name, func.count()).group_by(objects.table_name).order_by(objects.table_name)
-        return self._read("counting objects", lambda connection: dict(connection.execute(query).tuples().all()))
+        return self._read("counting objects", lambda connection: {row[0]: row[1] for row in connection.execute(query)})
 
     def oldest(self) -> Kept | None:
         """The oldest link that is kept; None when there is none."""
