@@ -1,6 +1,7 @@
 """``pubsub-audit``: the command. Exit codes are bits (docs/audit.md)."""
 
 import argparse
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,11 @@ _SECONDS: Final = (
     ("bound", 10.0, "within this time a change must be in a replica"),
     ("silence", 60.0, "a run that wrote nothing for longer and did not end is called silent"),
 )
+
+
+_LEAST_PARTITIONS: Final = 8
+_PARTITION: Final = 8 << 20
+"""Bytes of journals (they are compressed) for one partition of a shuffle."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -89,7 +95,12 @@ def _run(options: argparse.Namespace) -> summary.Summary:
 
 
 def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input) -> summary.Summary:
-    spark = session(options.master, memory=options.memory, quiet=not sys.stderr.isatty())
+    spark, ours = session(
+        options.master,
+        memory=options.memory,
+        quiet=not sys.stderr.isatty(),
+        options={"spark.sql.shuffle.partitions": str(_partitions(gathered))},
+    )
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -101,13 +112,25 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
         if options.out:
             report.save(tables, found, options.out)
     except (PySparkException, Py4JJavaError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        return summary.nothing(
-            [*gathered.problems, f"the audit broke off, a journal may have vanished meanwhile: {reason}"]
-        )
+        return summary.nothing([*gathered.problems, _why(error, gathered)])
     finally:
-        spark.stop()
+        if ours:
+            spark.stop()
     return found
+
+
+def _why(error: Exception, gathered: journals.Input) -> str:
+    gone = [path for files in gathered.files.values() for path in files if not path.exists()]
+    if gone:
+        return f"{gone[0]} vanished while it was read, look who removes journals; run the audit again"
+    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return f"Spark broke the audit off: {reason}; run it again, with more --memory if that is what it lacks"
+
+
+def _partitions(gathered: journals.Input) -> int:
+    """Of a shuffle: enough that each fits in memory, and no more, because each costs."""
+    size = sum(path.stat().st_size for files in gathered.files.values() for path in files if path.exists())
+    return max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION))
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:

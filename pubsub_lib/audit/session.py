@@ -29,8 +29,8 @@ def java_home() -> str | None:
 
 def session(
     master: str = "local[*]", *, memory: str = "2g", quiet: bool = True, options: Mapping[str, str] | None = None
-) -> "SparkSession":
-    """A session for one audit; stop it in the end. Blocks for some seconds.
+) -> "tuple[SparkSession, bool]":
+    """A session for one audit, and whether it is new: then the caller stops it. Blocks for some seconds.
 
     Raises ConfigError without Java or pyspark. ``quiet``: no progress bar; ``options``: more of Spark's own settings.
     """
@@ -55,6 +55,7 @@ def session(
     )
     for name, value in (options or {}).items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
+    running = SparkSession.getActiveSession()
+    made = running if running is not None else builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
-    return made
+    return made, running is None

@@ -35,7 +35,7 @@ def spark() -> Iterator["SparkSession"]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     try:
-        made = session("local[2]", options=options)
+        made, _ = session("local[2]", options=options)
     except ConfigError as error:
         if IN_CI:
             pytest.fail(str(error), pytrace=False)

@@ -262,7 +262,7 @@ class Generator:
                     outcome = rng.choice(("waiting", "waiting", "dropped", "part"))
                 if self.chance(0.04):
                     outcome = rng.choice(("applied", "old", "waiting"))
-                if self.chance(0.04) and outcome == "old":
+                if self.chance(0.12) and outcome == "old":
                     outcome = "applied"
                 replica.say(time, **{**received, "outcome": outcome})
                 if outcome == "waiting" and rng.random() < 0.3:

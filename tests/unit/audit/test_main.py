@@ -1,19 +1,22 @@
 """The command: one sentence for each mistake, and its exit codes."""
 
-import os
-import subprocess
-import sys
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.main import main
 from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.journal import writer
+from pubsub_lib.journal.rolling import roll
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import link, settings
 
-ROOT = Path(__file__).resolve().parents[3]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -60,9 +63,26 @@ def test_no_report_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "name the folder of --out" in capsys.readouterr().err
 
 
-def test_a_run_from_journals_to_report(tmp_path: Path) -> None:
-    """Real journals, the real command in a process of its own: one message is lost, one file is garbage."""
-    folder = tmp_path / "journals"
+class Clock:
+    """In place of the module ``time``: every look at it takes a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000_000_000_000
+
+    def time_ns(self) -> int:
+        self.now += 100_000_000
+        return self.now
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now / 1e9
+
+
+def lossy_journals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three messages the second does not come; much later all ends in order. One file is garbage."""
+    monkeypatch.setattr(writer, "time", Clock())
     service, replica = Journal(settings(folder), "service", "s1"), Journal(settings(folder), "replica", "r1")
     replica.note("interest", topic="t1")
     replica.note("sync_end", topic="t1", sequence=1, outcome="full")
@@ -71,26 +91,48 @@ def test_a_run_from_journals_to_report(tmp_path: Path) -> None:
         service.messages(("sent",), sent)
         if sequence != 2:
             replica.messages(("applied",), sent)
-    (folder / "x.journal").write_bytes(b"nonsense")
+    for _ in range(1000):
+        replica.note("mark")
     service.close()
     replica.close()
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "pubsub_lib.audit.main", "run", str(folder), "--out", str(out), "-f", "json"]
-    command += ["--bound", "0", "--master", "local[1]"]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "drivers")])
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 1 + 32, done.stderr[-2000:]
-    found = msgspec.json.decode(done.stdout)
+    (folder / "x.journal").write_bytes(b"nonsense")
+
+
+def test_a_run_from_journals_to_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder, out = tmp_path / "journals", tmp_path / "out"
+    lossy_journals(folder, monkeypatch)
+    assert main(["run", str(folder), "--out", str(out), "-f", "json"]) == 1 + 32
+    found = msgspec.json.decode(capsys.readouterr().out)
     assert found["balance"][""] == {
         "expected": 3, "delivered": 2, "lost": 1, "pending": 0, "excused": 0, "unknown": 0
     }  # fmt: skip
     (lost,) = [each for each in found["first"] if each["verdict"] == "lost"]
     assert (lost["name"], lost["sequence"], lost["detail"], lost["blame"]) == ("r1", 2, "middle", "wire")
     assert found["problems"] == ["x.journal is no journal; remove it from the journals' folder"]
-    assert "Traceback" not in done.stderr
     assert main(["report", str(out)]) == 33
+    assert "delivery  lost" in capsys.readouterr().out
     assert sorted(each.name for each in out.iterdir()) == [
         "delivery", "skews", "state", "store", "strays", "summary.json", "syncs"
     ]  # fmt: skip
+
+
+def test_a_journal_that_vanishes_under_spark_is_32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder = tmp_path / "journals"
+    lossy_journals(folder, monkeypatch)
+    roll(folder)
+    load = journals.load
+
+    def vanish(*given: Any) -> Any:
+        rows = load(*given)
+        shutil.rmtree(folder)
+        return rows
+
+    monkeypatch.setattr(journals, "load", vanish)
+    assert main(["run", str(folder)]) == 32
+    said = capsys.readouterr()
+    assert "vanished while it was read, look who removes journals; run the audit again" in said.out
+    assert "Traceback" not in said.err

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_lib.audit.session import java_home
+from pubsub_lib.audit.session import java_home, session
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ def test_a_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=r"no bin/java is there; correct it or unset it"):
         java_home()
+
+
+def test_a_session_that_runs_already_is_used_and_not_ours(spark: "SparkSession") -> None:
+    again, ours = session()
+    assert again is spark
+    assert not ours
 
 
 def test_it_runs_without_a_user_interface(spark: "SparkSession") -> None:
