@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.lease import Lease
-from pubsub_lib.service.namesakes import Entry, Namesakes
+from pubsub_lib.service.namesakes import Entry, Namesakes, lease_of
 
 ORPHANS: Final = "orphans"
 """Publishing links whose origin has no live service."""
@@ -31,6 +31,9 @@ class Entries(Protocol):
     def release(self, name: str, holder: str) -> bool:
         """Give a lease back."""
 
+    def holder(self, name: str) -> str | None:
+        """Who has a lease that has not ended."""
+
 
 class Leases:
     """``step`` is called by one thread, the rest by any. The holder acts only while it is certain, by its own clock."""
@@ -44,17 +47,21 @@ class Leases:
         self._entry = Lease(seconds, now)
         self._named = {name: Lease(seconds, now) for name in (ORPHANS, UPKEEP)}
         self._live: frozenset[str] = frozenset()
-        self.namesakes = Namesakes(service, uuid, seconds)
+        self._name = lease_of(service)
+        self.namesakes = Namesakes(service, uuid)
         """Other services under our name."""
 
     def step(self, now: float) -> float:
         """Renew what is due; when to come again. Blocks for the database; raises StoreError."""
         if self._entry.due(now):
-            self.namesakes.seen(self._directory.live(), now)
             self._entry.asked(now)
             # Entering is renewing: an entry that somebody collected while we were away is back at once.
             self._directory.register(self._service, self._uuid, self._address, self._seconds)
             self._entry.granted(now)
+            # After entering, so that whoever gets the name is in the directory for those who do not.
+            mine = self._directory.acquire(self._name, self._uuid, self._seconds)
+            holder = self._uuid if mine else self._directory.holder(self._name)
+            self.namesakes.seen(self._directory.live(), holder)
         for name, lease in self._named.items():
             if lease.due(now):
                 self._renew(name, lease)
@@ -75,7 +82,7 @@ class Leases:
     def leave(self) -> None:
         """Give everything back, so that others need not wait for an end. Blocks for the database; raises StoreError."""
         self._directory.unregister(self._uuid)
-        for name in self._named:
+        for name in (*self._named, self._name):
             self._directory.release(name, self._uuid)
 
     def _renew(self, name: str, lease: Lease) -> None:

@@ -2,11 +2,12 @@
 replicas would take one for a restart of the other, again and again.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-RENEWED: Final = 1 / 6
-"""An entry lives when its end moved by this part of a lease; a renewal moves it by a third."""
+RENEWALS: Final = 2
+"""Renewals that prove a life: one may have been under way to the database when its sender was killed."""
 
 
 class Entry(Protocol):
@@ -25,33 +26,45 @@ class Entry(Protocol):
         """Where replicas reach it."""
 
     @property
-    def seconds_left(self) -> float:
-        """Until its lease ends."""
+    def lease_until(self) -> int:
+        """When its lease ends, by the database's clock."""
+
+
+def lease_of(service: str) -> str:
+    """The lease that the one rightful service of this name holds; as short as a lease's name must be."""
+    return f"name-{hashlib.blake2b(service.encode(), digest_size=16).hexdigest()}"
 
 
 class Namesakes:
     """Sans-I/O, not thread-safe. An entry alone proves nothing: that of a service that was killed ends by itself. One
-    that is *renewed* has somebody behind it.
+    that is *renewed* has somebody behind it. Only ends of leases are compared, each with the same entry's earlier one:
+    how long a reading took does not matter.
+
+    Who must go is decided by a lease on the name, which the database gives to one of them: so not both stay of two
+    that start together, and not both go. An entry with our own address is no exception: a configuration that was
+    copied to another host, address and all, is how most namesakes come to be.
     """
 
-    def __init__(self, service: str, uuid: str, lease: float) -> None:
-        """``lease``: seconds of ours."""
+    def __init__(self, service: str, uuid: str) -> None:
         self._service = service
         self._uuid = uuid
-        self._moved = RENEWED * lease
-        self._ends: dict[str, float] = {}
-        self._before: frozenset[str] | None = None
+        self._ends: dict[str, int] = {}
+        self._renewals: dict[str, int] = {}
         self.older: Entry | None = None
-        """One that lives and was there before us: we must go."""
+        """One that lives and holds the name: we must go."""
         self.younger: Entry | None = None
-        """One that lives and came after us; it should go."""
+        """One that lives and does not hold the name; it should go."""
 
-    def seen(self, entries: Sequence[Entry], now: float) -> None:
-        """What the directory holds; the first time, before we entered ourselves."""
+    def seen(self, entries: Sequence[Entry], holder: str | None) -> None:
+        """What the directory holds, and the UUID that holds the lease on our name: ours, another's or none."""
         others = {each.uuid: each for each in entries if each.service == self._service and each.uuid != self._uuid}
-        if self._before is None:
-            self._before = frozenset(others)
-        self._ends = {uuid: self._ends.get(uuid, now + each.seconds_left) for uuid, each in others.items()}
-        living = [each for uuid, each in others.items() if now + each.seconds_left > self._ends[uuid] + self._moved]
-        self.older = next((each for each in living if each.uuid in self._before), None)
-        self.younger = next((each for each in living if each.uuid not in self._before), None)
+        self._renewals = {
+            uuid: self._renewals.get(uuid, 0) + (each.lease_until > self._ends.get(uuid, each.lease_until))
+            for uuid, each in others.items()
+        }
+        self._ends = {uuid: each.lease_until for uuid, each in others.items()}
+        older = others.get(holder or "")
+        self.older = older if older is not None and self._renewals[older.uuid] >= RENEWALS else None
+        self.younger = next(
+            (each for uuid, each in others.items() if holder == self._uuid and self._renewals[uuid] > 0), None
+        )

@@ -33,8 +33,8 @@ _log = logger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that ``close`` waits for one thread that is in the middle of a query."""
-QUERIES_OF_A_STEP: Final = 4
-"""Of the busiest thread: what is in the directory, the own entry, and two leases."""
+QUERIES_OF_A_STEP: Final = 7
+"""Of the busiest thread: the own entry and name, who else has it, two leases, and twice what is in the directory."""
 KEEP_LEASES: Final = 3
 """For so many lease times a link that another service should publish is kept; its death takes one to be seen."""
 

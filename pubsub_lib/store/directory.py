@@ -34,6 +34,8 @@ class Service(msgspec.Struct, frozen=True):
     uuid: str
     address: str
     seconds_left: float
+    lease_until: int = 0
+    """When that is by the database's clock, in microseconds; to be compared with nothing but another reading of it."""
 
 
 class Directory:
@@ -82,7 +84,7 @@ class Directory:
 
         def do(connection: Connection) -> list[Service]:
             return [
-                Service(row.service, row.uuid, row.address, (row.lease_until - row.now) / 1e6)
+                Service(row.service, row.uuid, row.address, (row.lease_until - row.now) / 1e6, row.lease_until)
                 for row in connection.execute(query)
             ]
 

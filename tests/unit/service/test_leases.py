@@ -72,3 +72,37 @@ def test_a_grant_counts_only_with_the_list_of_who_lives(sqlite_url: str, monkeyp
         with pytest.raises(StoreUnavailable):
             mine.step(time.monotonic())
         assert mine.orphans(time.monotonic()) == (frozenset(), False)
+
+
+def namesakes(store: Store, count: int) -> list[Leases]:
+    now = time.monotonic() - SECONDS
+    return [Leases(store.directory, "api-1", f"uuid-{number}", "tcp://same:1", SECONDS, now) for number in range(count)]
+
+
+def test_of_two_that_start_together_exactly_one_must_go(store: Store) -> None:
+    """Neither was there before the other: both have entered before either looks."""
+    first, second = namesakes(store, 2)
+    for uuid in ("uuid-0", "uuid-1"):
+        store.directory.register("api-1", uuid, "tcp://same:1", SECONDS)
+    for turn in range(1, 4):
+        for each in (second, first):
+            each.step(time.monotonic() + turn * SECONDS)
+    assert second.namesakes.older is None
+    assert second.namesakes.younger is not None
+    assert first.namesakes.older is not None
+    assert (first.namesakes.older.uuid, first.namesakes.younger) == ("uuid-1", None)
+    first.leave()
+    second.step(time.monotonic() + 5 * SECONDS)
+    assert second.namesakes.younger is None
+
+
+def test_a_dead_predecessor_is_no_namesake_however_slow_the_database_is(sqlite_url: str) -> None:
+    """What a step believes the time to be is from before its queries: a slow first one once made the entry of one
+    that was killed look renewed at the second."""
+    with Store(sqlite_url) as store:
+        killed, mine = namesakes(store, 2)
+        killed.step(time.monotonic())
+        mine.step(time.monotonic() - 0.7 * SECONDS)
+        for turn in range(4):
+            mine.step(time.monotonic() + turn * SECONDS)
+            assert (mine.namesakes.older, mine.namesakes.younger) == (None, None)

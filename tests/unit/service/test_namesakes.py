@@ -1,87 +1,64 @@
-"""Who lives under our name, and who was there first."""
+"""Who lives under our name, and which of them holds it."""
 
-from collections.abc import Iterable
-
-from pubsub_lib.service.namesakes import Namesakes
+from pubsub_lib.core.model import MAX_NAME_BYTES
+from pubsub_lib.service.namesakes import Namesakes, lease_of
 from pubsub_lib.store.directory import Service
 
-LEASE = 6.0
+
+def entry(uuid: str, until: int, service: str = "api-1") -> Service:
+    return Service(service, uuid, f"tcp://{uuid}", 1.0, until)
 
 
-class Directory:
-    """Entries by UUID, with the time at which each lease ends."""
-
-    def __init__(self) -> None:
-        self.ends: dict[str, float] = {}
-        self.names: dict[str, str] = {}
-
-    def renew(self, uuid: str, now: float, name: str = "api-1", lease: float = LEASE) -> None:
-        self.ends[uuid] = now + lease
-        self.names[uuid] = name
-
-    def entries(self, now: float) -> list[Service]:
-        return [Service(self.names[uuid], uuid, f"tcp://{uuid}", end - now) for uuid, end in self.ends.items()]
-
-
-def judged(directory: Directory, times: Iterable[float], renewing: tuple[str, ...]) -> Namesakes:
-    """What service "new" thinks after looking at these times; ``renewing`` others renew right before each."""
-    namesakes = Namesakes("api-1", "new", LEASE)
-    for now in times:
-        for uuid in renewing:
-            directory.renew(uuid, now, directory.names.get(uuid, "api-1"))
-        namesakes.seen(directory.entries(now), now)
-        directory.renew("new", now)
+def judged(holder: str | None, *ends: int, uuid: str = "other", service: str = "api-1") -> Namesakes:
+    """What service "new" thinks after readings in which this entry's lease ended so, one after the other."""
+    namesakes = Namesakes("api-1", "new")
+    for number, until in enumerate(ends):
+        namesakes.seen([entry("new", number), entry(uuid, until, service)], holder)
     return namesakes
 
 
 def test_alone_there_is_nobody() -> None:
-    namesakes = judged(Directory(), (0, 2, 4, 6), ())
+    namesakes = Namesakes("api-1", "new")
+    for number in range(5):
+        namesakes.seen([entry("new", number)], "new")
     assert (namesakes.older, namesakes.younger) == (None, None)
 
 
 def test_the_entry_of_one_that_was_killed_is_not_taken_for_alive() -> None:
-    directory = Directory()
-    directory.renew("killed", 99.0)
-    namesakes = judged(directory, (100, 102, 104, 106, 108), ())
-    assert (namesakes.older, namesakes.younger) == (None, None)
+    """Nor when its last renewal arrived after our first reading; and never by how long a reading takes."""
+    for holder in ("other", "new", None):
+        assert judged(holder, 5, 5, 5, 5, 5).older is None
+        assert judged(holder, 5, 5, 5, 5, 5).younger is None
+        assert judged(holder, 5, 7, 7, 7, 7).older is None
 
 
-def test_one_that_was_there_and_renews_is_older() -> None:
-    directory = Directory()
-    directory.renew("old", 99.0)
-    assert judged(directory, (100,), ("old",)).older is None  # a second look is needed
-    namesakes = judged(directory, (102, 104), ("old",))
+def test_one_that_holds_the_name_and_renews_is_the_one_that_stays() -> None:
+    assert judged("other", 5, 6).older is None
+    namesakes = judged("other", 5, 6, 7)
     assert namesakes.older is not None
-    assert (namesakes.older.uuid, namesakes.younger) == ("old", None)
+    assert (namesakes.older.uuid, namesakes.younger) == ("other", None)
 
 
-def test_one_that_came_later_is_younger_until_it_goes() -> None:
-    directory = Directory()
-    namesakes = Namesakes("api-1", "old", LEASE)
-    namesakes.seen(directory.entries(0), 0)
-    for now in (2, 4):
-        directory.renew("new", now)
-        namesakes.seen(directory.entries(now), now)
+def test_one_that_does_not_hold_the_name_should_go_until_it_has_gone() -> None:
+    namesakes = judged("new", 5, 6)
     assert namesakes.older is None
     assert namesakes.younger is not None
-    assert namesakes.younger.uuid == "new"
-    directory.ends.pop("new")
-    namesakes.seen(directory.entries(6), 6)
+    assert namesakes.younger.uuid == "other"
+    namesakes.seen([entry("new", 9)], "new")
     assert namesakes.younger is None
 
 
-def test_a_lease_of_another_length_shows_too() -> None:
-    directory = Directory()
-    directory.renew("old", 0, lease=0.3)
-    namesakes = Namesakes("api-1", "new", LEASE)
-    for now in range(0, 8, 2):
-        directory.renew("old", now, lease=0.3)
-        namesakes.seen(directory.entries(now), now)
-    assert namesakes.older is not None
+def test_while_nobody_holds_the_name_nobody_goes() -> None:
+    assert judged(None, 5, 6, 7, 8).older is None
+    assert judged("of a third", 5, 6, 7, 8).older is None
 
 
 def test_others_names_are_no_matter() -> None:
-    directory = Directory()
-    directory.renew("other", 0, "api-2")
-    namesakes = judged(directory, (0, 2, 4), ("other",))
+    namesakes = judged("other", 5, 6, 7, 8, service="api-2")
     assert (namesakes.older, namesakes.younger) == (None, None)
+
+
+def test_the_longest_name_has_a_lease_and_no_two_share_one() -> None:
+    longest = "x" * MAX_NAME_BYTES
+    assert len(lease_of(longest)) <= MAX_NAME_BYTES
+    assert lease_of(longest) != lease_of(longest[1:])

@@ -150,11 +150,11 @@ def test_a_thread_that_hangs_is_named_and_a_database_that_is_away_hangs_none(
     with PublisherService(config, QUICK) as service:
         assert poll(lambda: service.problems() == [], LONG)
         assert service.stuck() == []
-        most = 4 * (30.0 + 5.0 + 30.0 + 5.0)  # every query of a step as long as its timeouts let it last
+        most = 7 * (30.0 + 5.0 + 30.0 + 5.0)  # every query of a step as long as its timeouts let it last
         monkeypatch.setattr(service._loops["leases"], "busy", lambda now: most)
         assert service.stuck() == []
         monkeypatch.setattr(service._loops["leases"], "busy", lambda now: most + 1.0)
-        assert service.stuck() == ["the thread 'leases' hangs since 281 s"]
+        assert service.stuck() == ["the thread 'leases' hangs since 491 s"]
 
 
 def test_without_a_hop_it_only_follows(sqlite_url: str) -> None:
