@@ -5,6 +5,7 @@ the changelog; ``pubsub-leases`` renews, and nothing else, so that no slow query
 trims.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -32,7 +33,7 @@ from pubsub_lib.store import Store
 _log = logger(__name__)
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that ``close`` waits for one thread that is in the middle of a query."""
+"""Seconds that ``close`` waits for the threads that are in the middle of a query, and for as long again to leave."""
 QUERIES_OF_A_STEP: Final = 7
 """Of the busiest thread: the own entry and name, who else has it, two leases, and twice what is in the directory."""
 KEEP_LEASES: Final = 3
@@ -96,11 +97,13 @@ class PublisherService:
         }
         self._quiet_most = max(service.lease, 3 * service.follow_interval)
         store = settings.store
-        # However slow the database is, its own timeouts end every step sooner.
+        # However slow the database is, its own timeouts end every step sooner; but not when the server is stopped while
+        # its host answers for it. That looks like a hang, and a restart does no harm.
         self._busy_most = QUERIES_OF_A_STEP * (
             store.retry_max_seconds + store.connect_timeout + store.statement_timeout + store.lock_timeout
         )
         self._running = False
+        self._to_leave = False
 
     def __enter__(self) -> "PublisherService":
         self.start()
@@ -129,20 +132,23 @@ class PublisherService:
             raise
         for loop in self._loops.values():
             loop.start()
-        self._running = True
+        self._running = self._to_leave = True
 
     def close(self) -> None:
-        """Send what workers have pushed, say goodbye, leave the directory, release everything; about 10 s at most."""
+        """Send what workers have pushed, say goodbye, leave the directory, release everything; about 10 s at most, also
+        when the database has stopped in the middle of an answer: replicas hear the goodbye before it is asked anything.
+        """
         self._running = False
         if self._receiving is not None:
             self._receiving.close()
+        for loop in self._loops.values():
+            loop.close(0.0)  # tells it only: what it does now may want the publisher that is about to close
+        self._publisher.close()
+        until = time.monotonic() + CLOSE_TIMEOUT
         for name, loop in self._loops.items():
-            if not loop.close(CLOSE_TIMEOUT):
+            if not loop.close(until - time.monotonic()):
                 _log.warning("%s is still waiting for the database at the end", name)
-        try:
-            self._leases.leave()
-        except PubSubError as error:
-            _log.warning("cannot leave the directory; the entry ends by itself: %s", error)
+        self._leave()
         self._release()
 
     def problems(self) -> list[str]:
@@ -164,7 +170,8 @@ class PublisherService:
 
     def stuck(self) -> list[str]:
         """Threads that hang, one sentence each: in the middle of something for longer than all timeouts of the
-        database together. A database that is away makes none. Any thread, does not block.
+        database together. A database that is away makes none; one that is stopped (SIGSTOP) does, because
+        PostgreSQL's client waits for an answer as long as the connection stands. Any thread, does not block.
         """
         now = time.monotonic()
         threads = {**{name: loop.busy for name, loop in self._loops.items()}, "publisher": self._publisher.busy}
@@ -201,6 +208,23 @@ class PublisherService:
             )
             self._on_failure()
         return again
+
+    def _leave(self) -> None:
+        """In a thread that dies with the process: a server that is stopped lets a query wait without end."""
+        if not self._to_leave:
+            return
+        self._to_leave = False
+        leaving = threading.Thread(target=self._leave_now, name="pubsub-leaving", daemon=True)
+        leaving.start()
+        leaving.join(CLOSE_TIMEOUT)
+        if leaving.is_alive():
+            _log.warning("cannot leave the directory; the entry ends by itself: the database does not answer")
+
+    def _leave_now(self) -> None:
+        try:
+            self._leases.leave()
+        except PubSubError as error:
+            _log.warning("cannot leave the directory; the entry ends by itself: %s", error)
 
     def _release(self) -> None:
         if self._receiving is not None:

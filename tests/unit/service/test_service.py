@@ -116,6 +116,29 @@ def test_what_workers_pushed_before_the_end_still_goes_out(config: Settings, sto
         assert service.counters()["links"]["handed"] == 1
 
 
+def test_a_database_that_answers_nothing_holds_up_neither_the_goodbye_nor_the_end(
+    config: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that was stopped: its host answers for it, so no timeout of a connection ends the query."""
+    service = PublisherService(config, QUICK)
+    goodbye_first: list[bool] = []
+    answered, ended = threading.Event(), threading.Event()
+
+    def stopped() -> None:
+        goodbye_first.append(service._publisher._closing)
+        answered.wait(LONG)
+        ended.set()
+
+    monkeypatch.setattr(service._leases, "leave", stopped)
+    service.start()
+    service.close()
+    assert not ended.is_set()
+    assert goodbye_first == [True]
+    assert "cannot leave the directory; the entry ends by itself: the database does not answer" in caplog.text
+    answered.set()
+    assert ended.wait(LONG)
+
+
 def test_a_start_that_fails_releases_everything(config: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     service = PublisherService(config, QUICK)
 
