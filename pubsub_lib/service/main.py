@@ -5,11 +5,9 @@ address or socket cannot be had; 4 the database cannot be used; 1 anything else.
 """
 
 import argparse
-import signal
 import sys
-import threading
 from collections.abc import Sequence
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
@@ -18,6 +16,7 @@ from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.notify import notify, watchdog_seconds
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.settings import ServiceSettings
+from pubsub_lib.service.stopping import Stop
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
 
@@ -87,35 +86,32 @@ def run(settings: Settings, service: ServiceSettings) -> int:
     """Serve until a signal says stop. Call it in the main thread. Raises PubSubError when it cannot start, or not go
     on: another live service has its name.
     """
-    ended = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        # One signal ends it in order; whoever cannot wait sends SIGKILL, which loses nothing that is stored.
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    serving = PublisherService(settings, service, ended.set)
-    with serving:
-        endpoint = _endpoint(serving, service) if service.metrics_port else None
-        _log.info("%s runs as %s at %s", settings.service, serving.uuid, settings.bind_address)
-        notify("READY=1")
-        _wait(ended, serving)
-        notify("STOPPING=1")
-        _log.info("%s ends: what workers handed over goes out first", settings.service)
-        if endpoint is not None:
-            endpoint.close()
+    with Stop() as stop:
+        serving = PublisherService(settings, service, stop.ask)
+        _serve(serving, settings, service, stop)
     if serving.failure is not None:
         raise serving.failure
     return OK
 
 
-def _wait(ended: threading.Event, serving: PublisherService) -> None:
+def _serve(serving: PublisherService, settings: Settings, service: ServiceSettings, stop: Stop) -> None:
+    with serving:
+        endpoint = _endpoint(serving, service) if service.metrics_port else None
+        _log.info("%s runs as %s at %s", settings.service, serving.uuid, settings.bind_address)
+        notify("READY=1")
+        _wait(stop, serving)
+        notify("STOPPING=1")
+        _log.info("%s ends: what workers handed over goes out first", settings.service)
+        if endpoint is not None:
+            endpoint.close()
+
+
+def _wait(stop: Stop, serving: PublisherService) -> None:
     """Until asked to end. systemd's watchdog hears from us while no thread hangs: a database that is away would not
     come back sooner by a restart, and what workers push goes out without it.
     """
     every = watchdog_seconds()
-    while not ended.wait(every):
+    while not stop.wait(every):
         stuck = serving.stuck()
         for each in stuck:
             _log.error("%s; the watchdog is not told any more", each)
