@@ -25,12 +25,13 @@ class Takeover:
 
     ``grace``: seconds that a worker has to hand a committed link over. ``keep``: seconds after which a link that is
     another live service's to publish is forgotten; at least twice the lease time, so that a service's death is seen.
+    One that is our own is never forgotten before its grace is over, however short ``keep`` is.
     """
 
     def __init__(self, service: str, grace: float, keep: float) -> None:
         self._service = service
         self._grace = grace
-        self._keep = keep
+        self._keep = max(keep, 2 * grace)
         self._looked = float("-inf")
         self._published: OrderedDict[tuple[str, Point], None] = OrderedDict()
         self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()

@@ -77,6 +77,16 @@ def test_a_link_of_a_live_service_is_forgotten_in_the_end() -> None:
     assert one.due(KEEP + 1.0, set(), holds_orphans=True) == []
 
 
+@pytest.mark.parametrize("origin", ["me", "dead"])
+def test_a_grace_beyond_what_is_kept_does_not_switch_following_off(origin: str) -> None:
+    one = Takeover("me", 60.0, KEEP)
+    given = links(origin)
+    one.followed(given, 0.0)
+    for now in (KEEP, 3 * KEEP, 59.0):
+        assert one.due(now, {"me"}, holds_orphans=True) == []
+    assert one.due(61.0, {"me"}, holds_orphans=True) == given
+
+
 def test_next_time_never_has_the_caller_spin_over_links_of_others() -> None:
     one = takeover()
     given = links("other", "me")
