@@ -52,13 +52,17 @@ def is_ipv6(address: str) -> bool:
     return address.startswith(f"{TCP}[")
 
 
-def same(address: str, other: str) -> bool:
-    """Whether both may be one endpoint. ZeroMQ's monitor names an endpoint as it was given until the first retry, and
-    resolved from then on; so a host name is the same as whatever has its port.
+def same_port(address: str, other: str) -> bool:
+    """Whether both are ``tcp://`` with one port, however it is written."""
+    one, two = port_of(address), port_of(other)
+    return one.isdecimal() and two.isdecimal() and int(one) == int(two)
+
+
+def is_fixed(address: str) -> bool:
+    """Whether ZeroMQ's monitor always names it as it was given. It names the endpoint of a host's name so until the
+    first retry, and from then on by what the name was resolved to.
     """
-    if address == other:
-        return True
-    return port_of(address) == port_of(other) != "" and not (_is_ipv4(address) and _is_ipv4(other))
+    return not address.startswith(TCP) or (_is_ipv4(address) and port_of(address) == str(int(port_of(address))))
 
 
 def _is_ipv4(address: str) -> bool:

@@ -24,6 +24,8 @@ _log = logger(__name__)
 
 _BURST: Final = 500
 """Messages received before orders, connections and deadlines are looked at again."""
+_MOST_QUIET: Final = 30.0
+"""Seconds, beyond what tries may take: ZeroMQ's thread stands still while it looks a name up."""
 _MOST_WAIT: Final = 3600.0  # seconds; poll() counts milliseconds in an int
 
 
@@ -46,7 +48,11 @@ class Receiver:
         self._parts = parts
         self._life = life
         self._questions = Questions(options.answer_time)
-        self._health = Health(options.reconnect_interval, options.reconnect_most)
+        self._health = Health(
+            options.reconnect_interval,
+            options.reconnect_most,
+            _MOST_QUIET + 2 * (options.connect_timeout + options.reconnect_most),
+        )
         self._gaps = SequenceGaps()
         # Only the thread counts, and keys never change: readers copy without a lock, and the hot path has none.
         self._counts = life.counts
@@ -109,7 +115,7 @@ class Receiver:
             self._unsubscribe(sub, ended)
 
     def _connect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
-        self._health.added(address)
+        self._health.added(address, time.monotonic())
         try:
             # For this connection only: with it, addresses of version 4 would be written in another way.
             sub.setsockopt(zmq.IPV6, addresses.is_ipv6(address))
@@ -164,7 +170,7 @@ class Receiver:
             self._counts["revived"] += 1
             self._counts["oversized"] += gone.was_up
             _log.warning(
-                "ZeroMQ gave up %s (a frame too large, or no ZeroMQ); connecting anew", ", ".join(gone.addresses)
+                "ZeroMQ gave up %s (a frame too large, or no ZeroMQ); connecting anew", " or ".join(gone.addresses)
             )
             for address in gone.addresses:
                 self._disconnect(sub, address)

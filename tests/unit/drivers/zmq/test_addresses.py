@@ -43,14 +43,27 @@ def test_an_ipc_path_may_have_107_bytes() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("tcp://10.0.0.1:1", "tcp://10.0.0.1:1", True),
-        ("tcp://10.0.0.1:1", "tcp://10.0.0.2:1", False),
-        ("tcp://host:1", "tcp://10.0.0.2:1", True),
-        ("tcp://host:1", "tcp://10.0.0.2:2", False),
-        ("ipc:///a", "ipc:///a", True),
-        ("ipc:///a", "ipc:///b", False),
-        ("ipc:///a", "tcp://host:1", False),
+        ("tcp://10.0.0.1:1", "tcp://host:1", True),
+        ("tcp://10.0.0.1:1", "tcp://10.0.0.2:01", True),
+        ("tcp://host:1", "tcp://host:2", False),
+        ("ipc:///a", "ipc:///a", False),
+        ("ipc:///a:1", "tcp://host:1", False),
     ],
 )
-def test_same_endpoint(one: str, other: str, same: bool) -> None:
-    assert addresses.same(one, other) is addresses.same(other, one) is same
+def test_same_port(one: str, other: str, same: bool) -> None:
+    assert addresses.same_port(one, other) is addresses.same_port(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("address", "fixed"),
+    [
+        ("tcp://10.0.0.1:1", True),
+        ("tcp://10.0.0.1:01", False),
+        ("tcp://10.1:1", False),
+        ("tcp://host:1", False),
+        ("tcp://[::1]:1", False),
+        ("ipc:///a", True),
+    ],
+)
+def test_which_addresses_the_monitor_names_as_they_were_given(address: str, fixed: bool) -> None:
+    assert addresses.is_fixed(address) is fixed

@@ -60,6 +60,21 @@ def test_a_publisher_that_is_named_and_restarts_is_not_taken_for_given_up() -> N
         assert listener.counter("revived") == 0
 
 
+def test_of_several_names_with_one_port_the_one_that_was_given_up_is_made_anew() -> None:
+    """Both are resolved like a host's name. Nobody is behind the third, so that it is tried again all the time."""
+    with world() as on:
+        port = free_port()
+        stranger, sender = on.stranger(f"tcp://127.0.0.1:{port}"), on.sender(f"tcp://127.0.0.2:{port}")
+        names = tuple(f"tcp://127.{last}:{port}" for last in (1, 2, 3))
+        listener = on.listener("a", "b", to=names, limits=SMALL)
+        listener.hears(lambda: stranger.send("a"), "a")
+        listener.hears(lambda: sender.send("b"), "b")
+        for times in (1, 2):
+            stranger.send("a", b"x" * 50_000)
+            listener.hears(lambda: stranger.send("a"), "a", BACK_SECONDS)
+            assert listener.counter("disconnected") == listener.counter("revived") == times, "another was disturbed"
+
+
 def test_a_publisher_that_stands_still_for_a_while_is_heard_again() -> None:
     """The system answers for it, so the connection stays; that it says nothing is noticed by the missing hellos."""
     with world() as on:

@@ -124,11 +124,15 @@ class Listener:
 class Stranger:
     """A raw XPUB that says what it likes and remembers what it was told."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "") -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(zmq.XPUB)
         self.socket.setsockopt(zmq.LINGER, 0)
-        self.address = f"tcp://127.0.0.1:{self.socket.bind_to_random_port('tcp://127.0.0.1', 15_000, 32_000)}"
+        if address:
+            self.socket.bind(address)
+        else:
+            address = f"tcp://127.0.0.1:{self.socket.bind_to_random_port('tcp://127.0.0.1', 15_000, 32_000)}"
+        self.address = address
         self.told: list[bytes] = []
 
     def was_told(self, what: Callable[[bytes], bool]) -> None:
@@ -213,8 +217,8 @@ class World:
         self._open.append(made.close)
         return made
 
-    def stranger(self) -> Stranger:
-        made = Stranger()
+    def stranger(self, address: str = "") -> Stranger:
+        made = Stranger(address)
         self._open.append(made.close)
         return made
 
