@@ -32,6 +32,20 @@ def load(name: str, needs: Mapping[str, str] = _NOTHING) -> type[Driver]:
     return driver
 
 
+def load_hop(name: str) -> type[Driver]:
+    """As :func:`load`, for the driver between a host's workers and its publisher service. Raises DriverError also for
+    one whose senders bind, which many workers cannot do at one address, and for one that carries nothing.
+    """
+    driver = load(name)
+    if driver.capabilities.bind_based or name == options.POLLING_DRIVER:
+        why = "senders of it bind" if driver.capabilities.bind_based else "it carries nothing"
+        raise DriverError(
+            f"the driver {name!r} cannot be what workers hand over to their service by, because {why}; "
+            "set pub_sub_multiproc_driver = zmq_pubsub_multiproc_driver in [pubsub]"
+        )
+    return driver
+
+
 def require(name: str, capabilities: Capabilities, needs: Mapping[str, str]) -> None:
     """Raise DriverError for the first capability in ``needs`` that is not declared."""
     for capability, asker in needs.items():

@@ -29,8 +29,8 @@ _DRAGONFLOW: Final = "df"
 _LOWEST: Final = 0.001  # seconds; below that a timer is a busy loop
 
 
-def _seconds(name: str, default: float, text: str, least: float = _LOWEST) -> cfg.Opt:
-    return cfg.FloatOpt(name, default=default, min=least, help=f"{text} In seconds.")
+def _seconds(name: str, default: float, text: str, least: float = _LOWEST, most: float | None = None) -> cfg.Opt:
+    return cfg.FloatOpt(name, default=default, min=least, max=most, help=f"{text} In seconds.")
 
 
 def _count(name: str, default: int, text: str) -> cfg.Opt:
@@ -249,6 +249,10 @@ REPLICA: Final[tuple[cfg.Opt, ...]] = (
 
 SERVICE_GROUP: Final = "publisher_service"
 """Read by the publisher service alone."""
+DAY: Final = 86_400.0
+MOST_SECONDS: Final = 3e9
+"""About a century: far below what a timer, or the database's arithmetic, overflows at."""
+MOST_LINKS: Final = 2**53
 SERVICE: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "address",
@@ -257,13 +261,27 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
         help="Address under which replicas reach this service, as it is entered in the directory. By default it is "
         "what the service binds, with $local_ip in place of '*'.",
     ),
-    _seconds("lease", 10.0, "How long this service counts as alive without renewing its entry in the directory."),
-    _seconds("follow_interval", 0.25, "How often the changelog is searched for changes that nobody handed over."),
-    _seconds("grace", 0.5, "How long a worker has to hand over what it committed, before the service does it."),
+    _seconds(
+        "lease",
+        10.0,
+        "How long this service counts as alive without renewing its entry in the directory.",
+        least=0.5,
+        most=DAY,
+    ),
+    _seconds(
+        "follow_interval",
+        0.25,
+        "How often the changelog is searched for changes that nobody handed over.",
+        most=DAY,
+    ),
+    _seconds(
+        "grace", 0.5, "How long a worker has to hand over what it committed, before the service does it.", most=DAY
+    ),
     cfg.IntOpt(
         "keep_links",
         default=1_000_000,
         min=0,
+        max=MOST_LINKS,
         help="The changelog is trimmed to so many of its newest links; 0 keeps all of them.",
     ),
     _seconds(
@@ -272,8 +290,11 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
         "The changelog is trimmed of links older than this; 0 lets links grow as old as they like. With both bounds "
         "given, a link is removed when it is over either.",
         least=0.0,
+        most=MOST_SECONDS,
     ),
-    _seconds("trim_interval", 60.0, "How often the changelog is trimmed and ended entries leave the directory."),
+    _seconds(
+        "trim_interval", 60.0, "How often the changelog is trimmed and ended entries leave the directory.", most=DAY
+    ),
     cfg.StrOpt(
         "metrics_address",
         default="127.0.0.1",

@@ -3,7 +3,7 @@
 import difflib
 import ipaddress
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
 
@@ -24,6 +24,8 @@ _log = logger(__name__)
 _CHANGE_OVERHEAD: Final = 4096
 """What a frame needs beside one value at most: names, keys, points (all bounded, design §5)."""
 
+
+_IPV6: Final = 6
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 # The servers count in milliseconds, of 31 bits.
@@ -162,6 +164,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         driver = values["pub_sub_driver"] if enabled else options.POLLING_DRIVER
         multiproc = enabled and values["pub_sub_use_multiproc"]
         transport, port = values["publisher_transport"], values["publisher_port"]
+        for ip in values["publishers_ips"]:
+            _check_host("publishers_ips", ip, transport)
         bind = _bind_address(values) if enabled else values["publisher_bind_address"]
         return cls(
             store_url=_needed(values, "store_url", "a SQLAlchemy URL such as sqlite:///net.db"),
@@ -262,7 +266,7 @@ def read_group(conf: cfg.ConfigOpts, group: str, opts: Sequence[cfg.Opt]) -> dic
             ) from error
         except (cfg.Error, ValueError) as error:
             raise ConfigError(
-                f"the option {option.name!r} in group [{group}] cannot be used: {_one_line(error)}; correct it"
+                f"the option {option.name!r} in group [{group}] cannot be used: {_reason(error)}; correct it"
             ) from error
     return values
 
@@ -274,8 +278,26 @@ def _needed(values: Mapping[str, Any], name: str, example: str) -> str:
     return value
 
 
+def _check_host(option: str, host: str, transport: str) -> None:
+    """Refuse (ConfigError) what looks like the number of a host and is none that can stand before a port."""
+    if transport != "tcp":
+        return
+    try:
+        if ipaddress.ip_address(host).version == _IPV6:
+            raise ConfigError(
+                f"the option {option!r} in group [{options.GROUP}] is {host!r}, of IP version 6; put it into "
+                f"brackets: [{host}]"
+            )
+    except ValueError:
+        if host.replace(".", "").isdigit():
+            raise ConfigError(
+                f"the option {option!r} in group [{options.GROUP}] is {host!r}, which is no IP address; correct it"
+            ) from None
+
+
 def _bind_address(values: Mapping[str, Any]) -> str:
     bind = str(values["publisher_bind_address"])
+    _check_host("publisher_bind_address", bind, values["publisher_transport"])
     if bind == "*" and not values["insecure"]:
         if values["service_name"]:  # without a name nothing here can publish, and so nothing binds
             _log.warning(
@@ -300,10 +322,26 @@ def check_names(path: str | Path) -> None:
     path = str(path)
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(path, sections).parse()
+    refuse_misspelt_groups(sections, (options.GROUP, *options.installed().values()), path)
     refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt("enable_df_pub_sub")], path)
     for driver, group in options.installed().items():
         if group in sections:
             refuse_unknown(sections, group, options.driver_options(driver)[1], path)
+
+
+def refuse_misspelt_groups(sections: Iterable[str], groups: Iterable[str], path: str) -> None:
+    """Raises ConfigError for a group of a file that is one of these but for case, hyphens or underscores: nobody would
+    read it. Other groups may be another program's.
+    """
+    known = {_plain(group): group for group in groups}
+    for section in sections:
+        meant = known.get(_plain(section), section)
+        if meant != section:
+            raise ConfigError(f"{path!r} has a group [{section}], which nobody reads; did you mean [{meant}]?")
+
+
+def _plain(group: str) -> str:
+    return group.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def refuse_unknown(
@@ -316,6 +354,13 @@ def refuse_unknown(
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else "remove it"
             raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{group}]; {hint}")
+
+
+def _reason(error: BaseException) -> str:
+    """What is wrong with a value, without oslo.config's inner words about where it found it."""
+    text = _one_line(error)
+    before, separator, reason = text.partition(" is not valid: ")
+    return reason[:1].lower() + reason[1:] if separator and "LocationInfo(" in before else text
 
 
 def _one_line(error: BaseException) -> str:

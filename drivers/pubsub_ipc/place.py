@@ -20,10 +20,10 @@ MOST_BYTES: Final = 107
 def path_of(address: str) -> Path:
     """The socket's path in ``ipc:///folder/name``. Raises ConfigError."""
     path = address.removeprefix(SCHEME)
-    if path == address or not path.startswith("/") or "\0" in path:
+    if path == address or not path.startswith("/") or path.endswith("/") or "\0" in path:
         raise ConfigError(
-            f"the address {address!r} of the worker socket is no {SCHEME}/absolute/path; "
-            "set publisher_multiproc_socket to an absolute path"
+            f"the address {address!r} of the worker socket is no {SCHEME}/absolute/path of a file; "
+            "set publisher_multiproc_socket to one"
         )
     size = len(os.fsencode(path))
     if size > MOST_BYTES:

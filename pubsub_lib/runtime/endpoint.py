@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,7 +41,7 @@ class Endpoint:
         option: str,
         routes: Mapping[str, Route] = MappingProxyType({}),
     ) -> None:
-        self._at = (address, port)
+        self._at = (address.strip("[]"), port)
         self._option = option
         self._registry = CollectorRegistry()
         self._registry.register(metrics)
@@ -61,7 +62,8 @@ class Endpoint:
         """Bind, and begin to answer. Raises TransportError, naming address and port."""
         address, port = self._at
         try:
-            self._server = _Server(self._at, _handler(self._routes))
+            kind = _Server6 if ":" in address else _Server
+            self._server = kind(self._at, _handler(self._routes))
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             raise TransportError(
@@ -87,6 +89,10 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up in the middle is no news."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
 
 
 def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:

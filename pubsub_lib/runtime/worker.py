@@ -155,4 +155,4 @@ class Worker:
         if self._given is not None:
             return self._given
         settings = self._settings
-        return loader.load(settings.multiproc_driver).publisher(settings.for_multiproc())
+        return loader.load_hop(settings.multiproc_driver).publisher(settings.for_multiproc())

@@ -49,7 +49,7 @@ def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
     sender = out.publisher(settings.for_driver())
     if not settings.multiproc_driver:
         return sender, None
-    return sender, loader.load(settings.multiproc_driver).subscriber(settings.for_multiproc())
+    return sender, loader.load_hop(settings.multiproc_driver).subscriber(settings.for_multiproc())
 
 
 class PublisherService:

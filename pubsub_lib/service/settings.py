@@ -10,12 +10,11 @@ from oslo_config import cfg
 from pubsub_lib import options
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import logger
-from pubsub_lib.settings import Settings, is_loopback, read_group, refuse_unknown
+from pubsub_lib.settings import Settings, is_loopback, read_group, refuse_misspelt_groups, refuse_unknown
 
 _log = logger(__name__)
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Day = Annotated[float, msgspec.Meta(gt=0, le=options.DAY)]
 
 _WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
 
@@ -25,12 +24,12 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     address: str = ""
     """Where replicas reach the service; "" when they are not to look for it in the directory."""
-    lease: Positive = 10.0
-    follow_interval: Positive = 0.25
-    grace: Positive = 0.5
-    keep_links: Annotated[int, msgspec.Meta(ge=0)] = 1_000_000
-    keep_time: NotNegative = 0.0
-    trim_interval: Positive = 60.0
+    lease: Annotated[float, msgspec.Meta(ge=0.5, le=options.DAY)] = 10.0
+    follow_interval: Day = 0.25
+    grace: Day = 0.5
+    keep_links: Annotated[int, msgspec.Meta(ge=0, le=options.MOST_LINKS)] = 1_000_000
+    keep_time: Annotated[float, msgspec.Meta(ge=0, le=options.MOST_SECONDS)] = 0.0
+    trim_interval: Day = 60.0
     metrics_address: str = "127.0.0.1"
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8867
     """0: no endpoint."""
@@ -48,6 +47,7 @@ def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
     conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(str(path), sections).parse()
+    refuse_misspelt_groups(sections, (options.SERVICE_GROUP,), str(path))
     refuse_unknown(sections, options.SERVICE_GROUP, options.SERVICE, str(path))
     values = read_group(conf, options.SERVICE_GROUP, options.SERVICE)
     values["address"] = values["address"] or reachable(settings.bind_address, conf[options.GROUP].local_ip)
@@ -61,6 +61,7 @@ def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
                 f"the option {name!r} in group [{options.SERVICE_GROUP}] is {value} but must be finite; correct it"
             )
     check(settings)
+    _check_ports(settings, service)
     _warn_of_loopback(service.address)
     return settings, service
 
@@ -73,6 +74,25 @@ def check(settings: Settings) -> None:
         raise ConfigError(
             "a publisher service has nothing to do while replicas follow by polling; "
             "set enable_pub_sub = true in [pubsub]"
+        )
+    path = settings.bind_address.removeprefix("ipc://")
+    if path != settings.bind_address and not path.startswith("/"):
+        raise ConfigError(
+            f"with publisher_transport = ipc a service binds a file, but {settings.bind_address!r} names none; set "
+            "publisher_bind_address to an absolute path, or publisher_transport = tcp, in [pubsub]"
+        )
+
+
+def _check_ports(settings: Settings, service: ServiceSettings) -> None:
+    """Refuse two listeners on one port before the second one finds the first, which is ourselves."""
+    scheme, _, rest = settings.bind_address.partition("://")
+    host, _, port = rest.rpartition(":")
+    hosts = {host.strip("[]"), service.metrics_address.strip("[]")}
+    meet = len(hosts) == 1 or not hosts.isdisjoint(("*", "0.0.0.0", "::"))
+    if scheme == "tcp" and port == str(service.metrics_port) and meet:
+        raise ConfigError(
+            f"metrics_port in [{options.SERVICE_GROUP}] and publisher_port in [{options.GROUP}] are both {port}; "
+            "change one of them"
         )
 
 

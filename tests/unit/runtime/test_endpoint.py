@@ -60,6 +60,18 @@ def test_what_is_being_closed_says_so(endpoint: Endpoint) -> None:
     assert get(endpoint, "/metrics") == (503, "this replica is closed; make a new one\n")
 
 
+@pytest.mark.parametrize("address", ["::1", "[::1]"])
+def test_it_listens_at_an_address_of_version_6(address: str) -> None:
+    problems.clear()
+    endpoint = made(address=address)
+    endpoint.start()
+    try:
+        with urllib.request.urlopen(f"http://[::1]:{endpoint.port}/ready", timeout=10) as answer:
+            assert answer.status == 200
+    finally:
+        endpoint.close()
+
+
 def test_other_paths_are_not_there(endpoint: Endpoint) -> None:
     assert get(endpoint, "/") == (404, "there are GET /metrics, GET /ready\n")
 

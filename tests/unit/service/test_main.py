@@ -103,6 +103,9 @@ def test_check_says_what_would_run_and_opens_nothing(config: Path, capsys: pytes
         (("= memory", "= zmq_pubsub_multiproc_driver"), "lacks the capability 'fan_out'"),
         (("sqlite:///", "no such://"), "the database URL cannot be read"),
         (("/hop/socket", "/" + "x" * 108), "the system takes 107"),
+        (("/hop/socket", "/hop/"), "of a file; set publisher_multiproc_socket"),
+        (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = zmq_pubsub_driver"), "because senders of it bind"),
+        (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = db_polling_pubsub_driver"), "because it carries nothing"),
         (("metrics_port = ", "metrics_port = 1"), "metrics_port"),
     ],
 )

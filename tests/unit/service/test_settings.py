@@ -40,12 +40,30 @@ WRONG = {
     "not finite": (GOOD + "[publisher_service]\ngrace = nan\n", "grace"),
     "without end": (
         GOOD + "[publisher_service]\ntrim_interval = inf\n",
-        "'trim_interval' .* is inf but must be finite",
+        "'trim_interval' .* cannot be used: should be less than or equal to 86400; correct it",
     ),
     "a dollar": (GOOD + "[publisher_service]\naddress = tcp://$x\n", r"'address' in group .*write \$\$"),
     "a word": (GOOD + "[publisher_service]\nmetrics_port = many\n", "'metrics_port' in group"),
     "unknown": (GOOD + "[publisher_service]\nlaese = 1\n", "unknown option 'laese'.*did you mean 'lease'"),
     "hyphens, which nobody reads": (GOOD + "[publisher_service]\nkeep-links = 1\n", "did you mean 'keep_links'"),
+    "a lease that is over at once": (
+        GOOD + "[publisher_service]\nlease = 0.001\n",
+        "'lease' in group .publisher_service. .*0.5",
+    ),
+    "a lease for ever": (GOOD + "[publisher_service]\nlease = 1e30\n", "'lease' in group .publisher_service. .*86400"),
+    "a timer that overflows": (GOOD + "[publisher_service]\nfollow_interval = 1e300\n", "follow_interval.*86400"),
+    "a trimming of no time": (GOOD + "[publisher_service]\nkeep_time = 1e30\n", "keep_time"),
+    "a group with a hyphen": (GOOD + "[publisher-service]\nlease = 3\n", r"did you mean \[publisher_service\]\?"),
+    "a group in capitals": (GOOD + "[PubSub]\ntopics = a\n", r"did you mean \[pubsub\]\?"),
+    "a driver's group with a hyphen": (GOOD + "[pubsub-ipc]\nbuffer = 1\n", r"did you mean \[pubsub_ipc\]\?"),
+    "a file that is none": (GOOD + "publisher_transport = ipc\n", "publisher_bind_address to an absolute path"),
+    "version 6 without brackets": (GOOD + "publisher_bind_address = ::1\n", r"brackets: \[::1\]"),
+    "version 6 among several": (GOOD + "publishers_ips = 10.0.0.1,fe80::1\n", r"publishers_ips.*\[fe80::1\]"),
+    "no address": (GOOD + "publisher_bind_address = 300.1.1.1\n", "'300.1.1.1', which is no IP address"),
+    "one port twice": (
+        GOOD + "[publisher_service]\nmetrics_port = 8866\n",
+        "metrics_port .* publisher_port .* both 8866",
+    ),
     "of the hop": (GOOD + "[pubsub_ipc]\nwhen_full = drop\n", "'when_full' in group .pubsub_ipc."),
 }
 
@@ -56,6 +74,17 @@ def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         read(tmp_path, text)
     assert "\n" not in str(caught.value)
+    assert "LocationInfo" not in str(caught.value)
+
+
+def test_one_port_of_two_addresses_is_two_ports(tmp_path: Path) -> None:
+    both = "publisher_bind_address = 10.0.0.1\n[publisher_service]\nmetrics_port = 8866\n"
+    assert read(tmp_path, GOOD + both).metrics_port == 8866
+
+
+@pytest.mark.parametrize("address", ["[::1]", "host.example", "10.0.0.1"])
+def test_addresses_that_can_stand_before_a_port(address: str, tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD + f"publisher_bind_address = {address}\n").address == f"tcp://{address}:8866"
 
 
 @pytest.mark.parametrize(
