@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import Final, Protocol
 
 from pubsub_lib import loader
 from pubsub_lib.api import Publisher as DriverPublisher
@@ -17,6 +17,9 @@ from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
 from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
+
+TURN: Final = 0.5
+"""Seconds that a thread waits for the others of its process; what the driver makes it wait comes on top."""
 
 
 class CommittingStore(Protocol):
@@ -38,11 +41,19 @@ class _Hop:
         self._closed = False
 
     def push(self, links: Sequence[Link]) -> None:
-        now = time.monotonic()
-        with self._lock:
+        # Whoever holds the lock may be waiting for room. Else the waits of a process' threads would add up.
+        if not self._lock.acquire(timeout=TURN):
+            raise TransportError(
+                "other threads of this process wait for room in the buffer to the publisher service; start the service "
+                "(the change is stored and arrives later)"
+            )
+        try:
+            now = time.monotonic()
             driver, core = self._connected(now)
             for envelope in core.publish(links, now):
                 driver.send_event(envelope)
+        finally:
+            self._lock.release()
 
     def counters(self) -> Mapping[str, int]:
         return {} if self._driver is None else self._driver.counters()
@@ -120,7 +131,8 @@ class Worker:
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.
 
-        Blocks as long as the driver was told to wait for a service that is away. Raises TransportError (the store logs
+        Blocks as long as the driver was told to wait for a service that is away, and at most ``TURN`` seconds for other
+        threads of the process that do. Raises TransportError (the store logs
         and counts it; HandOverRefused, by ``when_full = raise``, it gives to the writer), FrameError, ClosedError. The
         change is in the changelog anyway: a service that runs publishes it from there. One that starts follows from
         the head; its hello shows what was not sent before, and replicas read it from the database.

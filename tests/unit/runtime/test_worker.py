@@ -1,6 +1,7 @@
 """A worker hands over what it commits, in every process that it is forked into, and never undoes a commit."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import msgspec
 import pytest
 
 from pubsub_lib import Settings, Store, loader
+from pubsub_lib.api import OnAsk, Publisher
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.model import ALL
+from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, TransportError
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.testing.checks import in_a_fork
@@ -141,3 +143,54 @@ def test_what_it_misses_is_named(changes: dict[str, Any], way_out: str, sqlite_u
     given = {"service": "api-1", "multiproc_driver": "memory", **changes}
     with pytest.raises(ConfigError, match=way_out):
         Worker(settings(sqlite_url, **given), store)
+
+
+class Full(Publisher):
+    """A buffer without room: whoever sends waits until the test says so."""
+
+    def __init__(self) -> None:
+        self.waits, self.room = threading.Event(), threading.Event()
+
+    def initialize(self, on_ask: OnAsk) -> None:
+        pass
+
+    def send_event(self, envelope: Envelope) -> None:
+        self.waits.set()
+        assert self.room.wait(LONG)
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_waits_of_a_process_threads_do_not_add_up(config: Settings, store: Store) -> None:
+    links: list[Link] = []
+    store.on_commit(links.extend)
+    write(store, 1)
+    full = Full()
+    worker = Worker(config, store, full)
+    refused: list[str] = []
+
+    def hand_over() -> None:
+        try:
+            worker.hand_over(links)
+        except TransportError as error:
+            refused.append(str(error))
+
+    first, *others = [threading.Thread(target=hand_over) for _ in range(5)]
+    first.start()
+    assert full.waits.wait(LONG)
+    for each in others:
+        each.start()
+    for each in others:
+        each.join(LONG)
+        assert not each.is_alive()
+    assert first.is_alive()
+    full.room.set()
+    first.join(LONG)
+    assert len(refused) == 4
+    assert all("other threads of this process wait for room" in each for each in refused)
+    assert worker.counters()["unsent"] == 4
+    worker.close()
