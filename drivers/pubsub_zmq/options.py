@@ -57,4 +57,11 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         max=1.0,
         help="How long a publisher that closes tries to bring its goodbye to slow subscribers. In seconds.",
     ),
+    cfg.IntOpt(
+        "questions_per_second",
+        default=2000,
+        min=1,
+        help="Questions for a hello that a publisher answers in a second at most; what comes faster waits. One names "
+        "up to 2 KiB of topics.",
+    ),
 )

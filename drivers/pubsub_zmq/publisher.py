@@ -3,7 +3,6 @@
 import errno
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -17,6 +16,7 @@ from pubsub_lib.errors import FrameError, PubSubError, TransportError
 from pubsub_lib.lifecycle import PublisherLife
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
+from pubsub_zmq.asks import Asks
 from pubsub_zmq.holders import holder_of_port
 from pubsub_zmq.ipclock import IpcLock
 from pubsub_zmq.outbox import Outbox, Outgoing, frames
@@ -25,13 +25,13 @@ from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 
 _log = logger(__name__)
 
-_ASKS: Final = 10_000
-"""Questions that wait; further ones are dropped and counted, their askers ask again."""
 _SUBSCRIPTIONS: Final = 1000
 """Subscriptions that are read at once, before the sending goes on."""
 _QUIET: Final = 0.0005
 """Seconds without a message after which the next is sent by its sender. Waking a thread for it would take longer than
 all the rest; for what comes more often the thread is there, and lets messages share frames."""
+_MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
+"""Bytes of different subscriptions, of which ZeroMQ takes about 40 times as much memory. Nothing refuses them."""
 _STOP: Final = 2.0  # seconds
 
 
@@ -54,8 +54,8 @@ class ZmqPublisher(Publisher):
         self._outbox: Outbox | None = None
         self._ipc_lock: IpcLock | None = None
         self._threads: tuple[threading.Thread, ...] = ()
-        self._asked = threading.Condition()
-        self._asks: deque[bytes] = deque()
+        self._asks = Asks(options.questions_per_second)
+        self._subscribed = 0
         self._linger = 0.0
         self.endpoint = ""
         """Where it listens, once initialized: the port is a real one also when any was asked for."""
@@ -119,9 +119,7 @@ class ZmqPublisher(Publisher):
                 self._outbox.close()
             if self._waker is not None:
                 self._waker.wake()
-        with self._asked:
-            self._asks.clear()
-            self._asked.notify_all()
+        self._asks.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_STOP / 2)
@@ -248,16 +246,24 @@ class ZmqPublisher(Publisher):
             except zmq.Again:
                 more = False
                 break
+            self._weigh(len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame))
             # 1: subscribed. The bare private prefix, which ends in its NUL, is no question.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 asks.append(frame[1:])
         if asks:
-            with self._asked:
-                room = max(0, _ASKS - len(self._asks))
-                self._asks.extend(asks[:room])
-                self._sending["overflow"] += len(asks[room:])
-                self._asked.notify()
+            self._sending["overflow"] += self._asks.put(asks)
         return more
+
+    def _weigh(self, more: int) -> None:
+        # The socket shows each different subscription once, and once when its last subscriber has left.
+        before, self._subscribed = self._subscribed, self._subscribed + more
+        if before <= _MUCH_SUBSCRIBED < self._subscribed:
+            _log.warning(
+                "subscribers of %s ask for %d bytes of different topics and questions, and the memory for them is "
+                "not bounded: let nobody but replicas reach it",
+                self._address,
+                self._subscribed,
+            )
 
     def _watch(self, monitor: Monitor) -> None:
         for event, _ in monitor.events():
@@ -270,7 +276,7 @@ class ZmqPublisher(Publisher):
 
     def _answer(self, on_ask: OnAsk) -> None:
         # A thread of its own: on_ask may wait for locks that a sender holds while it waits for the sending thread.
-        while (frame := self._next_ask()) is not None:
+        while (frame := self._asks.take()) is not None:
             self._answering["asks"] += 1
             try:
                 ask = codec.read_ask(frame, self._limits)
@@ -285,8 +291,3 @@ class ZmqPublisher(Publisher):
             except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
                 self._answering["callback_errors"] += 1
                 _log.exception("answering a subscriber's question failed")
-
-    def _next_ask(self) -> bytes | None:
-        with self._asked:
-            self._asked.wait_for(lambda: self._asks or self._life.closed)
-            return None if self._life.closed else self._asks.popleft()

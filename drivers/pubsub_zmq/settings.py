@@ -29,6 +29,7 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reconnect_most: Seconds = 2.0
     answer_time: Seconds = 5.0
     goodbye_linger: _AtMostASecond = 0.5
+    questions_per_second: Positive = 2000
 
     @property
     def most_silence(self) -> int:

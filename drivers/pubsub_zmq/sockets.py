@@ -11,9 +11,10 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 from pubsub_zmq.settings import ZmqOptions
 
-MOST_QUESTION_BYTES: Final = 16 * 1024
-"""Of one question's subscription. ZeroMQ keeps a subscription as one node a byte and takes them down recursively:
-250,000 bytes overflow the stack and end the process, the publisher's included (measured on libzmq 4.3.5)."""
+MOST_QUESTION_BYTES: Final = 2 * 1024
+"""Of one question's subscription. ZeroMQ keeps a subscription as one node a byte, 40 bytes of memory each, and takes
+them down recursively: 250,000 bytes overflow the stack and end the process, the publisher's included (measured on
+libzmq 4.3.5). The longest subscription to a topic has 257."""
 
 _Socket = zmq.Socket[bytes]
 
@@ -33,7 +34,7 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     made.setsockopt(zmq.SNDHWM, options.send_hwm)
     # Subscriptions must not be limited: of a burst of 100,000 the default shows 1,000, silently.
     made.setsockopt(zmq.RCVHWM, 0)
-    # What comes in is subscriptions; a longer one would end this process sooner or later.
+    # What comes in is subscriptions; who sends a longer one is disconnected.
     made.setsockopt(zmq.MAXMSGSIZE, MOST_QUESTION_BYTES + 256)
     made.setsockopt(zmq.BACKLOG, 1024)
     _common(made, options)

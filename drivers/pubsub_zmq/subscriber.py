@@ -21,8 +21,8 @@ from pubsub_zmq.sockets import MOST_QUESTION_BYTES, Monitor, Waker, make_sub, tr
 
 _log = logger(__name__)
 
-_QUESTIONS: Final = 1000
-"""Questions that wait for the thread; the oldest are forgotten first, nobody listens for them any more."""
+_QUESTIONS: Final = 10_000
+"""Parts of questions that wait for the thread; the oldest are forgotten first, nobody listens for them any more."""
 _STOP: Final = 1.9  # seconds
 
 

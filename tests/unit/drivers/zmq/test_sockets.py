@@ -345,6 +345,57 @@ def test_a_question_about_many_topics_is_cut_and_its_answers_carry_the_askers_no
         assert len(sender.asks) > 1
 
 
+def test_a_subscription_longer_than_a_question_ends_its_connection_and_no_other() -> None:
+    """Each byte of it would cost the publisher forty, for as long as its subscriber likes."""
+    with world() as on:
+        sender, stranger = on.sender(), zmq.Context[zmq.Socket[bytes]]()
+        listener = on.listener("a", to=(sender.address,))
+        listener.hears(lambda: sender.send("a"), "a")
+        greedy = stranger.socket(zmq.SUB)
+        try:
+            greedy.subscribe(b"H" + b"x" * 3000)
+            greedy.connect(sender.address)
+            eventually(lambda: sender.publisher.counters()["disconnected"] == 1, "it was disconnected")
+        finally:
+            greedy.close(0)
+            stranger.term()
+        listener.hears(lambda: sender.send("a"), "a")
+        assert listener.counter("disconnected") == 0
+
+
+def test_questions_are_answered_at_the_publishers_pace_whoever_asks() -> None:
+    with world() as on:
+        sender = on.sender(questions_per_second=10)
+        listener = on.listener("a", to=(sender.address,), answer_time=60.0)
+        began = time.monotonic()
+        for number in range(25):
+            listener.subscriber.request_hello(f"nonce-{number}", ["a"])
+        eventually(lambda: len(sender.asks) >= 20, "most were answered")
+        answered = len(sender.asks)
+        assert answered <= 10 + 10 * (time.monotonic() - began)
+        eventually(lambda: len(sender.asks) == 25, "all were answered")
+
+
+def test_much_that_is_subscribed_to_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pubsub_zmq.publisher._MUCH_SUBSCRIBED", 100_000)
+    with world() as on:
+        sender = on.sender()
+        topics = [f"{number:06}{'x' * 194}" for number in range(1000)]
+        listener = on.listener(*topics[:400], to=(sender.address,))
+        listener.hears(lambda: sender.send(topics[399]), topics[399])
+        assert not caplog.records
+        for topic in topics[400:]:
+            listener.subscriber.register_topic(topic)
+        eventually(lambda: "bytes of different topics and questions" in caplog.text, "it was reported")
+        for topic in topics:
+            listener.subscriber.unregister_topic(topic)
+        listener.subscriber.register_topic("a")
+        listener.hears(lambda: sender.send("a"), "a")
+        assert sender.publisher._subscribed == len("Da\0")
+
+
 def test_an_answered_question_is_taken_back_from_the_publisher() -> None:
     with world() as on:
         stranger, sender = on.stranger(), on.sender()
