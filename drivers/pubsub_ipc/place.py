@@ -4,6 +4,7 @@ libzmq lets a second process bind a live ipc path without a word, and takes the 
 binds holds an exclusive lock on a file beside the socket; the system releases it when its holder dies.
 """
 
+import contextlib
 import fcntl
 import os
 import stat
@@ -49,6 +50,16 @@ def make_folder(path: Path) -> None:
             "make it, owned by the service's user and with mode 0700, or set publisher_multiproc_socket"
         ) from error
     check_folder(path)
+    try:
+        found = folder.lstat()
+    except OSError as error:
+        raise TransportError(f"the folder {str(folder)!r} of the worker socket is gone ({error.strerror})") from error
+    # Root may enter every folder, and would bind and write where somebody else points to.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise TransportError(
+            f"the folder {str(folder)!r} of the worker socket is a link, or belongs to user {found.st_uid} and not to "
+            f"the service's {os.geteuid()}; set publisher_multiproc_socket to a path in a folder of its own"
+        )
 
 
 def check_folder(path: Path) -> None:
@@ -67,13 +78,26 @@ def check_folder(path: Path) -> None:
     if mode & 0o077:
         raise TransportError(
             f"the folder {str(folder)!r} of the worker socket is open to others (mode {mode:04o}); "
-            f"run: chmod 700 {folder}"
+            + (
+                f"run: chmod 700 {folder}"
+                if _alone(path, mode)
+                else "set publisher_multiproc_socket to a path in a folder of its own"
+            )
         )
     if os.geteuid() not in (0, found.st_uid):
         raise TransportError(
             f"the folder {str(folder)!r} of the worker socket belongs to user {found.st_uid}; "
             "run workers and service as one user"
         )
+
+
+def _alone(path: Path, mode: int) -> bool:
+    """Whether the folder serves nothing else, so that to close it to others breaks nothing (/tmp, for one)."""
+    try:
+        others = {each.name for each in path.parent.iterdir()} - {path.name, f"{path.name}.lock"}
+    except OSError:
+        return False
+    return not others and not mode & stat.S_ISVTX
 
 
 class SocketLock:
@@ -86,7 +110,7 @@ class SocketLock:
         """Raises TransportError, which names the holder, when another service has it. Does not block."""
         at = Path(f"{path}.lock")
         try:
-            self._file = os.open(at, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(at, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TransportError(
                 f"the lock file {str(at)!r} cannot be opened ({error.strerror}); "
@@ -94,16 +118,23 @@ class SocketLock:
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
             os.close(self._file)
             raise TransportError(
                 f"the worker socket {str(path)!r} is held by {_process(holder)}; "
                 "stop that one, or set publisher_multiproc_socket to another path"
             ) from error
+        except OSError as error:
+            os.close(self._file)
+            raise TransportError(
+                f"the file system does not lock {str(at)!r} ({error.strerror}); set publisher_multiproc_socket to a "
+                "path on a local one"
+            ) from error
         # The file stays for ever: removing it would let two hold locks on two files of one name.
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds, only its holder has no name
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let the next one have it."""

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -117,23 +118,25 @@ class IpcSubscriber(Subscriber):
     def _open(self) -> Callable[[], None]:
         """What the thread runs, on a socket that is locked and bound."""
         make_folder(self._path)
-        lock = SocketLock(self._path)
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        socket = context.socket(zmq.PULL)
-        try:
-            socket.linger = 0
-            socket.rcvhwm = self._buffer
-            # Against a stranger's endless frame; what is a little too large arrives and is counted.
-            socket.maxmsgsize = 2 * self._limits.max_frame_bytes
-            socket.bind(f"{SCHEME}{self._path}")
-        except zmq.ZMQError as error:
-            socket.close()
-            context.term()
-            lock.release()
-            raise TransportError(
-                f"cannot bind the worker socket {str(self._path)!r}: {error}; set publisher_multiproc_socket"
-            ) from error
-        self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        with ExitStack() as opened:  # what raises, of whatever kind, leaves nothing open
+            lock = SocketLock(self._path)
+            opened.callback(lock.release)
+            try:
+                context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+                opened.callback(context.term)
+                socket = context.socket(zmq.PULL)
+                opened.callback(socket.close)
+                socket.linger = 0
+                socket.rcvhwm = self._buffer
+                # Against a stranger's endless frame; what is a little too large arrives and is counted.
+                socket.maxmsgsize = 2 * self._limits.max_frame_bytes
+                socket.bind(f"{SCHEME}{self._path}")
+                self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            except (zmq.ZMQError, OSError) as error:
+                raise TransportError(
+                    f"cannot bind the worker socket {str(self._path)!r}: {error}; set publisher_multiproc_socket"
+                ) from error
+            opened.pop_all()
         return partial(self._run, context, socket, lock)
 
     # -- the receiving thread --------------------------------------------------------------------------------

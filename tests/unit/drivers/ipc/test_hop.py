@@ -1,5 +1,6 @@
 """The hop between workers and service: buffers while the service is away, forks, and an orderly end."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -45,6 +46,24 @@ def test_wrong_options_are_refused(options: dict[str, Any], tmp_path: Path) -> N
     for make in (IpcDriver.publisher, IpcDriver.subscriber):
         with pytest.raises(ConfigError, match=r"correct \[pubsub_ipc\]"):
             make(rig(tmp_path, **options).settings)
+
+
+def test_a_start_that_fails_for_want_of_files_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    subscriber = IpcDriver.subscriber(rig(tmp_path).settings)
+    subscriber.initialize(lambda envelope: None)
+    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "eventfd", full)
+        with pytest.raises(TransportError, match=r"cannot bind the worker socket .*Too many open files"):
+            subscriber.daemonize()
+    assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    subscriber.daemonize()
+    subscriber.close()
 
 
 def test_what_was_pushed_while_the_service_was_away_comes_when_it_starts(on: Scene) -> None:

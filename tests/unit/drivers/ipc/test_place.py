@@ -1,5 +1,7 @@
 """Where the worker socket lies: paths, folders and the lock, each refusal a sentence with its way out."""
 
+import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -39,7 +41,7 @@ def test_the_folder_is_made_for_its_owner_alone_whatever_the_umask(tmp_path: Pat
     make_folder(tmp_path / "run" / "hop" / "socket")  # again is harmless
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o1777])
+@pytest.mark.parametrize("mode", [0o755, 0o770])
 def test_a_folder_that_others_can_enter_is_refused(mode: int, tmp_path: Path) -> None:
     folder = tmp_path / "hop"
     folder.mkdir()
@@ -47,6 +49,65 @@ def test_a_folder_that_others_can_enter_is_refused(mode: int, tmp_path: Path) ->
     for check in (make_folder, check_folder):
         with pytest.raises(TransportError, match=f"mode {mode:04o}.*chmod 700"):
             check(folder / "socket")
+
+
+@pytest.mark.parametrize(("mode", "other"), [(0o1777, ""), (0o755, "something-else")])
+def test_nobody_is_told_to_close_a_folder_that_serves_others_too(mode: int, other: str, tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    if other:
+        (folder / other).write_text("")
+    folder.chmod(mode)
+    with pytest.raises(TransportError, match="in a folder of its own") as caught:
+        make_folder(folder / "socket")
+    assert "chmod" not in str(caught.value)
+
+
+def test_a_service_takes_no_folder_that_a_link_leads_to(tmp_path: Path) -> None:
+    make_folder(tmp_path / "others" / "socket")
+    (tmp_path / "hop").symlink_to(tmp_path / "others")
+    with pytest.raises(TransportError, match=r"hop' of the worker socket is a link"):
+        make_folder(tmp_path / "hop" / "socket")
+
+
+def test_root_takes_no_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_folder(tmp_path / "hop" / "socket")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "hop", 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(TransportError, match=r"belongs to user \d+ and not to the service's 0"):
+        make_folder(tmp_path / "hop" / "socket")
+    check_folder(tmp_path / "hop" / "socket")  # a worker that is root may use a service's of another user
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "socket.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(TransportError, match=r"socket\.lock' cannot be opened"):
+        SocketLock(tmp_path / "socket")
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_full_disk_costs_the_lock_its_holder_s_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        lock = SocketLock(tmp_path / "socket")
+    with pytest.raises(TransportError, match="is held by another process"):
+        SocketLock(tmp_path / "socket")
+    lock.release()
+
+
+def test_a_file_system_without_locks_is_not_called_a_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(TransportError, match="the file system does not lock"):
+        SocketLock(tmp_path / "socket")
 
 
 def test_a_folder_that_is_not_there_yet_is_the_service_s_to_make(tmp_path: Path) -> None:
