@@ -16,18 +16,30 @@ class IpcLock:
         cannot be written."""
         self._name = f"{path}.lock"
         try:
-            self._fd = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TransportError(
                 f"cannot make the lock {self._name!r}: {error.strerror}; make its folder, writable for this user"
             ) from error
+        owner = os.fstat(self._fd).st_uid
+        if owner != os.geteuid():  # root may open everything, and would write what somebody else laid there
+            os.close(self._fd)
+            raise TransportError(
+                f"the lock {self._name!r} belongs to user {owner}, not to {os.geteuid()}; remove it when nobody uses "
+                "it, or choose another path"
+            )
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             holder = self._holder()
             os.close(self._fd)
             raise TransportError(
                 f"the address 'ipc://{path}' is held by {holder}; end it, or choose another path"
+            ) from error
+        except OSError as error:
+            os.close(self._fd)
+            raise TransportError(
+                f"the file system does not lock {self._name!r} ({error.strerror}); choose a path on a local one"
             ) from error
         with contextlib.suppress(OSError):  # a full disk: the lock holds, only its holder has no name
             os.ftruncate(self._fd, 0)
