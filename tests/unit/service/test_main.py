@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError, DriverError, FrameError, PubSubError, StoreUnavailable, TransportError
+from pubsub_lib.options import OPTIONS
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import code_of, main, state_of
 from pubsub_lib.testing.processes import free_port, poll
@@ -208,14 +210,45 @@ def test_the_unit_file_starts_it_by_options_that_it_has_and_knows_its_exit_codes
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(ROOT / "etc" / "publisher-service.service")
     service = unit["Service"]
-    for line, checks in ((service["ExecStartPre"], True), (service["ExecStart"], False)):
-        program, command, *arguments = line.split()
-        assert (program, command) == ("/usr/bin/env", "publisher-service")
-        options = main_module._parser().parse_args(arguments)
-        assert options.check is checks
-        assert options.config_file == main_module.DEFAULT_FILE
+    program, command, *arguments = service["ExecStart"].split()
+    assert (program, command) == ("/usr/bin/env", "publisher-service")
+    options = main_module._parser().parse_args(arguments)
+    assert not options.check
+    assert options.config_file == main_module.DEFAULT_FILE
+    # What systemd does not restart for a code of the main process it restarts for one of these, without end.
+    assert not {"ExecStartPre", "ExecStartPost", "ExecCondition"} & set(service)
     assert service["RestartPreventExitStatus"] == str(main_module.WRONG)
     assert (service["RuntimeDirectory"], service["RuntimeDirectoryMode"]) == ("zmq_pubsub", "0700")
+
+
+def test_under_the_unit_everything_can_be_written_that_the_sample_names() -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(ROOT / "etc" / "publisher-service.service")
+    service = unit["Service"]
+    assert service["ProtectSystem"] == "strict"
+    writable = (f"/var/lib/{service['StateDirectory']}", f"/var/run/{service['RuntimeDirectory']}")
+    sample = {option.name: option.sample_default or option.default for option in OPTIONS}
+    named = {
+        "store_url": sample["store_url"].removeprefix("sqlite:///"),
+        "journal_folder": sample["journal_folder"],
+        "publisher_multiproc_socket": sample["publisher_multiproc_socket"],
+    }
+    for name, path in named.items():
+        assert path.startswith(tuple(f"{folder}/" for folder in writable)), name
+
+
+def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
+    """Where its tools are there; elsewhere the other tests of the unit have to do."""
+    program = shutil.which("systemd-analyze")
+    unit = (ROOT / "etc" / "publisher-service.service").read_text()
+    for text, understood in ((unit, True), (unit.replace("TimeoutStopSec", "TimeoutStopsec"), False)):
+        (tmp_path / "publisher-service.service").write_text(text)
+        if program is not None:
+            command = [program, "verify", "--man=no", str(tmp_path / "publisher-service.service")]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+            said = [line for line in done.stderr.splitlines() if "publisher-service.service:" in line]
+            assert (said == []) is understood, said
 
 
 def test_a_fault_of_its_own_is_one_sentence_too(
