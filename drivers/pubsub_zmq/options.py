@@ -39,12 +39,22 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         default=1,
         min=1,
         max=32_767,
-        help="Seconds without traffic before TCP probes the peer. One that is silent, or acknowledges nothing, for "
-        "tcp_keepalive_idle + tcp_keepalive_interval * tcp_keepalive_count is given up, also without a FIN.",
+        help="Seconds without traffic before TCP probes the peer. A subscriber gives up a publisher that is silent, or "
+        "acknowledges nothing, for tcp_keepalive_idle + tcp_keepalive_interval * tcp_keepalive_count, also without a "
+        "FIN.",
     ),
     cfg.IntOpt("tcp_keepalive_interval", default=1, min=1, max=32_767, help="Seconds between two TCP probes."),
     cfg.IntOpt(
         "tcp_keepalive_count", default=3, min=1, max=127, help="Unanswered TCP probes before the connection is dead."
+    ),
+    cfg.IntOpt(
+        "tcp_user_timeout",
+        default=30,
+        min=1,
+        max=32_767,
+        help="Seconds after which a publisher gives up a subscriber that takes or acknowledges nothing: one that is "
+        "paused, or vanished without a FIN. What was kept for it is dropped then; when it is there again, it connects "
+        "anew.",
     ),
     _seconds("connect_timeout", 5.0, "How long a connection and its handshake may take."),
     _seconds("reconnect_interval", 0.1, "Wait before a lost connection is tried again; it doubles with each failure."),

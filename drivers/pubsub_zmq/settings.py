@@ -24,6 +24,7 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tcp_keepalive_idle: _KernelSeconds = 1
     tcp_keepalive_interval: _KernelSeconds = 1
     tcp_keepalive_count: Annotated[int, msgspec.Meta(ge=1, le=127)] = 3
+    tcp_user_timeout: _KernelSeconds = 30
     connect_timeout: Seconds = 5.0
     reconnect_interval: Seconds = 0.1
     reconnect_most: Seconds = 2.0
@@ -33,7 +34,7 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def most_silence(self) -> int:
-        """After so many seconds a peer that is silent, or acknowledges nothing, is given up."""
+        """After so many seconds a subscriber gives up a publisher that is silent, or acknowledges nothing."""
         return self.tcp_keepalive_idle + self.tcp_keepalive_interval * self.tcp_keepalive_count
 
 

@@ -37,7 +37,8 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     # What comes in is subscriptions; who sends a longer one is disconnected.
     made.setsockopt(zmq.MAXMSGSIZE, MOST_QUESTION_BYTES + 256)
     made.setsockopt(zmq.BACKLOG, 1024)
-    _common(made, options)
+    # Longer than a subscriber's own patience: what is kept for one that is paused is not thrown away at once.
+    _common(made, options, options.tcp_user_timeout)
     return made
 
 
@@ -51,11 +52,11 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
     made.setsockopt(zmq.RECONNECT_IVL, _ms(options.reconnect_interval))
     made.setsockopt(zmq.RECONNECT_IVL_MAX, _ms(options.reconnect_most))
     made.setsockopt(zmq.CONNECT_TIMEOUT, _ms(options.connect_timeout))
-    _common(made, options)
+    _common(made, options, options.most_silence)
     return made
 
 
-def _common(made: _Socket, options: ZmqOptions) -> None:
+def _common(made: _Socket, options: ZmqOptions, user_timeout: int) -> None:
     made.setsockopt(zmq.LINGER, 0)
     made.setsockopt(zmq.HANDSHAKE_IVL, _ms(options.connect_timeout))
     # The system looks for peers that vanished, and ZMTP's heartbeats stay off, at both ends: libzmq ends the process of
@@ -67,8 +68,9 @@ def _common(made: _Socket, options: ZmqOptions) -> None:
     made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, options.tcp_keepalive_idle)
     made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, options.tcp_keepalive_interval)
     made.setsockopt(zmq.TCP_KEEPALIVE_CNT, options.tcp_keepalive_count)
-    # Probes rest while data waits for its acknowledgement; this bounds that wait as well.
-    made.setsockopt(zmq.TCP_MAXRT, 1000 * options.most_silence)
+    # Probes rest while data waits for its acknowledgement; this bounds that wait as well, also of a peer whose window
+    # is closed. Linux gives up by it alone, whatever the number of probes is.
+    made.setsockopt(zmq.TCP_MAXRT, 1000 * user_timeout)
 
 
 def _ms(seconds: float) -> int:

@@ -48,6 +48,7 @@ def test_options_can_be_imported_without_zeromq() -> None:
         ({"reconnect_most": float("nan")}, "reconnect_most"),
         ({"tcp_keepalive_idle": 0}, "tcp_keepalive_idle"),
         ({"tcp_keepalive_count": 128}, "tcp_keepalive_count"),
+        ({"tcp_user_timeout": 0}, "tcp_user_timeout"),
         ({"answer_time": float("inf")}, "answer_time"),
         ({"connect_timeout": 1e9}, "connect_timeout"),
         ({"reconnect_interval": 5.0}, "reconnect_most"),

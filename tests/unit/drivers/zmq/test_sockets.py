@@ -1,6 +1,7 @@
 """The driver on real sockets: what happens to connections, and what the other end notices."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -104,6 +105,54 @@ def test_a_subscriber_that_takes_nothing_any_more_is_given_up() -> None:
         finally:
             process.kill()
             process.wait()
+
+
+def test_a_subscriber_that_is_paused_for_longer_than_a_silence_gets_what_was_kept_for_it() -> None:
+    """The silence is that after which a subscriber gives up a publisher; what is kept is what it has not taken yet."""
+    with world() as on:
+        sender = on.sender(**{**ALERT, "tcp_user_timeout": 30}, send_hwm=1000)
+        process = subprocess.Popen([sys.executable, "-c", COUNTER, sender.address], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            out = process.stdout
+
+            def hears() -> bool:
+                sender.send("a")
+                return bool(select.select([out], [], [], 0.01)[0])
+
+            eventually(hears, "it hears")
+            assert out.readline() == "ready\n"
+            process.send_signal(signal.SIGSTOP)
+            paused = time.monotonic()
+            for _ in range(100):
+                sender.send("a", b"x" * 200_000)  # more than the system's buffers take
+
+            def over() -> bool:
+                return time.monotonic() > paused + 2 * GIVEN_UP or sender.publisher.counters()["disconnected"] > 0
+
+            eventually(over, "the pause is over")
+            assert sender.publisher.counters()["disconnected"] == 0
+            process.send_signal(signal.SIGCONT)
+            assert out.readline() == "100\n"
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+COUNTER = """
+import sys, zmq
+socket = zmq.Context().socket(zmq.SUB)
+socket.subscribe(b"")
+socket.connect(sys.argv[1])
+socket.rcvtimeo = 20_000
+socket.recv_multipart()
+print("ready", flush=True)
+count = 0
+while count < 100:
+    count += len(socket.recv_multipart()[1]) > 200_000
+print(count, flush=True)
+"""
 
 
 SUBSCRIBER = """

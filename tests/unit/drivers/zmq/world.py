@@ -28,7 +28,13 @@ ROOT = Path(__file__).parents[4]
 PATIENCE = 10.0
 ANY = "tcp://127.0.0.1:*"
 QUICK: dict[str, Any] = {"reconnect_interval": 0.02, "reconnect_most": 0.1}
-ALERT: dict[str, Any] = {**QUICK, "tcp_keepalive_idle": 1, "tcp_keepalive_interval": 1, "tcp_keepalive_count": 1}
+ALERT: dict[str, Any] = {
+    **QUICK,
+    "tcp_keepalive_idle": 1,
+    "tcp_keepalive_interval": 1,
+    "tcp_keepalive_count": 1,
+    "tcp_user_timeout": 2,
+}
 GIVEN_UP = 2.0
 """Seconds after which these take a silent peer for dead."""
 
