@@ -28,6 +28,7 @@ NAMES: Final = frozenset(
         "service.while_following",
         "service.while_taking_over",
         "worker.after_push",
+        "replica.in_handler",
     }
 )
 

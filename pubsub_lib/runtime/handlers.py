@@ -12,6 +12,7 @@ import msgspec
 from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+from pubsub_lib.failpoints import hit
 from pubsub_lib.logs import fields, logger
 
 _log = logger(__name__)
@@ -40,9 +41,7 @@ class HandlerCounters(msgspec.Struct, frozen=True):
 class Handle:
     """One registered handler. Made by :meth:`Handlers.add`; all methods may be called from any thread."""
 
-    def __init__(
-        self, owner: "Handlers", selector: Selector, fn: Handler, policy: HandlerPolicy, name: str
-    ) -> None:
+    def __init__(self, owner: "Handlers", selector: Selector, fn: Handler, policy: HandlerPolicy, name: str) -> None:
         self.name = name
         self.selector = selector
         self._owner = owner
@@ -170,6 +169,7 @@ class Handle:
         error: BaseException | None = None
         self._inside = threading.get_ident()
         try:
+            hit("replica.in_handler")
             self._fn(event)
         except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
             error = raised

@@ -66,7 +66,8 @@ class Following:
             self._after = self._store.read_heads(()).store
             return False
         links, head, complete = self._store.read_links(self._after, MOST_LINKS)
-        hit("service.while_following")
+        if links:
+            hit("service.while_following")
         self._after = links[-1].point if complete and links else head
         if not complete:
             self.jumps += 1

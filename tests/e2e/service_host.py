@@ -93,10 +93,10 @@ class Host:
         assert process.stdout.readline() == "ready\n", process.communicate()
         return process
 
-    def controller(self, failpoint: str = "", kill_at: int = 0) -> "subprocess.Popen[str]":
-        """A controller that says "synced" when it is; ``kill_at``: its handler kills it at this event."""
+    def controller(self, failpoint: str = "") -> "subprocess.Popen[str]":
+        """A controller that says "synced" when it is."""
         script = str(Path(__file__).with_name("service_controller.py"))
-        return self._start([script, str(self.config), str(kill_at)], failpoint)
+        return self._start([script, str(self.config)], failpoint)
 
     def close(self) -> None:
         """Kill what is left."""
@@ -141,10 +141,10 @@ def write(worker: "subprocess.Popen[str]", count: int) -> int:
     return done(worker)
 
 
-def fork(worker: "subprocess.Popen[str]", count: int) -> int:
-    """Tell a worker to have so many transactions committed by a child that it forks now, and wait."""
+def fork(worker: "subprocess.Popen[str]", count: int, how: str = "fork") -> int:
+    """Tell a worker to have so many transactions committed by a child that it forks, or spawns, now, and wait."""
     assert worker.stdin is not None
-    worker.stdin.write(f"fork {count}\n")
+    worker.stdin.write(f"{how} {count}\n")
     worker.stdin.flush()
     return done(worker)
 

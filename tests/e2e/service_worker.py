@@ -1,8 +1,9 @@
 """A worker process of a host with a publisher service: reads numbers from its input, commits so many transactions each
-time, and prints the position it came to. With "fork" before the number a child does it, which is forked for that.
+time, and prints the position it came to. With "fork" or "spawn" before the number a child does it, made for that.
 ``service_worker.py CONFIG ORIGIN``
 """
 
+import multiprocessing
 import os
 import sys
 import traceback
@@ -19,7 +20,9 @@ def main(config: Path, origin: str) -> None:
         print("ready", flush=True)
         for line in sys.stdin:
             *forked, count = line.split()
-            if forked:
+            if forked == ["spawn"]:
+                in_a_spawned_child(config, origin, int(count))
+            elif forked:
                 in_a_child(store, worker, int(count))
             else:
                 commit(store, int(count))
@@ -45,6 +48,21 @@ def in_a_child(store: Store, worker: Worker, count: int) -> None:
             os._exit(1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def in_a_spawned_child(config: Path, origin: str, count: int) -> None:
+    """With nothing of its parent's but its words: a pool of spawned processes opens its own store and worker."""
+    child = multiprocessing.get_context("spawn").Process(target=spawned, args=(config, origin, count))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+
+
+def spawned(config: Path, origin: str, count: int) -> None:
+    settings = Settings.from_file(config)
+    with Store(settings.store_url, origin=origin) as store, Worker(settings, store) as worker:
+        commit(store, count)
+        assert worker.counters()["sent"] == count
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def start_reader(database: str, failpoint: str) -> "subprocess.Popen[str]":
         "import sys; from pubsub_lib.store import Store; from pubsub_lib.core.model import ALL, ZERO, Want; "
         "Store(sys.argv[1]).read_sync({ALL: Want(), 'default': Want(after=ZERO)})"
     )
-    environment = {**os.environ, "PUBSUB_LIB_FAILPOINT": f"{failpoint}=kill", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PUBSUB_LIB_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen([sys.executable, "-c", code, database], env=environment, stderr=subprocess.PIPE, text=True)
 
 

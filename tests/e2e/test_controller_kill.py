@@ -39,19 +39,17 @@ def must_hold(controller: "subprocess.Popen[str]", position: int, store: Store) 
 
 
 @pytest.mark.parametrize(
-    ("failpoint", "kill_at"),
-    [("sync.during_snapshot=kill", 0), ("sync.during_delta=kill", 0), ("", 10)],
-    ids=["snapshot", "delta", "handler"],
+    "failpoint", ["sync.during_snapshot=kill", "sync.during_delta=kill", "replica.in_handler=kill@10"]
 )
-def test_a_controller_is_killed_and_comes_back(failpoint: str, kill_at: int, host: Host, store: Store) -> None:
+def test_a_controller_is_killed_and_comes_back(failpoint: str, host: Host, store: Store) -> None:
     service = host.service()
     worker = host.worker()
     write(worker, 5)
     with Watched(host.settings) as other:
-        victim = host.controller(failpoint, kill_at)
+        victim = host.controller(failpoint)
         if failpoint.startswith("sync.during_snapshot"):
             assert victim.wait(LONG) == -signal.SIGKILL
-        elif failpoint:
+        elif failpoint.startswith("sync.during_delta"):
             assert said(victim) == "synced\n"
             service.kill()  # what is committed now is not sent: it takes a delta
             service.wait(LONG)

@@ -11,7 +11,7 @@ import pytest
 
 from pubsub_lib import Store
 from pubsub_lib.testing.processes import poll
-from tests.e2e.service_host import LONG, Host, Watched, done, order, write
+from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, write
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.e2e.service_host import LONG, Host, Watched, done, order, write
         "service.after_receive=kill@6",
         "service.before_send=kill@6",
         "service.after_send=kill@6",
-        "service.while_following=kill@20",
+        "service.while_following=kill",
         "service.while_taking_over=kill",
     ],
 )
@@ -96,3 +96,13 @@ def test_sigterm_takes_what_workers_have_pushed_and_says_goodbye(host: Host, sto
         done(worker)
         host.service()
         watched.must_come_to(write(worker, 1), store)
+
+
+def test_workers_that_are_spawned_hand_over_as_forked_ones_do(host: Host, store: Store) -> None:
+    host.service()
+    with Watched(host.settings) as watched:
+        worker = host.worker()
+        write(worker, 1)
+        before = host.metric("links_total", "handed")
+        watched.must_come_to(fork(worker, 3, "spawn"), store)
+        assert host.metric("links_total", "handed") - before >= 3

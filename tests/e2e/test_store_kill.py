@@ -21,15 +21,15 @@ def has_lines(journal: Path, least: int) -> bool:
 @pytest.mark.parametrize(
     ("failpoint", "is_in"),
     [
-        ("writer.after_lock", False),
-        ("writer.after_counter", False),
-        ("writer.before_commit", False),
-        ("writer.after_commit", True),
+        ("writer.after_lock=kill@3", False),
+        ("writer.after_counter=kill@3", False),
+        ("writer.before_commit=kill@3", False),
+        ("writer.after_commit=kill@3", True),
     ],
 )
 def test_a_writer_killed_at(failpoint: str, is_in: bool, database_url: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    finish(start_writer(database_url, journal, TOTAL, f"{failpoint}=kill@3"), -signal.SIGKILL)
+    finish(start_writer(database_url, journal, TOTAL, failpoint), -signal.SIGKILL)
     with Store(database_url) as store:
         step, nonce = map(int, journal.read_text().splitlines()[-1].split())
         assert step == 3
@@ -96,7 +96,7 @@ def test_a_stopped_writer_does_not_stop_all(server_name: str, request: pytest.Fi
         assert assert_consistent(store) == TOTAL + 1
 
 
-@pytest.mark.parametrize("failpoint", ["sync.during_snapshot", "sync.during_delta"])
+@pytest.mark.parametrize("failpoint", ["sync.during_snapshot=kill", "sync.during_delta=kill"])
 def test_a_reader_killed_during_a_sync_leaves_nothing_behind(failpoint: str, database_url: str) -> None:
     with Store(database_url) as store:
         for i in range(3):

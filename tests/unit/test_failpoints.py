@@ -48,30 +48,58 @@ def test_kill_ends_the_process() -> None:
 
 
 def named_by_hits(source: str) -> set[str]:
-    """Every text in the arguments of a call of ``hit``, also where a condition chooses between two."""
+    """Every text in the arguments of a call of ``hit``, however it was imported, also where a condition chooses."""
     return {
         text.value
         for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "hit"
+        if isinstance(call, ast.Call) and _called(call.func) == "hit"
         for argument in call.args
         for text in ast.walk(argument)
         if isinstance(text, ast.Constant) and isinstance(text.value, str)
     }
 
 
-def test_both_names_of_a_condition_are_seen() -> None:
+def _called(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def killed_at(source: str) -> set[str]:
+    """Every failpoint that an argument of a call arms with a kill; a text that stands anywhere else arms nothing."""
+    return {
+        found[1]
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        for argument in call.args
+        for text in ast.walk(argument)
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+        if (found := re.fullmatch(r"(\w+\.\w+)=kill(?:@\d+)?", text.value))
+    }
+
+
+def test_both_names_of_a_condition_are_seen_and_a_call_by_its_module() -> None:
     assert named_by_hits('hit("a.b" if full else "c.d"); other("e.f")') == {"a.b", "c.d"}
+    assert named_by_hits('failpoints.hit("a.b"); pubsub_lib.failpoints.hit("c.d")') == {"a.b", "c.d"}
+
+
+def test_a_name_that_is_only_mentioned_or_not_killed_at_does_not_count() -> None:
+    assert killed_at('"""a.b=kill"""\nx = "c.d=kill"\nf("e.f", "g.h=stop", "i.j=kill@3", ["k.l=kill"])') == {
+        "i.j",
+        "k.l",
+    }
 
 
 def test_every_name_is_reached_somewhere_and_no_other_is() -> None:
     used = set()
-    for path in (ROOT / "pubsub_lib").rglob("*.py"):
-        used |= named_by_hits(path.read_text())
+    for folder in ("pubsub_lib", "drivers", "pubsub_db", "pubsub_pytest"):
+        for path in (ROOT / folder).rglob("*.py"):
+            used |= named_by_hits(path.read_text())
     assert used == failpoints.NAMES
 
 
 def test_at_every_name_a_test_kills_a_process() -> None:
     killed = set()
     for path in (ROOT / "tests" / "e2e").glob("test_*kill*.py"):
-        killed |= set(re.findall(r'"(\w+\.\w+)(?:=kill(?:@\d+)?)?"', path.read_text()))
+        killed |= killed_at(path.read_text())
     assert failpoints.NAMES - killed == set(), "kill a process there, in tests/e2e/test_…kill….py"
