@@ -1,5 +1,7 @@
 """A replica finds publishers in the directory: it listens to those that are there, besides the configured ones."""
 
+import ipaddress
+import socket
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
@@ -32,11 +34,33 @@ class Listens(Protocol):
         """Stop listening there. Idempotent."""
 
 
+def resolved(address: str) -> str:
+    """``tcp://host:port`` with the host's number, when its name has exactly one; else, and of others, the address.
+
+    A name with several numbers may stand for several publishers. Blocks for the look-up.
+    """
+    scheme, _, rest = address.partition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme != "tcp" or not host or not port.isdecimal():
+        return address
+    try:
+        return f"tcp://[{ipaddress.IPv6Address(host.strip('[]'))}]:{int(port)}"
+    except ValueError:
+        pass  # a name, or a number of version 4
+    try:
+        # Version 4 alone, as drivers look names up.
+        found = {each[4][0] for each in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):  # unknown, or its server is away: it is compared as it was written
+        return address
+    return f"tcp://{found.pop()}:{int(port)}" if len(found) == 1 else address
+
+
 class Discovery:
     """Looks into the directory every ``interval`` seconds, on a thread of its own.
 
     While the directory cannot be read, everything stays as it is. ``configured`` addresses are never left; the driver
-    listens to them from its start.
+    listens to them from its start. A publisher that is configured by its host's name and entered by its number, or the
+    other way round, is one publisher.
     """
 
     def __init__(
@@ -45,12 +69,15 @@ class Discovery:
         subscriber: Listens,
         configured: Collection[str],
         interval: float,
+        resolve: Callable[[str], str] = resolved,
     ) -> None:
-        """``live()`` reads the directory; it blocks and raises StoreError."""
+        """``live()`` reads the directory; it blocks and raises StoreError. ``resolve`` makes addresses comparable; it
+        may block."""
         self._live = live
         self._subscriber = subscriber
         self._configured = frozenset(configured)
         self._interval = interval
+        self._resolve = resolve
         self._missed: dict[str, int] = {}
         """Addresses that are listened to, and how often in a row they were not in the directory."""
         self._refused: frozenset[str] = frozenset()
@@ -72,8 +99,8 @@ class Discovery:
         self._loop.close(timeout)
 
     def step(self, now: float) -> float:
-        """Look once; when to look again. Blocks for the database; raises StoreError."""
-        found = {entry.address for entry in self._live() if entry.address} - self._configured
+        """Look once; when to look again. Blocks for the database and for names; raises StoreError."""
+        found = self._others({entry.address for entry in self._live() if entry.address})
         for address in sorted(found):
             if address in self._missed or self._listen(address):
                 self._missed[address] = 0
@@ -88,6 +115,15 @@ class Discovery:
                     extra=fields(address=address),
                 )
         return now + self._interval
+
+    def _others(self, entered: set[str]) -> set[str]:
+        """Without those that are configured, however they are written."""
+        found = entered - self._configured
+        if found and self._configured:
+            # Each time anew: names lead elsewhere, or could not be looked up.
+            configured = {self._resolve(each) for each in self._configured}
+            found = {each for each in found if self._resolve(each) not in configured}
+        return found
 
     def _listen(self, address: str) -> bool:
         try:

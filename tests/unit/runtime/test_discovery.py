@@ -1,5 +1,6 @@
 """Publishers are found in the directory, left when they are gone for good, and never while it cannot be read."""
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from pubsub_lib import Replica, Store
 from pubsub_lib.errors import StoreUnavailable, TransportError
-from pubsub_lib.runtime.discovery import MISSED, Discovery
+from pubsub_lib.runtime.discovery import MISSED, Discovery, resolved
 from pubsub_lib.testing.processes import poll
 from pubsub_memory import MemoryDriver
 from tests.unit.runtime.world import settings
@@ -86,6 +87,64 @@ def test_configured_addresses_and_services_without_one_are_left_alone(store: Sto
         discovery.step(0.0)
         store.directory.unregister("api-1")
     assert ear.addresses == []
+
+
+def test_one_that_is_configured_by_name_and_entered_by_number_is_not_heard_twice(store: Store) -> None:
+    names = {"tcp://api-1.example:1": "tcp://10.0.0.1:1", "tcp://api-2:1": "tcp://10.0.0.2:1"}
+    ear = Ear()
+    discovery = Discovery(
+        store.directory.live,
+        ear,
+        ["tcp://api-1.example:1", "tcp://10.0.0.2:1"],
+        5.0,
+        lambda address: names.get(address, address),
+    )
+    for name, address in (("1", "tcp://10.0.0.1:1"), ("2", "tcp://api-2:1"), ("3", "tcp://10.0.0.3:1")):
+        store.directory.register(name, name, address, 60.0)
+    discovery.step(0.0)
+    assert ear.addresses == ["tcp://10.0.0.3:1"]
+    # While a name cannot be looked up it is another one. Later it is left.
+    known = names.pop("tcp://api-1.example:1")
+    discovery.step(1.0)
+    assert ear.addresses == ["tcp://10.0.0.3:1", "tcp://10.0.0.1:1"]
+    names["tcp://api-1.example:1"] = known
+    for _ in range(MISSED):
+        discovery.step(2.0)
+    assert ear.addresses == ["tcp://10.0.0.3:1"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        (["10.0.0.1", "10.0.0.1"], "tcp://10.0.0.1:8866"),
+        (["10.0.0.1", "10.0.0.2"], "tcp://host.example:08866"),
+        ([], "tcp://host.example:08866"),
+    ],
+)
+def test_a_name_stands_for_its_only_number(numbers: list[str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(host: str, *_: object) -> list[Any]:
+        assert host == "host.example"
+        if not numbers:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 0)) for each in numbers]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert resolved("tcp://host.example:08866") == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("tcp://localhost:1", "tcp://127.0.0.1:1"),
+        ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"),
+        ("tcp://[0:0::1]:1", "tcp://[::1]:1"),
+        ("ipc:///run/socket:1", "ipc:///run/socket:1"),
+        ("nothing of ours", "nothing of ours"),
+        (f"tcp://{'x' * 70}.example:1", f"tcp://{'x' * 70}.example:1"),
+    ],
+)
+def test_addresses_are_made_comparable(address: str, expected: str) -> None:
+    assert resolved(address) == expected
 
 
 def test_an_address_that_cannot_be_used_hides_no_other(store: Store, caplog: pytest.LogCaptureFixture) -> None:
