@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from queue import SimpleQueue
 from typing import Final
 
 from pubsub_lib.api import OnEnvelope
@@ -24,6 +25,10 @@ COUNTED: Final = ("received", "callback_errors", "truncated", "oversized", "vers
 def check_topic(topic: str) -> str:
     """Refuse what is neither ``ALL`` nor a topic's name by ValueRefused; else return it."""
     return topic if topic == ALL else check_name("topic", topic)
+
+
+def _nothing() -> None:
+    """What a thread does for which nothing was prepared."""
 
 
 class PublisherLife:
@@ -108,8 +113,9 @@ class SubscriberLife:
         """Start the receiving thread of this name. Takes the lock.
 
         ``prepare`` opens what the thread needs and returns what it runs; it is called under the lock, so that a
-        ``close`` that comes now finds a thread that it can join. What it raises leaves all as it was. Raises
-        TransportError when not initialized, running already, or closed.
+        ``close`` that comes now finds a thread that it can join; and only when the thread is there, so that nothing
+        opened is left behind without one. What it raises leaves all as it was. Raises TransportError when not
+        initialized, running already, or closed, or when the system gives no thread.
         """
         self.check_open()
         with self._lock:
@@ -118,8 +124,19 @@ class SubscriberLife:
             if self._thread is not None:
                 raise TransportError("this subscriber runs already; daemonize() it once")
             self.check_open()  # again: another thread may have closed it meanwhile
-            thread = threading.Thread(target=prepare(), name=name, daemon=True)
-            thread.start()
+            handed: SimpleQueue[Callable[[], None]] = SimpleQueue()
+            thread = threading.Thread(target=lambda: handed.get()(), name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise TransportError(
+                    f"cannot start the thread {name!r}: {error}; raise the limits of processes and memory"
+                ) from error
+            target: Callable[[], None] = _nothing
+            try:
+                target = prepare()
+            finally:
+                handed.put(target)
             self._thread = thread
 
     def deliver(self, envelope: Envelope) -> None:

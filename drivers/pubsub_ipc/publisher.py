@@ -60,20 +60,25 @@ class IpcPublisher(Publisher):
         """
         self._life.check_new()
         check_folder(self._path)
+        # A context belongs to one process: a send on one that came over a fork is lost and reports success.
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        socket: zmq.Socket[bytes] | None = None
         try:
-            # A context belongs to one process: a send on one that came over a fork is lost and reports success.
-            self._context = zmq.Context()
-            self._socket = self._context.socket(zmq.PUSH)
-            self._socket.sndhwm = self._buffer
+            socket = context.socket(zmq.PUSH)
+            socket.sndhwm = self._buffer
             # Also for a process that ends without close(): by default it would wait for the service for ever.
-            self._socket.linger = round(self._linger * 1000)
-            self._socket.reconnect_ivl = _RECONNECT_MS
-            self._socket.reconnect_ivl_max = _RECONNECT_MOST_MS
-            self._socket.connect(f"{SCHEME}{self._path}")
+            socket.linger = round(self._linger * 1000)
+            socket.reconnect_ivl = _RECONNECT_MS
+            socket.reconnect_ivl_max = _RECONNECT_MOST_MS
+            socket.connect(f"{SCHEME}{self._path}")
         except zmq.ZMQError as error:
+            if socket is not None:
+                socket.close(0)
+            context.term()
             raise TransportError(
                 f"cannot connect to the worker socket {str(self._path)!r}: {error}; set publisher_multiproc_socket"
             ) from error
+        self._context, self._socket = context, socket
         self._life.begin()
 
     def send_event(self, envelope: Envelope) -> None:

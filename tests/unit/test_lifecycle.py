@@ -107,6 +107,26 @@ def test_what_prepare_raises_leaves_all_as_it_was() -> None:
     receiving.close()
 
 
+def test_nothing_is_opened_when_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Receiving()
+    made.life.initialize(lambda _: None)
+    opened: list[str] = []
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def prepare() -> Callable[[], None]:
+        opened.append("something")
+        return made.run
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        refused(lambda: made.life.start("pubsub-test", prepare), "cannot start the thread 'pubsub-test': can't start")
+    assert opened == []
+    made.start()  # it may be tried again
+    made.close()
+
+
 def test_close_wakes_the_thread_under_the_lock_and_waits_for_its_end() -> None:
     receiving = Receiving()
     receiving.life.initialize(lambda envelope: None)

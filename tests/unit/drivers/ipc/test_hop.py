@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
 from pubsub_ipc import IpcDriver
 from pubsub_ipc.options import OPTIONS
@@ -39,6 +40,30 @@ def arrived(listener: Listener, count: int) -> None:
 def test_the_options_defaults_are_the_driver_s() -> None:
     given = DriverSettings(bind_address="ipc:///x", options={option.name: option.default for option in OPTIONS})
     assert IpcDriver.publisher(given).__dict__.items() >= {"_buffer": 1000, "_wait": 0.5, "_linger": 0.5}.items()
+
+
+def test_a_worker_s_end_that_cannot_connect_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[Any, Any]] = []
+    real = zmq.Context.socket
+
+    def remembered(context: Any, *kind: Any) -> Any:
+        made.append((context, real(context, *kind)))
+        return made[-1][1]
+
+    def refused(_: object, address: str) -> None:
+        raise zmq.ZMQError(errno.EPROTONOSUPPORT)
+
+    monkeypatch.setattr(zmq.Context, "socket", remembered)
+    monkeypatch.setattr(zmq.Socket, "connect", refused)
+    publisher = IpcDriver.publisher(rig(tmp_path).settings)
+    with pytest.raises(TransportError, match="cannot connect to the worker socket"):
+        publisher.initialize(lambda _: None)
+    ((context, socket),) = made
+    assert socket.closed
+    assert context.closed
+    publisher.close()
 
 
 @pytest.mark.parametrize("options", [{"buffer": 0}, {"when_full": "drop"}, {"full_wait": 2.0}, {"linger": -1.0}])
