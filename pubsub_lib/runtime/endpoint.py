@@ -1,13 +1,15 @@
 """``/metrics`` for Prometheus and ``/ready`` for whoever starts and watches a program: a service or a replica."""
 
+import errno
 import ipaddress
 import os
 import socket
+import socketserver
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 from prometheus_client import CollectorRegistry
@@ -15,12 +17,17 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import PubSubError, TransportError
-from pubsub_lib.runtime.contents import Answered, Route
+from pubsub_lib.holders import holder_of_port
+from pubsub_lib.runtime.contents import Answered, Query, Route
 
 Problems = Callable[[], Sequence[str]]
 """Why the program is not ready, one sentence each; none when it is. Any thread, does not block."""
 
 TEXT = "text/plain; charset=utf-8"
+MOST_CONNECTIONS: Final = 32
+"""At the same time, each with a thread; further ones are closed at once. Scrapers and commands need a few."""
+TURN: Final = 5.0
+"""Seconds that a request for what is counted anew waits for another one, before it is told to come again."""
 LOOK_AGAIN = 0.1
 """Seconds within which the server notices that it is to end."""
 
@@ -29,7 +36,8 @@ class Endpoint:
     """An HTTP server on threads of its own; ``start`` and ``close`` from one thread.
 
     ``port`` 0 takes a free one. ``option`` says in an error where the port is set. ``routes``: what else is answered,
-    by method and path (``GET /verify``). POST changes something, so it is taken from this host only.
+    by method and path (``GET /verify``), one at a time: it may cost more than metrics. POST changes something, so it
+    is taken from this host only.
     """
 
     def __init__(
@@ -45,10 +53,11 @@ class Endpoint:
         self._option = option
         self._registry = CollectorRegistry()
         self._registry.register(metrics)
+        turn = threading.Lock()
         self._routes: Mapping[str, Route] = {
             "GET /metrics": lambda _query: (200, generate_latest(self._registry), CONTENT_TYPE_LATEST),
             "GET /ready": lambda _query: _ready(problems()),
-            **routes,
+            **{name: _one_at_a_time(route, turn) for name, route in routes.items()},
         }
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -66,6 +75,9 @@ class Endpoint:
             self._server = kind(self._at, _handler(self._routes))
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            if in_use and (holder := holder_of_port(port)):
+                reason = f"{reason}, held by {holder}"
             raise TransportError(
                 f"the endpoint for metrics cannot be had at {address}:{port} ({reason}); "
                 f"set {self._option} to a free one, or to 0 for none"
@@ -86,6 +98,33 @@ class Endpoint:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(at, handler)
+
+    def server_bind(self) -> None:
+        """Without HTTPServer's look-up of this host's full name, which may take as long as its name server likes."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give it a thread, when one is free."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system has no thread either
+            self._free.release()
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, on a thread of its own."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up in the middle is no news."""
@@ -126,6 +165,18 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
             """Requests are not logged."""
 
     return Handler
+
+
+def _one_at_a_time(route: Route, turn: threading.Lock) -> Route:
+    def answer(query: Query) -> Answered:
+        if not turn.acquire(timeout=TURN):
+            return 503, b"another request is being answered; ask again\n", TEXT
+        try:
+            return route(query)
+        finally:
+            turn.release()
+
+    return answer
 
 
 def _answer(method: str, target: str, routes: Mapping[str, Route]) -> Answered:

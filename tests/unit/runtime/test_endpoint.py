@@ -1,5 +1,8 @@
 """The endpoint for metrics and readiness, over real HTTP."""
 
+import http.client
+import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -10,7 +13,8 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import ClosedError, TransportError
 from pubsub_lib.runtime.contents import Answered, Query
-from pubsub_lib.runtime.endpoint import TEXT, Endpoint
+from pubsub_lib.runtime.endpoint import MOST_CONNECTIONS, TEXT, Endpoint
+from pubsub_lib.testing.processes import poll
 
 problems: list[str] = []
 
@@ -97,6 +101,60 @@ def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.
     finally:
         endpoint.close()
     assert done == ["{'it': ['now']}"]
+
+
+def test_more_connections_than_there_are_threads_for_are_closed_at_once(endpoint: Endpoint) -> None:
+    held = [socket.create_connection(("127.0.0.1", endpoint.port), 10) for _ in range(MOST_CONNECTIONS)]
+    try:
+        # Connections are accepted in order, so that each of the others has its thread when this one is looked at.
+        with socket.create_connection(("127.0.0.1", endpoint.port), 10) as more:
+            assert more.recv(1) == b""
+    finally:
+        for each in held:
+            each.close()
+
+    def free() -> bool:
+        try:
+            return get(endpoint, "/ready")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    assert poll(free, 10.0), "threads are not free again"
+
+
+def test_what_is_counted_anew_is_counted_for_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_lib.runtime.endpoint.TURN", 0.05)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def route(query: Query) -> Answered:
+        inside.set()
+        go_on.wait(30)
+        return 200, b"counted\n", TEXT
+
+    endpoint = Endpoint("127.0.0.1", 0, One(), list, "the_port", {"GET /count": route, "GET /more": route})
+    endpoint.start()
+    first: list[tuple[int, str]] = []
+    asking = threading.Thread(target=lambda: first.append(get(endpoint, "/count")))
+    try:
+        asking.start()
+        assert inside.wait(10)
+        assert get(endpoint, "/more") == (503, "another request is being answered; ask again\n")
+        assert get(endpoint, "/ready") == (200, "ready\n")
+    finally:
+        go_on.set()
+        asking.join(10)
+        endpoint.close()
+    assert first == [(200, "counted\n")]
+
+
+def test_no_name_is_looked_up_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_: object) -> str:
+        raise AssertionError("a name server may be away")
+
+    monkeypatch.setattr(socket, "getfqdn", look_up)
+    endpoint = made()
+    endpoint.start()
+    endpoint.close()
 
 
 def test_a_port_that_is_taken_is_named(endpoint: Endpoint) -> None:
