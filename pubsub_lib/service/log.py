@@ -52,6 +52,10 @@ def set_up(config_file: str, level: str = "") -> None:
             f"the configuration file {config_file!r} cannot be read: {_one_line(error)}; "
             "name a readable file in INI format"
         ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the configuration file {config_file!r} cannot be read: it is not text in UTF-8; name a file in INI format"
+        ) from error
     except (cfg.Error, log.LogConfigError, OSError, ValueError, SystemExit) as error:
         reason = _one_line(said.getvalue() or error)
         raise ConfigError(

@@ -132,13 +132,14 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     ("text", "said"),
     [
         (None, "publisher-service: the configuration file '{file}' cannot be read: "),
+        (b"\x7fELF\xff\xfe", "publisher-service: the configuration file '{file}' cannot be read: it is not text"),
         ("[DEFAULT]\ndebug = perhaps\n", "publisher-service: the logging options in '{file}' cannot be used: "),
     ],
 )
-def test_logging_that_cannot_be_set_up_ends_it_with_2(tmp_path: Path, text: str | None, said: str) -> None:
+def test_logging_that_cannot_be_set_up_ends_it_with_2(tmp_path: Path, text: str | bytes | None, said: str) -> None:
     file = tmp_path / "service.conf"
     if text is not None:
-        file.write_text(text)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
     done = subprocess.run(
         [sys.executable, "-m", "pubsub_lib.service", "--config-file", str(file)],
         capture_output=True,
