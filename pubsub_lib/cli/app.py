@@ -11,6 +11,7 @@ from cliff.app import App
 from cliff.help import HelpAction
 
 from pubsub_lib.cli import commands, exits
+from pubsub_lib.cli.human import visible
 from pubsub_lib.cli.main import Terminated
 from pubsub_lib.errors import PubSubError, UsageError
 
@@ -170,7 +171,8 @@ class _Line(logging.Formatter):
         return super().formatException(ei) if self._tracebacks else ""
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).rstrip("\n")
+        # A sentence may hold a key or a file's name; the lines of a traceback stay lines.
+        return "\n".join(visible(line) for line in super().format(record).rstrip("\n").split("\n"))
 
 
 def standard_error() -> TextIO:

@@ -5,6 +5,7 @@ import sys
 from typing import Any, Final
 
 from pubsub_lib.cli.exits import Declined
+from pubsub_lib.cli.human import visible
 from pubsub_lib.core import values
 from pubsub_lib.errors import UsageError, ValueRefused
 
@@ -26,7 +27,7 @@ def confirm(parsed_args: argparse.Namespace, question: str) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"cannot ask whether to {question}, because the input is no terminal; give --yes to do it")
-    print(f"{question[0].upper()}{question[1:]}? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{visible(question[0].upper() + question[1:])}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Declined("nothing was changed")
 

@@ -1,5 +1,6 @@
 """Times and numbers as people read them, and values that are text for people and structure for programs."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -17,8 +18,8 @@ class Shown(FormattableColumn[Any]):
         self._text = text
 
     def human_readable(self) -> str:
-        """For ``-f table``."""
-        return self._text(self._value)
+        """For ``-f table``; what a terminal would obey is visible, but for the ends of its lines."""
+        return "\n".join(visible(line) for line in self._text(self._value).split("\n"))
 
 
 def moment(unix: float) -> str:
@@ -48,7 +49,23 @@ def transaction(link: Link) -> int:
     return link.point.position
 
 
+def visible(text: str) -> str:
+    r"""A text without anything that a terminal would obey: control characters, ends of lines, and what turns the
+    direction of writing are shown as ``\x1b``, ``\n``, ``\u202e``. All other text is as it was.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def visible_json(text: str) -> str:
+    """The same for a text that is JSON, in JSON's own escapes: it still means what it meant."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+
+
 def cut(text: str, width: int) -> str:
-    """At most so many characters, the last one being … when something was left out; control characters are shown."""
-    text = "".join(each if each.isprintable() else "?" for each in text)
+    """:func:`visible`, and at most so many characters, the last one being … when something was left out."""
+    text = visible(text)
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]

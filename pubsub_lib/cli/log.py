@@ -126,4 +126,4 @@ def _rows(links: Sequence[Link], values: bool, since: int = 0) -> Iterator[Row]:
 
 
 def _text(value: Any) -> str:
-    return str(value.shown(False) if isinstance(value, Json) else value)
+    return str(value.visible() if isinstance(value, Json) else value)

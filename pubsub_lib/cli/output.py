@@ -21,6 +21,7 @@ from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
 from pubsub_lib.cli import exits
+from pubsub_lib.cli.human import visible, visible_json
 from pubsub_lib.core import values
 from pubsub_lib.errors import UsageError
 
@@ -39,6 +40,10 @@ class Json:
     def shown(self, structured: bool) -> Any:
         """What a formatter is given."""
         return values.decode(self._data) if structured else self._data.decode()
+
+    def visible(self) -> str:
+        """The text, with nothing in it that a terminal would obey."""
+        return visible_json(self._data.decode())
 
 
 class List(Lister):
@@ -64,14 +69,16 @@ class List(Lister):
     ) -> int:
         """Print the rows, or say that there are none. Raises UsageError for a column that is not there."""
         _check_columns(parsed_args.columns, column_names)
-        structured = parsed_args.formatter in _STRUCTURED
+        terminal = self.app.stdout.isatty()
         rows = iter(data)
         first = next(rows, None)
         if first is None and parsed_args.formatter == "table":
             _log.info("%s", self.nothing)
             return exits.OK
         found: Iterator[Sequence[Any]] = chain(() if first is None else (first,), rows)
-        return super().produce_output(parsed_args, column_names, (_shown(row, structured) for row in found))
+        return super().produce_output(
+            parsed_args, column_names, (_shown(row, parsed_args.formatter, terminal) for row in found)
+        )
 
 
 class Show(ShowOne):
@@ -90,7 +97,8 @@ class Show(ShowOne):
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
         """Print it. Raises UsageError for a column that is not there."""
         _check_columns(parsed_args.columns, column_names)
-        return super().produce_output(parsed_args, column_names, _shown(data, parsed_args.formatter in _STRUCTURED))
+        shown = _shown(data, parsed_args.formatter, self.app.stdout.isatty())
+        return super().produce_output(parsed_args, column_names, shown)
 
 
 class Act(Command):
@@ -122,8 +130,21 @@ def _check_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
             raise UsageError(f"there is no column {each!r}; name one of {', '.join(names)}")
 
 
-def _shown(row: Sequence[Any], structured: bool) -> list[Any]:
-    return [each.shown(structured) if isinstance(each, Json) else each for each in row]
+def plain(value: Any, formatter: str, *, terminal: bool) -> Any:
+    """What a formatter is given for one value. ``terminal``: somebody looks at it.
+
+    A table is for people, so it never holds what a terminal would obey, nor a line that is none of its rows. value and
+    csv are for programs, who want every byte, unless they are shown on a terminal. json and yaml escape by themselves.
+    """
+    structured = formatter in _STRUCTURED
+    people = formatter == "table" or (terminal and not structured)
+    if isinstance(value, Json):
+        return value.visible() if people else value.shown(structured)
+    return visible(value) if people and isinstance(value, str) else value
+
+
+def _shown(row: Sequence[Any], formatter: str, terminal: bool) -> list[Any]:
+    return [plain(each, formatter, terminal=terminal) for each in row]
 
 
 def _formatters(csv: Any) -> "ExtensionManager[Any]":

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pubsub_lib.cli.board import View
-from pubsub_lib.cli.human import cut, duration
+from pubsub_lib.cli.human import cut, duration, visible
 
 _FRAME: Final = 7
 """Lines beside the rows: two above, two names of columns, one for an error, one between, one at the end."""
@@ -118,7 +118,7 @@ def _ends(left: str, right: str, width: int) -> str:
 
 def _cell(text: str) -> Text:
     # Not markup: a topic may hold brackets.
-    return Text(cut(text, len(text)))
+    return Text(visible(text))
 
 
 def _table(width: int, *columns: tuple[str, int, bool]) -> Table:

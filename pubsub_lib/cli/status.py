@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import make_url
 
 from pubsub_lib import loader
-from pubsub_lib.cli.human import Shown, duration
+from pubsub_lib.cli.human import Shown, duration, visible
 from pubsub_lib.cli.opening import reading, settings_of
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.tap import Answer, ask_services
@@ -159,11 +159,11 @@ def _service_text(each: Mapping[str, Any]) -> str:
         last = each["last_published"]
         ago = "" if last is None else f" {duration(each['last_published_seconds_ago'])} ago"
         said = f"last published {'nothing' if last is None else last}{ago}, lag {each['lag']}"
-    return ", ".join(part for part in (f"{each['service']}: {lease}", said) if part)
+    return ", ".join(part for part in (f"{visible(each['service'])}: {lease}", said) if part)
 
 
 def _topics_text(found: Sequence[Mapping[str, Any]]) -> str:
-    texts = [f"{each['topic']}: {each['objects']} objects, head {each['head']}" for each in found]
+    texts = [f"{visible(each['topic'])}: {each['objects']} objects, head {each['head']}" for each in found]
     return _listed(texts, "none", "pubsub-db topics")
 
 

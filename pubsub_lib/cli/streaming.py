@@ -10,8 +10,8 @@ from typing import Any, Final, Self, TextIO
 import msgspec
 from cliff.formatters.base import ListFormatter
 
-from pubsub_lib.cli.human import cut
-from pubsub_lib.cli.output import Json, List
+from pubsub_lib.cli.human import cut, visible, visible_json
+from pubsub_lib.cli.output import List, plain
 from pubsub_lib.errors import ConfigError
 
 _GAP: Final = "  "
@@ -77,7 +77,7 @@ class Lines:
         if kind == "table":
             self._table([shown[at] for at in self._chosen])
         else:
-            chosen = [_plain(values[at], structured=kind in ("json", "yaml")) for at in self._chosen]
+            chosen = [plain(values[at], kind, terminal=self._out.isatty()) for at in self._chosen]
             self._machine(kind, chosen)
         self._begun = True
         self._out.flush()
@@ -85,7 +85,8 @@ class Lines:
     def _machine(self, kind: str, values: list[Any]) -> None:
         names = [each.name for each in self._columns]
         if kind == "json":
-            self._out.write(json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False) + "\n")
+            line = json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False)
+            self._out.write(visible_json(line) + "\n")
             return
         text = io.StringIO()
         self._formatter.emit_list(names, [values], text, self._args)
@@ -110,13 +111,9 @@ class Lines:
         cells = []
         narrow = self._out.isatty()
         for column, text, width in zip(self._columns, texts, widths, strict=True):
-            fit = cut(text, width) if narrow else cut(text, len(text))
+            fit = cut(text, width) if narrow else visible(text)
             cells.append(fit.rjust(width) if column.right else fit.ljust(width))
         self._out.write(_GAP.join(cells).rstrip() + "\n")
-
-
-def _plain(value: Any, *, structured: bool) -> Any:
-    return value.shown(structured) if isinstance(value, Json) else value
 
 
 def _normal(name: str) -> str:

@@ -2,10 +2,16 @@
 
 import csv
 import io
+import json
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
+from pubsub_lib.cli.commands import COMMANDS, manager
+from pubsub_lib.cli.output import List, Show
+from tests.unit.cli.conftest import alone
 from tests.unit.cli.world import World, fill
 
 TEXT = '{"chassis":"höst-8","switch":"s1"}'
@@ -45,3 +51,84 @@ def test_rows_in_another_order(filled: World) -> None:
 
 def test_an_unknown_column_is_named(filled: World) -> None:
     filled.run("ls", "lport", "-c", "colour").failed(2, "colour", "version")
+
+
+EVIL = "k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"
+"""Colours, the window's title, an emptied screen, a line of its own, C1, and a turned direction of writing."""
+VISIBLE = r"k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"
+SHOWING: dict[str, tuple[str, ...]] = {
+    "diff": ("0", "HEAD"),
+    "dump": (),
+    "get": (EVIL, EVIL),
+    "history": (EVIL, EVIL),
+    "log": ("--values",),
+    "ls": (EVIL,),
+    "publishers": (),
+    "status": ("--ask", "0"),
+    "tables": (),
+    "topics": (),
+    "verify": (EVIL,),
+    "add": (EVIL, "another", '{"y": "\x9b"}', "--topic", EVIL),
+    "bind": (EVIL, "--table", EVIL, "--host", "h\x1b"),
+    "load": ("FILE",),
+    "migrate": (),
+    "send": ("--topic", EVIL, "--value", f'"{EVIL[-2:]}"'),
+    "update": (EVIL, "another", '{"x": "\x9b"}'),
+    "rm": ("--yes", EVIL, EVIL),
+    "clean": ("--yes", "--topic", EVIL),
+    "dropall": ("--yes", "--force"),
+    "init": (),
+}
+"""Each command that lists or shows, and what to give it; in an order in which all of them end well."""
+NAMING = ("diff", "dump", "get", "history", "log", "ls", "publishers", "status", "tables", "topics")
+
+
+@pytest.fixture
+def hostile(sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> World:
+    """Every name and value is hostile."""
+    world = World(sqlite_url, alone(tmp_path, sqlite_url))
+    world.capture = capsys
+    with world.open() as store:
+        with store.transaction(origin=EVIL) as tx:
+            tx.set(EVIL, EVIL, {"member": EVIL}, topic=EVIL)
+        store.directory.register(EVIL, "u1", f"tcp://{EVIL}:1", 60)
+    (tmp_path / "lines").write_text(json.dumps({"table": EVIL, "key": EVIL, "value": EVIL, "topic": EVIL}) + "\n")
+    return world
+
+
+def test_no_command_that_shows_something_is_left_out_here() -> None:
+    kinds = {name: manager().find_command([name])[0] for name in COMMANDS}
+    wanted = {name for name, kind in kinds.items() if issubclass(kind, List | Show)}
+    assert set(SHOWING) == wanted - {"watch"}  # whose rows come by test_streaming's Lines
+
+
+@pytest.mark.parametrize("form", ["table", "value", "csv", "json", "yaml"])
+def test_nothing_that_is_stored_acts_on_the_terminal(
+    form: str, hostile: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"HEAD": str(hostile.head), "FILE": str(tmp_path / "lines")}
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, arguments in SHOWING.items():
+        said = hostile.run(name, "-f", form, *(known.get(each, each) for each in arguments))
+        assert said.code == 0, (name, said)
+        assert all(each.isprintable() for each in (said.out + said.err).split("\n")), (name, said)
+        if form == "table" and name in NAMING:
+            assert VISIBLE in said.out, (name, said)
+
+
+def test_a_pipe_gets_every_byte_but_in_a_table_for_people(hostile: World) -> None:
+    assert hostile.run("ls", EVIL, "-f", "value", "-c", "key").out == EVIL + "\n"
+    assert next(csv.reader(io.StringIO(hostile.run("topics", "-f", "csv", "-c", "topic").out.partition("\n")[2]))) == [
+        EVIL
+    ]
+    rows = [line for line in hostile.run("ls", EVIL, "-c", "key").out.split("\n") if line.startswith("|")]
+    assert [each.strip("| ") for each in rows] == ["key", VISIBLE]
+
+
+def test_json_shown_on_a_terminal_still_means_the_same(hostile: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert json.loads(hostile.run("get", EVIL, EVIL, "-f", "value", "-c", "value").out) == {"member": EVIL}
+
+
+def test_an_error_about_a_hostile_name_is_one_harmless_line(hostile: World) -> None:
+    hostile.run("export", f"/nowhere/{EVIL}").failed(5, r"/nowhere/k\x1b[31mRED")
