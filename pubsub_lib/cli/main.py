@@ -22,6 +22,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     ``arguments``: without the program's name; by default those of the process.
     """
+    _stand_in_for_closed_streams()
+    try:
+        return _run(arguments)
+    except Exception as error:  # noqa: BLE001 - what breaks before or behind the program's own handler is a sentence, too
+        with contextlib.suppress(OSError, ValueError):
+            print(f"pubsub-db: broke by a fault of its own ({error!r})", file=sys.stderr)
+        return 70
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         from pubsub_lib.cli.app import PubsubDb
     except ModuleNotFoundError as error:
@@ -36,6 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = PubsubDb().run(list(sys.argv[1:] if arguments is None else arguments))
     _let_go_of_closed_output()
     return code
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Give the process the standard streams that whoever started it had closed (``>&-``).
+
+    Otherwise the next file or connection that is opened would take their numbers, and be written into. Reading such an
+    input and writing such an output fail, as with the closed one: a result that nobody gets is no success. What goes to
+    such a stderr is let go of.
+    """
+    streams = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
+    for name, mode, access in streams:
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, access)  # the lowest free number: its own
+            stream = open(opened, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 @contextlib.contextmanager

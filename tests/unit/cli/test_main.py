@@ -1,11 +1,16 @@
 """What works before anything else could be imported, and how the process ends."""
 
+import json
+import os
 import signal
+import subprocess
 import sys
 
 import pytest
 
+from pubsub_lib.cli.app import PubsubDb
 from pubsub_lib.cli.main import main
+from tests.unit.cli.world import ROOT, World, fill
 
 
 def test_without_the_extra_it_says_what_to_install(
@@ -22,3 +27,57 @@ def test_the_handler_of_sigterm_is_put_back(capsys: pytest.CaptureFixture[str]) 
     before = signal.getsignal(signal.SIGTERM)
     main(["--version"])
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def closed(world: World, redirection: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The command, started by a shell that closes one of its streams."""
+    command = [sys.executable, "-m", "pubsub_lib.cli", "--config-file", str(world.config), *arguments]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *command],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"}, cwd=world.config.parent,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("redirection", "arguments", "code", "word"),
+    [
+        (">&-", ("status",), 5, "the output cannot be used"),
+        (">&-", ("export", "-"), 5, "cannot be"),
+        (">&-", ("export", "out.jsonl", "--yes"), 0, "objects were written"),
+        ("2>&-", ("status", "-f", "json"), 0, ""),
+        ("2>&-", ("get", "no", "such"), 1, ""),
+        (">&- 2>&-", ("status",), 5, ""),
+        ("<&-", ("rm", "t", "x"), 2, "the input is no terminal"),
+        ("<&-", ("load", "-"), 5, "the standard input cannot be read"),
+        ("<&-", ("add", "t", "x", "-"), 5, "cannot be used"),
+        ("<&-", ("top",), 2, "this needs a terminal"),
+    ],
+)
+def test_a_stream_that_was_closed_at_the_start(
+    redirection: str, arguments: tuple[str, ...], code: int, word: str, small: World
+) -> None:
+    with small.open() as store:
+        fill(store)
+    said = closed(small, redirection, *arguments)
+    assert said.returncode == code, said
+    assert word in said.stderr
+    assert all(line.startswith("pubsub-db: ") for line in said.stderr.splitlines()), said.stderr
+    assert bool(said.stderr) is bool(word)
+    if arguments[:2] == ("export", "out.jsonl"):
+        # The file has a number of its own: what is meant for the output is not written into it.
+        lines = (small.config.parent / "out.jsonl").read_text().splitlines()
+        assert len([json.loads(line) for line in lines]) == 3
+    if arguments == ("status", "-f", "json"):
+        assert json.loads(said.stdout)["head"] == small.head
+
+
+def test_what_breaks_before_a_command_is_found_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: PubsubDb) -> None:
+        raise RuntimeError("no metadata")
+
+    monkeypatch.setattr(PubsubDb, "__init__", broken)
+    assert main(["tables"]) == 70
+    assert capsys.readouterr().err == "pubsub-db: broke by a fault of its own (RuntimeError('no metadata'))\n"
