@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from oslo_config import cfg
-from oslo_log import log
+from oslo_log import formatters, log
 
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import PREFIX
@@ -28,6 +28,19 @@ class FieldsFilter(logging.Filter):
         """Lets every record pass."""
         record.extra = {name: value for name, value in vars(record).items() if name.startswith(PREFIX)}
         return True
+
+
+class Formatter(formatters.ContextFormatter):
+    """oslo.log's, without what it appends to every line that is logged while an exception is handled: our sentences
+    say already what happened, and said it twice then.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record's line."""
+        text: str = super().format(record)
+        summary = getattr(record, "error_summary", "")
+        asked_for = "%(error_summary)s" in self.conf.logging_default_format_string
+        return text if asked_for or record.exc_info or not summary else text.removesuffix(f": {summary}")
 
 
 def set_up(config_file: str, level: str = "") -> None:
@@ -64,6 +77,8 @@ def set_up(config_file: str, level: str = "") -> None:
     root = logging.getLogger()
     for handler in root.handlers:
         handler.addFilter(FieldsFilter())
+        if type(handler.formatter) is formatters.ContextFormatter:
+            handler.setFormatter(Formatter(project=NAME, version="", datefmt=conf.log_date_format, config=conf))
     if level:
         root.setLevel(level.upper())
 

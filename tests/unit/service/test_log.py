@@ -64,3 +64,30 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, options: str, compl
     assert last.startswith("pubsub_lib.errors.ConfigError: the logging options in ")
     assert complaint in last
     assert last.endswith("correct them in [DEFAULT]")
+
+
+HANDLING = """
+import sys
+from pubsub_lib.logs import logger
+from pubsub_lib.service.log import set_up
+
+set_up(*sys.argv[1:])
+try:
+    raise OSError("the server is away")
+except OSError as error:
+    logger("pubsub_lib.somewhere").warning("following failed: %s", error)
+    logger("pubsub_lib.somewhere").exception("it broke")
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "times"), [("", 1), ("logging_default_format_string = %(message)s: %(error_summary)s", 2)]
+)
+def test_what_happened_is_said_once_unless_it_is_asked_for_twice(tmp_path: Path, form: str, times: int) -> None:
+    config = tmp_path / "service.conf"
+    config.write_text(f"[DEFAULT]\n{form}\n")
+    command = [sys.executable, "-W", "error", "-c", HANDLING, str(config)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    first, *traceback = done.stderr.splitlines()
+    assert first.count("the server is away") == times, first
+    assert "Traceback" in "".join(traceback)
