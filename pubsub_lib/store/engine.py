@@ -101,7 +101,7 @@ def _postgresql(url: URL, settings: StoreSettings, writes: bool, primary: bool) 
         if row is not None and row[1] != "UTF8":
             raise ConfigError(f"the database {url.database} has the encoding {row[1]}; create it with ENCODING 'UTF8'")
         if primary and row is not None and row[0]:
-            raise StoreReadOnly(f"{url.host} is a standby; use the primary, or open the store with read_only=True")
+            raise StoreReadOnly(f"{url.host} is a standby, which can only be read; use the primary")
 
     return engine
 

@@ -85,7 +85,7 @@ _ADVICE: Final[dict[type[PubSubError], str]] = {
     StoreUnavailable: "the database is unreachable or does not answer in time; see whether it runs",
     StoreReadOnly: "the database refuses writes; use the primary, with a user and a disk that may write",
     StoreFull: "the database has no room left; free disk space first (trimming needs some, too), then trim",
-    SchemaError: "its tables are not those of this library; see the URL, or run migrate()",
+    SchemaError: "its tables are not those of this library; see the URL, or run pubsub-db migrate",
     ConfigError: "the database refuses this URL; see its user, password, rights and database name",
     StoreError: "see the database's log",
 }

@@ -44,9 +44,7 @@ def check(connection: Connection) -> bool:
     if not found:
         return False
     if len(found) == 1 and found[0] in KNOWN:
-        raise Older(
-            f"the database has the schema {found[0]}, this library needs {REVISION}; run pubsub-db migrate, or migrate()"
-        )
+        raise Older(f"the database has the schema {found[0]}, this library needs {REVISION}; run pubsub-db migrate")
     raise SchemaError(
         f"the database has the schema {', '.join(found)}, unknown to this library, which has {REVISION}; "
         "install a newer one"
@@ -62,8 +60,7 @@ def require(connection: Connection) -> None:
     if not check(connection):
         name = connection.engine.url.render_as_string()
         raise SchemaError(
-            f"the database {name} holds no tables of this library; correct the URL, or create them (run "
-            "pubsub-db init, or open it once without read_only and without create=False)"
+            f"the database {name} holds no tables of this library; correct the URL, or create them by pubsub-db init"
         )
 
 

@@ -75,7 +75,6 @@ def _identity(path: Path) -> Identity:
         status = path.stat()
     except FileNotFoundError:
         raise StoreUnavailable(
-            f"the SQLite file {path} does not exist; correct the URL, or create it (run pubsub-db init, or open it "
-            "once without read_only and without create=False)"
+            f"the SQLite file {path} does not exist; correct the URL, or create it by pubsub-db init"
         ) from None
     return status.st_dev, status.st_ino

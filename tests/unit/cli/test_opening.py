@@ -39,13 +39,19 @@ def test_without_any_configuration(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_a_mistyped_url_makes_no_database(small: World, tmp_path: Path) -> None:
     missing = tmp_path / "missing.db"
-    small.run("tables", "--database", f"sqlite:///{missing}").failed(4, "missing.db does not exist", "pubsub-db init")
+    said = small.run("tables", "--database", f"sqlite:///{missing}")
+    said.failed(4, "missing.db does not exist", "or create it by pubsub-db init")
+    assert "read_only" not in said.err, "who types commands has no such thing"
     assert not missing.exists()
 
 
 def test_tables_of_somebody_else(small: World, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
-    small.run("tables", "--database", f"sqlite:///{tmp_path}/empty.db").failed(4, "pubsub-db init")
+    said = small.run("tables", "--database", f"sqlite:///{tmp_path}/empty.db")
+    said.failed(4, "or create them by pubsub-db init")
+    assert "read_only" not in said.err
+    (tmp_path / "other").write_text("root:x:0:0\n" * 100)
+    small.run("tables", "--database", f"sqlite:///{tmp_path}/other").failed(4, "or run pubsub-db migrate")
 
 
 @pytest.mark.parametrize(
