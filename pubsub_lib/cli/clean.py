@@ -38,9 +38,11 @@ class Clean(Show):
 
 def _what(store: Store, table: str | None, topic: str | None) -> str:
     heads = store.topics()
+    if table is not None and topic is not None:
+        number = sum(1 for _ in store.objects(table=table, topic=topic))
+        return f"all objects of the table {table!r} on the topic {topic!r} ({number})"
     if table is not None:
-        of = f" of the table {table!r}" + (f" on the topic {topic!r}" if topic is not None else "")
-        return f"all objects{of} ({store.look.tables().get(table, 0)} are in the table)"
+        return f"all objects of the table {table!r} ({store.look.tables().get(table, 0)})"
     if topic is not None:
         return f"all objects on the topic {topic!r} ({heads[topic].count if topic in heads else 0})"
     return f"all {sum(each.count for each in heads.values())} objects of all tables"

@@ -34,9 +34,10 @@ def test_the_question_says_how_much(small: World) -> None:
         fill(store)
     for arguments, words in [
         ((), "all 3 objects of all tables"),
-        (("--table", "lport"), "all objects of the table 'lport' (2 are in the table)"),
+        (("--table", "lport"), "all objects of the table 'lport' (2)"),
         (("--topic", "tenant-1"), "all objects on the topic 'tenant-1' (2)"),
-        (("--table", "lport", "--topic", "t"), "of the table 'lport' on the topic 't' (2 are in the table)"),
+        (("--table", "lport", "--topic", "tenant-1"), "of the table 'lport' on the topic 'tenant-1' (1)"),
+        (("--table", "lport", "--topic", "t"), "of the table 'lport' on the topic 't' (0)"),
     ]:
         small.run("clean", *arguments).failed(2, words)
     assert len(small.contents()) == 3
