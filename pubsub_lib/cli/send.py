@@ -1,6 +1,7 @@
 """``pubsub-db send``."""
 
 import argparse
+import secrets
 import socket
 import time
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ TABLE: Final = "pubsub_test"
 class Send(Show):
     """Write a test event to a topic, publish it, and take it away again.
 
-    The event is an object of the table pubsub_test, whose key is this host's name. With --wait a replica of the topic
+    The event is an object of the table pubsub_test, whose key is this host's name and a random suffix. With --wait a replica of the topic
     runs here as well, by the same configuration, and says how long the event took to arrive.
     """
 
@@ -39,24 +40,26 @@ class Send(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Two transactions. Raises WaitTimeout when it does not arrive."""
         host, topic = socket.gethostname(), parsed_args.topic
+        # Nobody else's: what is taken away again is neither an event that was kept nor one of a second send.
+        key = f"{host}-{secrets.token_hex(4)}"
         if parsed_args.wait is not None and not 0 < parsed_args.wait < 1e6:
             raise UsageError(f"--wait {parsed_args.wait} is not possible; give seconds above 0")
         value = {"host": host, "sent": time.time()}
         if parsed_args.value is not None:
             value = asking.value(parsed_args.value)
         with writing(self) as opened:
-            position, seconds = _send(opened, topic, host, value, parsed_args.wait, parsed_args.keep)
+            position, seconds = _send(opened, topic, key, value, parsed_args.wait, parsed_args.keep)
             if opened.handing_over.error is not None:
                 self.exit_code = exits.UNREACHABLE
             arrived = None if seconds is None else round(seconds * 1000, 1)
             return ("topic", "key", "position", "told", "arrived_ms"), (
-                topic, host, position, opened.handing_over.how, arrived,
+                topic, key, position, opened.handing_over.how, arrived,
             )  # fmt: skip
 
 
 def _send(
     opened: Writing, topic: str, key: str, value: Any, wait: float | None, keep: bool
-) -> tuple[int | None, float | None]:
+) -> tuple[int, float | None]:
     """(position, seconds until it arrived)."""
     with ExitStack() as stack:
         replica = None
@@ -67,8 +70,7 @@ def _send(
             begun = time.monotonic()
             with opened.store.transaction() as tx:
                 tx.set(TABLE, key, value, topic=topic)
-            if tx.commit is None:
-                return None, None  # the same event is there already, kept
+            assert tx.commit is not None, "a new key is a change"
             if replica is None or wait is None:
                 return tx.commit.point.position, None
             replica.wait_for(tx.commit, wait)
