@@ -1,6 +1,8 @@
 """A running replica's endpoint, asked by HTTP: what it holds of a topic, and a resync."""
 
+import http.client
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,6 +16,10 @@ from pubsub_lib.errors import ConfigError, NotFollowed, TransportError
 
 TIMEOUT: Final = 30.0
 """Seconds; a replica of millions of objects needs some to count them."""
+MOST_BYTES: Final = 1 << 28
+"""Of one answer: some millions of objects."""
+_MOST_WORDS: Final = 4096
+"""Bytes of a refusal."""
 
 Fingerprints = Mapping[tuple[str, str], tuple[int, int]]
 """(table, key) -> (version, fingerprint)."""
@@ -38,6 +44,8 @@ class AskedReplica:
     def __init__(self, url: str) -> None:
         """``url``: ``http://host:port``, or ``host:port``. Raises ConfigError."""
         given = url if "://" in url else f"http://{url}"
+        if not (given.isascii() and given.isprintable()) or " " in given:
+            raise ConfigError(f"{url!r} is no URL of a replica (it holds what no URL may); give http://HOST:PORT")
         try:
             parts = urllib.parse.urlsplit(given)
             port = parts.port
@@ -77,22 +85,44 @@ class AskedReplica:
         asked = urllib.parse.urlencode(query, doseq=True)
         request = urllib.request.Request(f"{self.url}{path}?{asked}", method=method)
         try:
-            # No proxy: a replica is asked directly, whatever the environment says of the world outside.
-            with _DIRECT.open(request, timeout=TIMEOUT) as answer:
-                body = answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._refused(error.code, error.read().decode(errors="replace").strip()) from error
+            code, body = self._exchange(request)
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise TransportError(
                 f"the replica at {self.url} cannot be reached ({reason}); see whether it runs, and its "
                 "replica_metrics_port"
             ) from error
+        except http.client.HTTPException as error:  # it speaks, but not HTTP
+            raise self._foreign() from error
+        if code is not None:
+            raise self._refused(code, body.decode(errors="replace").strip())
         try:
             return json.loads(body)
         except ValueError as error:
             raise self._foreign() from error
+
+    def _exchange(self, request: urllib.request.Request) -> tuple[int | None, bytes]:
+        """(None, the answer), or (a status, the words of a refusal)."""
+        until = time.monotonic() + TIMEOUT
+        try:
+            # No proxy: a replica is asked directly, whatever the environment says of the world outside.
+            with _DIRECT.open(request, timeout=TIMEOUT) as answer:
+                return None, self._body(answer, until)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read(_MOST_WORDS)
+
+    def _body(self, answer: http.client.HTTPResponse, until: float) -> bytes:
+        """All of it. Whoever answers may be anybody: neither without end, nor for ever drop by drop."""
+        parts, size = [], 0
+        while part := answer.read1(1 << 16):
+            size += len(part)
+            if size > MOST_BYTES:
+                raise self._foreign()
+            if time.monotonic() > until:
+                raise TimeoutError(f"its answer was not complete after {TIMEOUT:g} s")
+            parts.append(part)
+        return b"".join(parts)
 
     def _refused(self, code: int, said: str) -> Exception:
         if code == 404 and "is not followed" in said:

@@ -1,15 +1,17 @@
 """Who answers at a replica's URL may be anybody."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pubsub_lib.cli.asked_replica import AskedReplica
 from pubsub_lib.core.model import Point
-from pubsub_lib.errors import NotFollowed, TransportError
+from pubsub_lib.errors import ConfigError, NotFollowed, TransportError
 
 Serve = Callable[[int, bytes], AskedReplica]
 
@@ -75,3 +77,74 @@ def test_refusals_say_why(serve: Serve) -> None:
         serve(503, b"this replica is closed\n").contents("a")
     with pytest.raises(NotFollowed, match="the topic 'a' is not followed"):
         serve(404, b"the topic 'a' is not followed; followed are []\n").resync(["a"])
+
+
+@pytest.fixture
+def speak() -> Iterator[Callable[..., AskedReplica]]:
+    """Somebody who answers everybody with these bytes, whatever the question, and hangs up."""
+    listeners: list[socket.socket] = []
+
+    def start(*parts: bytes) -> AskedReplica:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def answer() -> None:
+            try:
+                while True:
+                    with listener.accept()[0] as peer:
+                        peer.recv(65536)
+                        for part in parts:
+                            peer.sendall(part)
+            except OSError:
+                return  # the listener was closed, or the asker had enough
+
+        threading.Thread(target=answer, daemon=True).start()
+        return AskedReplica(f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+    yield start
+    for each in listeners:
+        each.shutdown(socket.SHUT_RDWR)
+        each.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        bytes.fromhex("ff00000000000000017f") + b"\x03\x00NULL" + bytes(46),  # a ZeroMQ peer's greeting
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"sta",  # cut off
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 404 no\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n",
+    ],
+)
+def test_what_speaks_something_else_is_called_no_replica(said: bytes, speak: Callable[..., AskedReplica]) -> None:
+    replica = speak(said)
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        replica.contents("a")
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        replica.resync([])
+
+
+def test_an_answer_without_end_is_not_read(
+    speak: Callable[..., AskedReplica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_lib.cli.asked_replica.MOST_BYTES", 1 << 20)
+    begin = b"HTTP/1.1 200 OK\r\n\r\n["
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        speak(begin, *[b"1," * 50_000] * 100).contents("a")
+
+
+def test_an_answer_that_takes_too_long_is_given_up(
+    speak: Callable[..., AskedReplica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 20))
+    monkeypatch.setattr("pubsub_lib.cli.asked_replica.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with pytest.raises(TransportError, match=r"cannot be reached \(its answer was not complete after 30 s\)"):
+        speak(b"HTTP/1.1 200 OK\r\n\r\n[", *[b"1," * 50_000] * 100).contents("a")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/a b", "127.0.0.1:1/\x7f", "http://127.0.0.1:1/\u00e4"])
+def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(ConfigError, match="is no URL of a replica"):
+        AskedReplica(url)
