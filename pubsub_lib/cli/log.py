@@ -17,6 +17,8 @@ from pubsub_lib.store.looking import Cursor, behind, cursor
 FOLLOW_EVERY: Final = 0.5
 """Seconds between two looks for what is new."""
 LIMIT: Final = 100
+MOST: Final = 2**63 - 2
+"""The last position before the largest number that a database holds; what is asked for is one more."""
 
 _COLUMNS: Final = (
     Column("position", width=8, right=True),
@@ -52,10 +54,11 @@ class Log(List):
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print; the exit code."""
-        if parsed_args.limit < 1 or (parsed_args.since is not None and parsed_args.since < 0):
+        limit, since = parsed_args.limit, parsed_args.since
+        if not 1 <= limit <= MOST or (since is not None and not 0 <= since <= MOST):
             raise ConfigError(
-                f"a log of {parsed_args.limit} changes since {parsed_args.since} cannot be shown; "
-                "give --limit from 1 and --since from 0"
+                f"a log of {limit} changes since {'the end' if since is None else since} cannot be shown; "
+                f"give --limit from 1 and --since from 0, both up to {MOST}"
             )
         return self._follow(parsed_args) if parsed_args.follow else super().run(parsed_args)
 

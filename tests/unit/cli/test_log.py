@@ -4,6 +4,8 @@ import json
 import select
 import signal
 
+import pytest
+
 from pubsub_lib.cli.log import more
 from pubsub_lib.store.looking import behind
 from tests.unit.cli.world import World
@@ -124,3 +126,15 @@ def test_following_goes_on_where_a_restored_store_stands(fresh: World) -> None:
         assert [link.point.position for link in links] == [6, 6]
         assert more(store, at, None, lambda *told: warnings.append(told)) == (at, [])
     assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("option", ["--since", "--limit"])
+def test_numbers_that_no_database_holds(option: str, world: World) -> None:
+    last = write(world, 1)[-1]
+    for number in (2**63 - 1, 2**63, 10**23):
+        world.run("log", option, number).failed(2, f"{option} from", str(number))
+        world.run("log", option, number, "--follow").failed(2, f"{option} from", str(number))
+    found = world.run("log", option, 2**63 - 2, "-f", "json").json
+    assert bool(found) is (option == "--limit")
+    both = world.run("log", "--since", last - 1, "--limit", 2**63 - 2, "-f", "json").json
+    assert [each["position"] for each in both] == [last]
