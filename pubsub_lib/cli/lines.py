@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,18 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.store import Stored
 
 _DAMAGE: Final = (OSError, EOFError, zlib.error)
+_MARKS: Final = {
+    b"\xef\xbb\xbf": "it begins with a byte order mark; write the file as UTF-8 without one",
+    b"\xff\xfe": "the file is UTF-16; write it as UTF-8",
+    b"\xfe\xff": "the file is UTF-16; write it as UTF-8",
+    b"\x1f\x8b": "the file is a gzip archive; give it a name that ends in .gz",
+}
+"""First bytes of files that are not what they should be."""
+_HALF: Final = re.compile(
+    rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?<!\\)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""The escape of half a character: a high surrogate without its low one, or the other way round."""
 
 
 class Line(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -76,7 +89,8 @@ class Reader:
             raise FileError(f"the file {name} cannot be read ({error.strerror}); name one that can") from error
         if name != STANDARD:
             self.size = os.fstat(self._raw.fileno()).st_size or None
-        unpacked = gzip.GzipFile(fileobj=self._raw) if name.endswith(".gz") else self._raw
+        self._packed = name.endswith(".gz")
+        unpacked = gzip.GzipFile(fileobj=self._raw) if self._packed else self._raw
         self._lines = cast("IO[bytes]", unpacked)
 
     def __enter__(self) -> "Reader":
@@ -118,10 +132,36 @@ class Reader:
             line = self._decoder.decode(data)
             missing = line.value is None and not bytes(self._given.decode(data).value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self.broken(number, " ".join(str(error).split()).rstrip(".")) from error
+            if self._packed and not self._whole():
+                raise FileError(f"{self.name} is damaged (line {number} or before it); copy it anew") from error
+            reason = _encoding(number, data) or " ".join(str(error).split()).rstrip(".")
+            raise self.broken(number, reason) from error
         if missing and line.action != "delete":
             raise self.broken(number, "it has no member `value`")
         return line
+
+    def _whole(self) -> bool:
+        """Whether the rest of the archive fits its checksum, which stands at its end. Reads all of it."""
+        try:
+            while self._lines.read(1 << 18):
+                pass
+        except _DAMAGE:
+            return False
+        return True
+
+
+def _encoding(number: int, data: bytes) -> str | None:
+    """What is wrong with the bytes of a line, where it is not its JSON."""
+    for mark, what in _MARKS.items() if number == 1 else ():
+        if data.startswith(mark):
+            return what
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"byte {error.start + 1} of it is not UTF-8"
+    if _HALF.search(data) is not None:
+        return "an escape like \\ud800 is half a character; write both halves, or the character itself"
+    return None
 
 
 class Writer:

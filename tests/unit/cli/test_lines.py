@@ -64,7 +64,11 @@ def test_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (b'{"table":"t","key":7,"value":1}', "Expected `str`, got `int`"),
         (b'{"table":"t","key":"k","value":1,"colour":"red"}', "unknown field `colour`"),
         (b'{"table":"t","key":"k","value":1,"action":"update"}', "Invalid enum value 'update'"),
-        (b'{"table":"t","key":"\xff","value":1}', "utf-8"),
+        (b'{"table":"t","key":"\xff","value":1}', "byte 21 of it is not UTF-8"),
+        (b'{"table":"t","key":"\\ud83d","value":1}', "half a character"),
+        (b'{"table":"t","key":"k","value":"\\ud83dx"}', "half a character"),
+        (b'{"table":"t","key":"k","value":"\\udc00"}', "half a character"),
+        (b'{"table":"t","key":"\\ud83d\\ude00","value":"\\\\ud800","no":1}', "unknown field `no`"),
         (b'["t","k",1]', "Expected `object`, got `array`"),
         (b'{"table":"t","key":"k","value":' + b"[" * 5000 + b"]" * 5000 + b"}", "recursion"),
         (b'{"table":"t","key":"k","value":"' + b"x" * 100_000 + b'"}', "longer than 73536 bytes"),
@@ -78,6 +82,38 @@ def test_a_broken_line_is_named(line: bytes, reason: str, path: Path) -> None:
     assert seen == [1, 2]
     assert str(caught.value).startswith(f"line 3 of {path} is broken: ")
     assert reason.lower() in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xef\xbb\xbf" + GOOD, "byte order mark"),
+        (GOOD.decode().encode("utf-16"), "UTF-16"),
+        (b"\xfe\xff" + GOOD.decode().encode("utf-16-be"), "UTF-16"),
+        (gzip.compress(GOOD), "a name that ends in .gz"),
+    ],
+)
+def test_another_kind_of_file_is_named(data: bytes, reason: str, path: Path) -> None:
+    path.write_bytes(data)
+    with pytest.raises(FileError, match=f"^line 1 of .*{reason}"):
+        read(path)
+
+
+def test_whole_characters_in_escapes(path: Path) -> None:
+    path.write_bytes(b'{"table":"t","key":"\\ud83d\\ude00","value":1}')
+    assert read(path)[0][1].key == "\U0001f600"
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_wrong_byte_in_an_archive_is_damage_and_a_wrong_line_is_none(damaged: bool, tmp_path: Path) -> None:
+    path = tmp_path / "objects.jsonl.gz"
+    packed = bytearray(gzip.compress(GOOD + (GOOD if damaged else b"{nonsense}\n") + GOOD, 0))  # stored as it is
+    if damaged:
+        packed[packed.index(GOOD) + len(GOOD)] ^= 1
+    path.write_bytes(packed)
+    words = "is damaged .line 2 or before it.; copy it anew" if damaged else "line 2 of .*; correct or remove it"
+    with pytest.raises(FileError, match=words):
+        read(path)
 
 
 @pytest.mark.parametrize("cut", [-1, -9, 15])
