@@ -99,6 +99,11 @@ def test_another_kind_of_file_is_named(data: bytes, reason: str, path: Path) -> 
         read(path)
 
 
+def test_a_member_that_stands_twice_counts_as_it_stands_last(path: Path) -> None:
+    path.write_bytes(b'{"table":"t","key":"j","key":"k","value":0,"value":{"a":1,"a":2}}')
+    assert read(path) == [(1, Line("t", "k", {"a": 2}))]
+
+
 def test_whole_characters_in_escapes(path: Path) -> None:
     path.write_bytes(b'{"table":"t","key":"\\ud83d\\ude00","value":1}')
     assert read(path)[0][1].key == "\U0001f600"
