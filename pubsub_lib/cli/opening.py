@@ -110,8 +110,8 @@ def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
 
 
 def shown(settings: Settings) -> str:
-    """The database's URL for people: without its password. Raises ConfigError."""
-    return url.parse(settings.store_url).render_as_string()
+    """The database's URL as it was given, for people: without its passwords. Raises ConfigError."""
+    return url.shown(settings.store_url)
 
 
 @contextmanager

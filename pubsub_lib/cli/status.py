@@ -4,11 +4,9 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import make_url
-
 from pubsub_lib import loader
 from pubsub_lib.cli.human import Shown, duration, visible
-from pubsub_lib.cli.opening import reading, settings_of
+from pubsub_lib.cli.opening import reading, settings_of, shown
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.tap import Answer, ask_services
 from pubsub_lib.core.model import ALL, Head
@@ -49,7 +47,7 @@ class Status(Show):
             # The question comes after the reading of the heads: who answers it with less is behind.
             services = self._services(settings, store, heads.store.position, parsed_args.ask)
         found = {
-            "store": make_url(settings.store_url).render_as_string(),
+            "store": shown(settings),
             "head": heads.store.position,
             "nonce": heads.store.nonce,
             "oldest_link": Shown(oldest_link(oldest), _oldest_text),

@@ -11,7 +11,6 @@ from typing import Final
 
 from rich.console import Console
 from rich.live import Live
-from sqlalchemy import make_url
 
 from pubsub_lib.cli import exits
 from pubsub_lib.cli.board import Board
@@ -26,7 +25,7 @@ from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store
+from pubsub_lib.store import Store, url
 
 INTERVAL: Final = 1.0
 LOOK: Final = 0.1
@@ -67,7 +66,7 @@ class _Shown:
         self._lock = threading.Lock()
         self._board = Board(time.monotonic(), topics)
         self._listening = Listening()
-        self._title = make_url(settings.store_url).render_as_string()
+        self._title = url.shown(settings.store_url)
 
     def hear(self, envelope: Envelope) -> None:
         """On the driver's thread."""

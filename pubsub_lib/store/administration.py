@@ -24,7 +24,7 @@ def revision(
     parsed = url.parse(database)
     if parsed.get_backend_name() == "sqlite" and not sqlite.path_of(parsed).exists():
         return None
-    return _with(database, settings, False, f"reading the schema of {parsed.render_as_string()}", _revision)
+    return _with(database, settings, False, f"reading the schema of {url.shown(parsed)}", _revision)
 
 
 def drop(
@@ -53,7 +53,7 @@ def drop(
         connection.commit()
         return names
 
-    return _with(database, settings, True, f"dropping the tables of {parsed.render_as_string()}", do)
+    return _with(database, settings, True, f"dropping the tables of {url.shown(parsed)}", do)
 
 
 def _revision(connection: Connection) -> str | None:

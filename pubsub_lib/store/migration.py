@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, column, inspect, select, text
 from sqlalchemy import table as table_clause
 
 from pubsub_lib.errors import SchemaError, StoreBusy
+from pubsub_lib.store import url
 from pubsub_lib.store.schema import REVISION, VERSION_TABLE, metadata
 
 KNOWN: Final = ("0001", "0002")
@@ -58,7 +59,7 @@ class Older(SchemaError):
 def require(connection: Connection) -> None:
     """Refuse a database without the current schema. Raises SchemaError."""
     if not check(connection):
-        name = connection.engine.url.render_as_string()
+        name = url.shown(connection.engine.url)
         raise SchemaError(
             f"the database {name} holds no tables of this library; correct the URL, or create them by pubsub-db init"
         )

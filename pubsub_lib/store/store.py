@@ -101,7 +101,7 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Store({self._url.render_as_string()!r})"
+        return f"Store({url.shown(self._url)!r})"
 
     @property
     def settings(self) -> StoreSettings:
@@ -357,7 +357,7 @@ class Store:
 
     def _open_schema(self) -> None:
         def opened() -> None:
-            with faults.translated(f"opening {self._url.render_as_string()}"):
+            with faults.translated(f"opening {url.shown(self._url)}"):
                 if self._read_only:
                     self._require_schema()
                 else:
@@ -438,7 +438,7 @@ def migrate(
     checked("settings", settings)
     writers = engine.make(parsed, settings, writes=True, primary=True)
     try:
-        with faults.translated(f"migrating {parsed.render_as_string()}"):
+        with faults.translated(f"migrating {url.shown(parsed)}"):
             _create_file(parsed)
             migration.upgrade(writers, settings.lock_timeout)
     finally:

@@ -17,19 +17,26 @@ _DRIVERS: Final = {
 }
 
 
+HIDDEN: Final = "hidden"
+_SECRET: Final = ("password", "passwd", "secret")
+"""What the name of a query's member holds whose value is nobody's business: password, sslpassword, passwd."""
+
+
+def shown(url: URL | str) -> str:
+    """A URL for people: without its passwords, those in its query included. Raises ConfigError for what is none."""
+    if isinstance(url, str):
+        url = _made(url)
+    hidden = {name: HIDDEN for name in url.query if any(each in name.lower() for each in _SECRET)}
+    return url.update_query_dict(hidden).render_as_string()
+
+
 def parse(text: str) -> URL:
     """Check and complete a URL: sqlite, postgresql (psycopg 3), mysql or mariadb (pymysql).
 
     Raises ConfigError for a text that is no URL, another database or driver, a driver that is not installed (naming the
     extra), and SQLite without a file, which no other process could follow.
     """
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError) as error:
-        # The text may hold a password: it is not repeated.
-        raise ConfigError(
-            "the database URL cannot be read; write it like sqlite:///net.db or postgresql://user@host/name"
-        ) from error
+    url = _made(text)
     backend, _, driver = url.drivername.partition("+")
     if backend not in _DRIVERS:
         raise ConfigError(f"the database URL names {backend!r}; there are sqlite, postgresql, mysql and mariadb")
@@ -45,7 +52,17 @@ def parse(text: str) -> URL:
         if not url.database or ":memory:" in url.database or url.query.get("mode") == "memory":
             raise ConfigError("a SQLite database in memory cannot be followed; name a file, like sqlite:///net.db")
     elif not url.database:
-        raise ConfigError(f"the database URL {url.render_as_string()} names no database; append /name")
+        raise ConfigError(f"the database URL {shown(url)} names no database; append /name")
     elif full.startswith("mysql"):
         url = url.update_query_dict({"charset": "utf8mb4"})
     return url
+
+
+def _made(text: str) -> URL:
+    try:
+        return make_url(text)
+    except (ArgumentError, ValueError) as error:
+        # The text may hold a password: it is not repeated.
+        raise ConfigError(
+            "the database URL cannot be read; write it like sqlite:///net.db or postgresql://user@host/name"
+        ) from error

@@ -158,3 +158,21 @@ def test_a_service_that_is_away(command: tuple[str, ...], small: World, tmp_path
         "pubsub-db: what is written is stored, but replicas hear of it later: "
         "the publisher service 'api-9' does not run (it has no live lease)\n"
     )
+
+
+def test_the_url_is_shown_as_it_was_given_without_its_passwords(bare: World) -> None:
+    member = "" if bare.url.startswith("sqlite") else ("&" if "?" in bare.url else "?") + "sslpassword=s3cret"
+    given, shown = bare.url + member, bare.url + member.replace("s3cret", "hidden")
+    before = bare.run("status", "--database", given)
+    assert before.code == 4
+    assert "s3cret" not in before.err
+    assert bare.run("init", "-f", "json", "--database", given).json["database"] == shown
+    assert bare.run("status", "-f", "json", "--database", given).json["store"] == shown
+    bare.run("dropall", "--database", given).failed(2, f"all tables of {shown},")
+
+
+def test_no_error_of_an_unreachable_database_tells_a_password(small: World) -> None:
+    for command in ("status", "init"):
+        said = small.run(command, "--database", "postgresql://u@127.0.0.1:1/x?password=s3cret&connect_timeout=1")
+        said.failed(4, "password=hidden")
+        assert "s3cret" not in said.err

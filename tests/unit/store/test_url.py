@@ -52,3 +52,16 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(ConfigError) as caught:
         url.parse("mysql://u:secret@h")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["password", "passwd", "sslpassword", "PassWord", "oauth_client_secret"])
+def test_a_password_in_the_query_is_never_shown_either(name: str) -> None:
+    given = f"postgresql://u:s3cret@h/d?{name}=s3cret&{name}=s3cret&sslmode=require"
+    for each in (given, url.parse(given)):
+        text = url.shown(each)
+        assert "s3cret" not in text
+        assert f"{name}=hidden" in text
+        assert "sslmode=require" in text
+    with pytest.raises(ConfigError) as caught:
+        url.shown(":s3cret")
+    assert "s3cret" not in str(caught.value)
