@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cliff.columns import FormattableColumn
+from rich.cells import cell_len, set_cell_size
 
 from pubsub_lib.core.model import Link
 
@@ -66,6 +67,15 @@ def visible_json(text: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """:func:`visible`, and at most so many characters, the last one being … when something was left out."""
+    """:func:`visible`, and at most so many cells of a terminal, ending in … when something was left out.
+
+    A Chinese character takes two of them; where only one is left for it, a space stands there.
+    """
     text = visible(text)
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"[:width]
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """As many spaces as the text has cells too few; those before it for ``right``."""
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from pubsub_lib.cli.human import moment, transaction
 from pubsub_lib.cli.opening import reading
 from pubsub_lib.cli.output import Json, List
@@ -28,7 +30,7 @@ _COLUMNS: Final = (
     Column("key", weight=3),
     Column("transaction", hidden=True, width=11, right=True),
     Column("written", width=20),
-    Column("origin", weight=2),
+    Column("origin", weight=2, hidden=True),
 )
 _VALUE: Final = Column("value", weight=6)
 
@@ -113,7 +115,10 @@ def more(
 
 
 def _columns(values: bool) -> tuple[Column, ...]:
-    return (*_COLUMNS, _VALUE) if values else _COLUMNS
+    """Those that stand in a table of lines fit 80 cells: the rest has to be asked for by ``-c``."""
+    if not values:
+        return _COLUMNS
+    return (*(msgspec.structs.replace(each, hidden=each.hidden or each.name == "written") for each in _COLUMNS), _VALUE)
 
 
 def _rows(links: Sequence[Link], values: bool, since: int = 0) -> Iterator[Row]:

@@ -68,7 +68,7 @@ class List(Lister):
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
         """Print the rows, or say that there are none. Raises UsageError for a column that is not there."""
-        _check_columns(parsed_args.columns, column_names)
+        check_columns(parsed_args.columns, column_names)
         terminal = self.app.stdout.isatty()
         rows = iter(data)
         first = next(rows, None)
@@ -96,7 +96,7 @@ class Show(ShowOne):
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
         """Print it. Raises UsageError for a column that is not there."""
-        _check_columns(parsed_args.columns, column_names)
+        check_columns(parsed_args.columns, column_names)
         shown = _shown(data, parsed_args.formatter, self.app.stdout.isatty())
         return super().produce_output(parsed_args, column_names, shown)
 
@@ -122,8 +122,8 @@ class _CsvOne(SingleFormatter):
         self._lister.emit_list(column_names, [data], stdout, parsed_args)
 
 
-def _check_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse them: cliff leaves out what it does not know, as long as it knows one of them."""
+def check_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Raises UsageError for an unknown one: cliff leaves it out, as long as it knows another."""
     known = {name.lower().replace(" ", "_") for name in names}
     for each in wanted:
         if each.lower().strip().replace(" ", "_") not in known:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pubsub_lib.cli.board import View
-from pubsub_lib.cli.human import cut, duration, visible
+from pubsub_lib.cli.human import cut, duration, padded, visible
 
 _FRAME: Final = 7
 """Lines beside the rows: two above, two names of columns, one for an error, one between, one at the end."""
@@ -112,8 +112,8 @@ def _summary(view: View) -> str:
 
 def _ends(left: str, right: str, width: int) -> str:
     """Two texts at the two ends of a line; the left one is cut."""
-    room = max(0, width - len(right) - 1)
-    return cut(cut(left, room).ljust(room) + " " + right, width)
+    room = max(0, width - cell_len(right) - 1)
+    return cut(padded(cut(left, room), room) + " " + right, width)
 
 
 def _cell(text: str) -> Text:

@@ -10,9 +10,8 @@ from typing import Any, Final, Self, TextIO
 import msgspec
 from cliff.formatters.base import ListFormatter
 
-from pubsub_lib.cli.human import cut, visible, visible_json
-from pubsub_lib.cli.output import List, plain
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.cli.human import cut, padded, visible, visible_json
+from pubsub_lib.cli.output import List, check_columns, plain
 
 _GAP: Final = "  "
 
@@ -24,7 +23,7 @@ class Column(msgspec.Struct, frozen=True):
     label: str = ""
     """Above it in a table; the name by default."""
     width: int = 0
-    """In characters; 0: it shares what is left, as its ``weight`` says."""
+    """In cells; 0: it shares what is left, as its ``weight`` says."""
     weight: int = 1
     right: bool = False
     hidden: bool = False
@@ -46,7 +45,8 @@ class Lines:
     def __init__(
         self, columns: Sequence[Column], out: TextIO, parsed_args: argparse.Namespace, formatter: ListFormatter
     ) -> None:
-        """``parsed_args`` and ``formatter``: those of a cliff list command. Raises ConfigError for unknown columns."""
+        """``parsed_args`` and ``formatter``: those of a cliff list command. Raises UsageError for unknown columns."""
+        check_columns(parsed_args.columns, [column.name for column in columns])
         wanted = [_normal(name) for name in parsed_args.columns]
         table = parsed_args.formatter == "table"
         self._chosen = [
@@ -54,10 +54,6 @@ class Lines:
             for at, column in enumerate(columns)
             if (column.name in wanted if wanted else not (table and column.hidden))
         ]
-        if not self._chosen:
-            raise ConfigError(
-                f"there is no column {parsed_args.columns[0]!r}; there are {', '.join(each.name for each in columns)}"
-            )
         self._columns = [columns[at] for at in self._chosen]
         self._out = out
         self._args = parsed_args
@@ -112,7 +108,7 @@ class Lines:
         narrow = self._out.isatty()
         for column, text, width in zip(self._columns, texts, widths, strict=True):
             fit = cut(text, width) if narrow else visible(text)
-            cells.append(fit.rjust(width) if column.right else fit.ljust(width))
+            cells.append(padded(fit, width, right=column.right))
         self._out.write(_GAP.join(cells).rstrip() + "\n")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError
@@ -166,3 +167,20 @@ def test_watch_fits_and_ends_quietly(host: Host, size: tuple[int, int]) -> None:
             assert row[: names.index("position") + len("position")].split()[-1].isdigit()
         shell.press("C-c")
         given_back(shell, 130)
+
+
+@pytest.mark.parametrize("option", ["", "--values"])
+def test_a_followed_log_fits_80_columns_with_wide_names(option: str, host: Host) -> None:
+    topics = ("東京都港区虎ノ門一丁目十七番", "short")
+    write(host, *topics)
+    with terminal(80, 24) as shell:
+        shell.type(f"clear; pubsub-db log --follow --since 0 {option} --config-file {host.config}")
+        lines = shell.until(lambda lines: sum(bool(re.match(r" {7}\d  create  ", line)) for line in lines) == 2)
+        names, *rows = [line for line in lines if line.strip()]
+        wanted = ["position", "action", "topic", "table", "key", "value" if option else "written"]
+        assert names.split() == wanted
+        assert len(rows) == 2, "a line was broken"
+        assert "東京" in rows[0] + rows[1]
+        ends = {cell_len(row[: re.search(r"\bt\b", row).start()]) for row in rows}  # type: ignore[union-attr]
+        assert ends == {names.index("table")}
+        shell.press("C-c")

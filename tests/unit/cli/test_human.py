@@ -27,8 +27,9 @@ def test_digests_have_sixteen_digits() -> None:
 
 @pytest.mark.parametrize(
     ("text", "width", "wanted"),
-    [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("abc", 1, "…"), ("abc", 0, ""), ("a\x1b[2Jb\n", 11, "a\\x1b[2Jb\\n")],
-)
+    [("abc", 3, "abc"), ("東京都", 6, "東京都"), ("東京都", 5, "東京…"), ("東京都", 4, "東 …"),
+     ("abcd", 3, "ab…"), ("abc", 1, "…"), ("abc", 0, ""), ("a\x1b[2Jb\n", 11, "a\\x1b[2Jb\\n")],
+)  # fmt: skip
 def test_what_is_too_long_is_cut_and_no_control_character_gets_through(text: str, width: int, wanted: str) -> None:
     assert cut(text, width) == wanted
 

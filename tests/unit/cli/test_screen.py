@@ -30,9 +30,9 @@ def view(services: int, topics: int, name: str = "tenant-", error: str = "") -> 
     )
 
 
-def drawn(shown: View, width: int, height: int) -> list[str]:
+def drawn(shown: View, width: int, height: int, title: str = "sqlite:///net.db  by zmq_pubsub_driver") -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None, legacy_windows=False)
-    screen = Screen(shown, "sqlite:///net.db  by zmq_pubsub_driver", "10:12:31 UTC")
+    screen = Screen(shown, title, "10:12:31 UTC")
     return "".join(segment.text for segment in console.render(screen)).split("\n")
 
 
@@ -98,3 +98,10 @@ def test_no_name_and_no_size_breaks_the_screen(width: int, height: int, services
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)
     assert all(each.isprintable() for each in itertools.chain.from_iterable(lines))
+
+
+def test_a_wide_title_leaves_the_clock_where_it_is() -> None:
+    for title in ("sqlite:////srv/東京/net.db", "sqlite:////srv/" + 60 * "東"):
+        line = drawn(EMPTY, 80, 24, title)[0]
+        assert cell_len(line) == 80, line
+        assert line.endswith(" 10:12:31 UTC"), line

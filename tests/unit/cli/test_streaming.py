@@ -15,10 +15,11 @@ from cliff.formatters.json_format import JSONFormatter
 from cliff.formatters.table import TableFormatter
 from cliff.formatters.value import ValueFormatter
 from cliff.formatters.yaml_format import YAMLFormatter
+from rich.cells import cell_len
 
 from pubsub_lib.cli.output import Json
 from pubsub_lib.cli.streaming import Column, Lines
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import UsageError
 
 FORMATTERS: dict[str, ListFormatter] = {
     "csv": CSVLister(),
@@ -104,5 +105,20 @@ def test_a_table_fits_its_terminal(width: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="no column 'nope'; there are position, topic, uuid, value"):
-        printed("json", "nope")
+    for form in FORMATTERS:
+        for columns in (["nope"], ["topic", "nope"]):
+            with pytest.raises(UsageError, match="no column 'nope'; name one of position, topic, uuid, value"):
+                printed(form, *columns)
+
+
+def test_wide_characters_take_two_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    out = Terminal()
+    options = argparse.Namespace(columns=[], formatter="table")
+    lines = Lines(COLUMNS, out, options, FORMATTERS["table"])
+    for topic in ("東京都港区虎ノ門一丁目", "é東", "ascii"):
+        lines.row((1, topic, "u", Json(b"7")), ["1", topic, "u", "7"])
+    names, *rows = out.getvalue().splitlines()
+    assert "…" in rows[0]
+    before = [cell_len(line[: line.rindex(word)]) for line, word in ((names, "value"), *((row, "7") for row in rows))]
+    assert len(set(before)) == 1, out.getvalue()
