@@ -22,8 +22,8 @@ TABLE: Final = "pubsub_test"
 class Send(Show):
     """Write a test event to a topic, publish it, and take it away again.
 
-    The event is an object of the table pubsub_test, whose key is this host's name and a random suffix. With --wait a replica of the topic
-    runs here as well, by the same configuration, and says how long the event took to arrive.
+    The event is an object of the table pubsub_test, whose key is this host's name and a random suffix. With --wait
+    a replica of the topic runs here as well, by the same configuration, and says how long the event took to arrive.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
