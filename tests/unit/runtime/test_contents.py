@@ -53,9 +53,11 @@ def ask(config: Settings, target: str, method: str = "GET") -> tuple[int, Any]:
 
 def test_count_and_digests_are_the_stores_at_the_same_point(config: Settings, store: Store, replica: Replica) -> None:
     head = store.topics()["a"]
+    # On a busy machine it may be polling at the moment: no publisher proves anything here.
+    assert poll(lambda: ask(config, "/verify?topic=a")[1]["state"] == "following", LONG)
     code, found = ask(config, "/verify?topic=a")
     assert code == 200
-    assert (found["topic"], found["state"], found["objects"]) == ("a", "following", head.count)
+    assert (found["topic"], found["objects"]) == ("a", head.count)
     assert (found["digest"], found["position"]) == (head.digest, head.point.position)
     assert found["nonce"] == head.point.nonce
     assert {int(bucket): value for bucket, value in found["buckets"].items()} == store.bucket_digests("a")
