@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from pubsub_lib.errors import ConfigError, TransportError
-from pubsub_lib.holders import describe
 
 SCHEME: Final = "ipc://"
 MOST_BYTES: Final = 107
@@ -122,9 +121,8 @@ class SocketLock:
         except BlockingIOError as error:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
             os.close(self._file)
-            who = describe(int(holder)) if holder.isdecimal() else "another process"
             raise TransportError(
-                f"the worker socket {str(path)!r} is held by {who}; "
+                f"the worker socket {str(path)!r} is held by {_process(holder)}; "
                 "stop that one, or set publisher_multiproc_socket to another path"
             ) from error
         except OSError as error:
@@ -141,3 +139,15 @@ class SocketLock:
     def release(self) -> None:
         """Let the next one have it."""
         os.close(self._file)
+
+
+def _process(pid: str) -> str:
+    """What is known of a process, for a sentence."""
+    if not pid.isdecimal():
+        return "another process"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return f"process {pid}"
+    command = b" ".join(words).decode(errors="replace").strip()
+    return f"process {pid} ({command[:120]})"

@@ -1,6 +1,5 @@
 """The service's metrics, over real HTTP."""
 
-import os
 import urllib.request
 from collections.abc import Iterator
 
@@ -51,8 +50,5 @@ def test_metrics_are_what_prometheus_reads(endpoint: Endpoint) -> None:
 
 def test_a_port_that_is_taken_is_named_with_the_service_s_option(endpoint: Endpoint) -> None:
     second = endpoint_of(ServiceSettings(metrics_port=endpoint.port), dict, dict, list)
-    with pytest.raises(
-        TransportError,
-        match=rf"127\.0\.0\.1:{endpoint.port} .*held by process {os.getpid()} .*metrics_port in \[publisher_service\]",
-    ):
+    with pytest.raises(TransportError, match=rf"127\.0\.0\.1:{endpoint.port} .*metrics_port in \[publisher_service\]"):
         second.start()
