@@ -7,6 +7,7 @@ from typing import Any, Final
 from pubsub_lib.cli.exits import Declined
 from pubsub_lib.cli.human import visible
 from pubsub_lib.core import values
+from pubsub_lib.core.limits import check_name
 from pubsub_lib.errors import UsageError, ValueRefused
 
 STANDARD: Final = "-"
@@ -30,6 +31,17 @@ def confirm(parsed_args: argparse.Namespace, question: str) -> None:
     print(f"{visible(question[0].upper() + question[1:])}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Declined("nothing was changed")
+
+
+def check_names(parsed_args: argparse.Namespace) -> None:
+    """Refuse a ``table`` or ``topic`` that no object can have; nothing found would not tell it from a right one.
+
+    None stands for all of them. Raises ValueRefused.
+    """
+    for kind in ("table", "topic"):
+        name = getattr(parsed_args, kind, None)
+        if name is not None:
+            check_name(kind, name)
 
 
 def value(text: str) -> Any:

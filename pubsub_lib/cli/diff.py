@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from pubsub_lib.cli.asking import check_names
 from pubsub_lib.cli.opening import reading
 from pubsub_lib.cli.output import Json, List
 from pubsub_lib.core.model import Change, Link
@@ -46,6 +47,7 @@ class Diff(List):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Raises ConfigError for positions that cannot be, NotFound for what was trimmed."""
         first, second = parsed_args.first, parsed_args.second
+        check_names(parsed_args)
         with reading(self) as store:
             found = differences(store, first, second, parsed_args.topic)
         self.nothing = f"nothing differs between the positions {first} and {second}"

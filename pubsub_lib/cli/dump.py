@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pubsub_lib.cli.asking import check_names
 from pubsub_lib.cli.opening import reading
 from pubsub_lib.cli.output import Json, List
 
@@ -22,6 +23,7 @@ class Dump(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """One consistent reading, sorted by table and key."""
+        check_names(parsed_args)
         with reading(self) as store:
             found = sorted(store.objects(table=parsed_args.table, topic=parsed_args.topic), key=_place)
         return ("table", "key", "topic", "version", "value"), (

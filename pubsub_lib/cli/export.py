@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from pubsub_lib.cli.asking import STANDARD, add_yes, confirm
+from pubsub_lib.cli.asking import STANDARD, add_yes, check_names, confirm
 from pubsub_lib.cli.lines import created
 from pubsub_lib.cli.opening import settings_of
 from pubsub_lib.cli.output import Act
@@ -34,6 +34,7 @@ class Export(Act):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """In bounded memory. Raises FileError, StoreError."""
+        check_names(parsed_args)
         table, topic, name = parsed_args.table, parsed_args.topic, parsed_args.file
         if name != STANDARD and Path(name).is_file():
             confirm(parsed_args, f"overwrite the file {name}")
@@ -51,6 +52,8 @@ class Export(Act):
                     writer.write(item)
                     if not writer.lines % _EVERY:
                         progress.show(writer.lines, f"{writer.lines:,} lines")
+            if not writer.lines and (table is not None or topic is not None):
+                _log.warning("there are no such objects; see pubsub-db tables and pubsub-db topics")
             _log.info(
                 "%d objects were written to %s", writer.lines, "the standard output" if name == STANDARD else name
             )

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pubsub_lib.cli.asking import check_names
 from pubsub_lib.cli.human import moment, transaction
 from pubsub_lib.cli.opening import reading
 from pubsub_lib.cli.output import Json, List
@@ -27,6 +28,7 @@ class History(List):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Raises NotFound for an object that neither the changelog nor the store has."""
         table, key = parsed_args.table, parsed_args.key
+        check_names(parsed_args)
         with reading(self) as store:
             # By version: of an object that moved, one transaction holds two changes, in links sorted by topic.
             found = sorted(store.look.versions(table, key), key=lambda each: each.change.version)

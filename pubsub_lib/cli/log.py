@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pubsub_lib.cli.asking import check_names
 from pubsub_lib.cli.human import moment, transaction
 from pubsub_lib.cli.opening import reading
 from pubsub_lib.cli.output import Json, List
@@ -56,6 +57,7 @@ class Log(List):
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print; the exit code."""
+        check_names(parsed_args)
         limit, since = parsed_args.limit, parsed_args.since
         if not 1 <= limit <= MOST or (since is not None and not 0 <= since <= MOST):
             raise ConfigError(

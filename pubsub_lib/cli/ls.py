@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pubsub_lib.cli.asking import check_names
 from pubsub_lib.cli.opening import reading
 from pubsub_lib.cli.output import List
-from pubsub_lib.core.limits import check_name
 
 
 class Ls(List):
@@ -23,7 +23,8 @@ class Ls(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """One consistent reading, sorted by key."""
-        table = check_name("table", parsed_args.table)
+        check_names(parsed_args)
+        table = parsed_args.table
         with reading(self) as store:
             found = store.objects(table=table, topic=parsed_args.topic)
             rows = [(each.key, each.topic, each.version) for each in found]

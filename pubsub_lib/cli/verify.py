@@ -7,6 +7,7 @@ from typing import Final
 
 from pubsub_lib.cli import exits
 from pubsub_lib.cli.asked_replica import AskedReplica, Fingerprints, Told
+from pubsub_lib.cli.asking import check_names
 from pubsub_lib.cli.human import hexadecimal
 from pubsub_lib.cli.opening import reading
 from pubsub_lib.cli.output import List
@@ -41,6 +42,7 @@ class Verify(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
         """Raises NotFound (no such topic), TransportError, NotFollowed, WaitTimeout, StoreError."""
+        check_names(parsed_args)
         topic = parsed_args.topic
         replica = None if parsed_args.against is None else AskedReplica(parsed_args.against)
         with reading(self) as store:

@@ -10,6 +10,7 @@ import pytest
 from pubsub_lib.cli import asking
 from pubsub_lib.cli.exits import Declined
 from pubsub_lib.errors import UsageError
+from tests.unit.cli.world import World, fill
 
 
 class Terminal(io.StringIO):
@@ -59,3 +60,24 @@ def test_a_value_on_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_json(text: str) -> None:
     with pytest.raises(UsageError, match=r"is no JSON .*quotes"):
         asking.value(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls", ""), ("ls", "t", "--topic", ""), ("dump", "--table", ""), ("dump", "--topic", ""), ("history", "", "k"),
+        ("diff", "0", "0", "--topic", ""), ("verify", ""), ("log", "--topic", ""), ("log", "--follow", "--topic", ""),
+        ("export", "-", "--table", ""), ("export", "-", "--topic", ""), ("clean", "--yes", "--topic", ""),
+    ],
+)  # fmt: skip
+def test_a_name_that_nothing_can_have_is_refused(arguments: tuple[str, ...], small: World) -> None:
+    small.run(*arguments).failed(2, "is empty; give at least one character")
+
+
+def test_an_export_of_a_mistyped_table_is_warned_of(small: World) -> None:
+    with small.open() as store:
+        fill(store)
+    said = small.run("export", "-", "--table", "lprot")
+    assert (said.code, said.out) == (0, "")
+    assert "there are no such objects; see pubsub-db tables" in said.err
+    assert "no such objects" not in small.run("export", "-", "--table", "lport").err
