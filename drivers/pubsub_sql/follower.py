@@ -101,19 +101,19 @@ class ChangelogFollower:
         for topic, run in groupby(links, key=lambda link: link.topic):
             if topic not in topics and ALL not in topics:
                 continue
-            messages = []
+            ready = []
             for link in run:
                 try:
-                    messages += codec.split(link, self._limits)
+                    ready += codec.pieces(link, self._limits)
                 except FrameError:
                     # The limits here are narrower than the writer's. Its replicas see a hole and read a delta.
                     self.counts["oversized"] += 1
                 else:
                     self.counts["links"] += 1
-            for frame in codec.pack(messages, self._limits):
+            for messages in codec.pack(ready, self._limits):
                 first = self._sequences[topic] + 1
-                self._sequences[topic] += len(frame)
-                yield Envelope(SERVICE, self.uuid, topic, first, frame)
+                self._sequences[topic] += len(messages)
+                yield Envelope(SERVICE, self.uuid, topic, first, messages)
 
     def _hello(self, topics: Collection[str], heads: Heads, age: float, nonce: str) -> Envelope:
         told = {topic: heads.topics[topic] for topic in topics if topic != ALL}

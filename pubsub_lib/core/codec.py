@@ -20,7 +20,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message, Packed
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import MAX_NAME_BYTES, Change, Link, Name, Position
 from pubsub_lib.errors import FrameError, ValueRefused
@@ -157,7 +157,11 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
             head = b"%b%b\0" % (private_frame(hello.nonce), topic.encode())
         else:
             head = topic_frame(topic)
-        body = _encode(_Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(envelope.messages), hello))
+        messages = envelope.messages
+        if isinstance(messages, Packed):
+            body = join(envelope, len(messages), (messages.encoded,))
+        else:
+            body = _encode(_Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(messages), hello))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise ValueRefused(f"cannot send an envelope on topic {topic!r}: {error}; check its values first") from error
     if len(body) > limits.max_frame_bytes or len(head) > MAX_HEADER_BYTES:
@@ -214,7 +218,19 @@ def _checked_uuid(service: str, uuid: str) -> bytes:
     return found
 
 
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """A message with its bytes, which had to be made to know their number."""
+
+    message: Message
+    encoded: bytes
+
+
 def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008 - frozen
+    """The messages of :func:`pieces`."""
+    return [piece.message for piece in pieces(link, limits)]
+
+
+def pieces(link: Link, limits: Limits = Limits()) -> list[Piece]:  # noqa: B008 - frozen
     """One message, or the run of messages that a large link needs; each fits in a frame of its own.
 
     Deterministic: the same link and limits give the same changes in the same parts in every process, so that a
@@ -223,13 +239,14 @@ def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008
     when a single change does not fit in a frame.
     """
     room = limits.max_frame_bytes - _BODY_OVERHEAD
-    whole = Message(link)
-    if len(_encode(whole)) <= room:
+    whole = _piece(Message(link))
+    if len(whole.encoded) <= room:
         return [whole]
     if link.trace:
-        *run, last = split(_part_of(link, link.changes), limits)
-        traced = Message(_part_of(link, last.link.changes, link.trace), last.part, last.parts)
-        return [*run, traced if len(_encode(traced)) <= room else last]
+        *run, last = pieces(_part_of(link, link.changes), limits)
+        end = last.message
+        traced = _piece(Message(_part_of(link, end.link.changes, link.trace), end.part, end.parts))
+        return [*run, traced if len(traced.encoded) <= room else last]
     room -= len(_encode(Message(_part_of(link, [])))) + _RUN_OVERHEAD
     runs: list[list[Change]] = []
     used = room + 1
@@ -247,7 +264,11 @@ def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008
             used = 0
         runs[-1].append(change)
         used += size
-    return [Message(_part_of(link, run), number, len(runs)) for number, run in enumerate(runs, 1)]
+    return [_piece(Message(_part_of(link, run), number, len(runs))) for number, run in enumerate(runs, 1)]
+
+
+def _piece(message: Message) -> Piece:
+    return Piece(message, _encode(message))
 
 
 def merge(run: Sequence[Message]) -> Link:
@@ -276,23 +297,27 @@ def _part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
     )
 
 
-def pack(messages: Sequence[Message], limits: Limits = Limits()) -> Iterator[list[Message]]:  # noqa: B008 - frozen
+def pack(pieces: Iterable[Piece], limits: Limits = Limits()) -> Iterator[Packed]:  # noqa: B008 - frozen
     """Group messages of one topic, in order, into frames of at most ``SHARED_BYTES``, and within their bound.
 
     A message that is larger by itself stands alone; :func:`encode` refuses by name what is too large for a frame.
     """
     room = min(limits.max_frame_bytes, SHARED_BYTES) - _BODY_OVERHEAD
-    frame: list[Message] = []
+    frame: list[Piece] = []
     used = 0
-    for message in messages:
-        size = len(_encode(message))
+    for piece in pieces:
+        size = len(piece.encoded)
         if frame and used + size > room:
-            yield frame
+            yield _packed(frame)
             frame, used = [], 0
-        frame.append(message)
+        frame.append(piece)
         used += size
     if frame:
-        yield frame
+        yield _packed(frame)
+
+
+def _packed(frame: Sequence[Piece]) -> Packed:
+    return Packed([piece.message for piece in frame], b"".join([piece.encoded for piece in frame]))
 
 
 # -- decode --------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What every message carries around its links, as frozen data. The byte form is :mod:`.codec`'s."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,20 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     link: Link
     part: int = 1
     parts: int = 1
+
+
+class Packed(list[Message]):
+    """Messages whose maker had to know their bytes anyway, with these bytes, so that nobody encodes them once more.
+
+    Equal to any list of the same messages. Never changed after it was made.
+    """
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, messages: Iterable[Message], encoded: bytes) -> None:
+        super().__init__(messages)
+        self.encoded = encoded
+        """What :func:`pubsub_lib.core.codec.encode` would put into the body for them, one after the other."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):

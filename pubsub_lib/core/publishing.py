@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby, islice
 
-from pubsub_lib.core.codec import pack, split
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
+from pubsub_lib.core.codec import pack, pieces
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Packed
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link
 from pubsub_lib.core.timing import Timing
@@ -65,14 +65,12 @@ class Publishing:
                 envelopes.append(Envelope(self.service, self.uuid, topic, first, messages))
         return envelopes
 
-    def _frames(self, links: Sequence[Link]) -> list[list[Message]]:
+    def _frames(self, links: Sequence[Link]) -> list[Packed]:
         """The messages of these links of one topic, by envelope."""
-        messages = split(links[0], self._limits)
-        if len(links) == len(messages) == 1:
-            return [messages]  # a transaction of usual size, which is encoded no second time to know that
+        ready = pieces(links[0], self._limits)
         for link in links[1:]:
-            messages += split(link, self._limits)
-        return list(pack(messages, self._limits))
+            ready += pieces(link, self._limits)
+        return list(pack(ready, self._limits))
 
     def asked(self, ask: HelloAsk, now: float) -> list[Envelope]:
         """A replica asks for an own hello: answered now when the last reading is young enough, else after the next."""

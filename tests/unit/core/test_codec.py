@@ -447,23 +447,27 @@ def test_a_change_that_fits_in_no_frame_is_named() -> None:
 
 @given(st.lists(links("topic", most=3), max_size=30))
 def test_packed_messages_keep_their_order_and_fit(several: list[Link]) -> None:
-    messages = [message for one in several for message in codec.split(one, SMALL)]
-    frames = list(codec.pack(messages, SMALL))
-    assert [message for frame in frames for message in frame] == messages
+    pieces = [piece for one in several for piece in codec.pieces(one, SMALL)]
+    frames = list(codec.pack(pieces, SMALL))
+    assert [message for frame in frames for message in frame] == [piece.message for piece in pieces]
     for frame in frames:
-        codec.encode(Envelope("s" * 255, UUID, "topic", 2**63 - 200, frame), SMALL)
+        packed = Envelope("s" * 255, UUID, "topic", 2**63 - 200, frame)
+        # What is passed through is what would be encoded anew.
+        anew = msgspec.structs.replace(packed, messages=list(frame))
+        assert packed == anew
+        assert codec.encode(packed, SMALL) == codec.encode(anew, SMALL)
 
 
 def test_small_messages_share_a_frame() -> None:
-    assert len(list(codec.pack([Message(link())] * 100))) == 1
+    assert len(list(codec.pack(codec.pieces(link()) * 100))) == 1
 
 
 def test_messages_share_no_frame_above_the_size_that_is_best_to_apply() -> None:
-    kilobyte = Message(link(changes=[Change("lport", "p", "set", 7, b"x" * 1024)]))
-    frames = [codec.encode(envelope(*frame))[1] for frame in codec.pack([kilobyte] * 200)]
+    kilobyte = codec.pieces(link(changes=[Change("lport", "p", "set", 7, b"x" * 1024)]))
+    frames = [codec.encode(envelope(*frame))[1] for frame in codec.pack(kilobyte * 200)]
     assert codec.SHARED_BYTES * 0.9 < max(map(len, frames)) <= codec.SHARED_BYTES
-    large = Message(link(changes=[Change("lport", "p", "set", 7, b"x" * 2 * codec.SHARED_BYTES)]))
-    assert list(codec.pack([large, large])) == [[large], [large]]
+    (large,) = codec.pieces(link(changes=[Change("lport", "p", "set", 7, b"x" * 2 * codec.SHARED_BYTES)]))
+    assert list(codec.pack([large, large])) == [[large.message], [large.message]]
 
 
 @settings(max_examples=300)
