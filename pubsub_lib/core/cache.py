@@ -81,12 +81,15 @@ class Cache:
         guarded, intact = self.apply_into(link, events)
         return Applied(events, intact, guarded)
 
-    def apply_into(self, link: Link, events: list[Event]) -> tuple[int, bool]:
-        """:meth:`apply` for who applies many: adds to ``events``; (guarded, intact).
+    def apply_into(self, link: Link, events: list[Event] | None) -> tuple[int, bool]:
+        """:meth:`apply` for who applies many: adds to ``events``, or makes none (None: nobody would look at them);
+        (guarded, intact).
 
         The hottest loop of a replica (docs/benchmarks.md). An object that is set again in its only topic, which is
         what nearly every change does, takes the short way to ``continue`` and calls nothing of ours.
         """
+        if events is None and self._indexes:
+            events = []  # indexes live on events
         name = link.topic
         topic = self._topics.get(name)
         if topic is None:
@@ -95,7 +98,7 @@ class Cache:
         contested, floors = merged.contested, merged.floors
         known, count, digest = topic.position, topic.count, topic.digest
         position, written_at, trace = link.point.position, link.written_at, link.trace
-        before = len(events)
+        before = 0 if events is None else len(events)
         guarded = 0
         table = ""
         objects: dict[str, Entry] = {}
@@ -119,10 +122,11 @@ class Cache:
                 if old is not None:
                     digest -= old.fingerprint
                     if not contested or (table, key) not in contested:
-                        events.append(
-                            Event(table, key, name, "set", version, old.version, old.value, value, position,
-                                  written_at, name, decode)
-                        )  # fmt: skip
+                        if events is not None:
+                            events.append(
+                                Event(table, key, name, "set", version, old.version, old.value, value, position,
+                                      written_at, name, decode)
+                            )  # fmt: skip
                         old.version = version
                         old.value = value
                         old.fingerprint = print_
@@ -136,10 +140,11 @@ class Cache:
                         or ((table, key) not in floors and (table, key) not in contested)
                     ):
                         shown[key] = new
-                        events.append(
-                            Event(table, key, name, "create", version, None, None, value, position,
-                                  written_at, None, decode)
-                        )  # fmt: skip
+                        if events is not None:
+                            events.append(
+                                Event(table, key, name, "create", version, None, None, value, position,
+                                      written_at, None, decode)
+                            )  # fmt: skip
                         continue
                 event = merged.shift((table, key), name, new, None, position, written_at)
             elif old is not None:
@@ -149,21 +154,24 @@ class Cache:
                 event = merged.shift((table, key), name, None, version, position, written_at)
             else:
                 continue
-            if event is not None:
+            if event is not None and events is not None:
                 events.append(event)
         digest &= MASK
         topic.count = count
         topic.digest = digest
         if position > known:
             topic.position = position
+        if events is None:
+            return guarded, count == link.count and digest == link.digest
         if self._indexes:
             self._reindex(events[before:])
         if trace:  # here, so that links without one pay nothing for each change
             events[before:] = [msgspec.structs.replace(event, trace=trace) for event in events[before:]]
         return guarded, count == link.count and digest == link.digest
 
-    def replace(self, topic: str, snapshot: TopicSnapshot) -> Applied:
-        """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets``.
+    def replace(self, topic: str, snapshot: TopicSnapshot, *, told: bool = True) -> Applied:
+        """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets``. ``told`` False: nobody
+        would look at the events, which may be missing then.
 
         What the snapshot lacks is deleted and told with the last known value and version None. Versions may
         go down: the snapshot may be of another history. When that shows, the topic's floors are forgotten; else
@@ -173,6 +181,7 @@ class Cache:
         state = self._topics.get(topic)
         if state is None:
             state = self._topics[topic] = _Topic()
+        told = told or bool(self._indexes)  # which live on events
         position = snapshot.head.point.position
         merged = self._merged
         shift = merged.shift
@@ -213,10 +222,11 @@ class Cache:
             shown = merged.table(table)
             if key not in shown and not (merged.floors or merged.contested):  # as in apply_into
                 shown[key] = new
-                events.append(
-                    Event(table, key, topic, "create", new.version, None, None, new.value, position,
-                          0.0, None, merged.decoder(table))
-                )  # fmt: skip
+                if told:
+                    events.append(
+                        Event(table, key, topic, "create", new.version, None, None, new.value, position,
+                              0.0, None, merged.decoder(table))
+                    )  # fmt: skip
                 continue
             event = shift((table, key), topic, new, None, position)
             if event is not None:

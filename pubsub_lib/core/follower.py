@@ -5,7 +5,7 @@ lock around everything here, and may call ``cache`` under the same lock.
 """
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -31,7 +31,8 @@ class Faults(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a step led to: events for the handlers in chain order, and what the shell must do now."""
+    """What a step led to: events for the handlers in chain order (perhaps none while nobody listens), and what the
+    shell must do now."""
 
     events: Sequence[Event] = ()
     questions: Sequence[RequestHello] = ()
@@ -59,6 +60,8 @@ class Follower:
         self.tracker = Tracker(timing, limits, rng, now)
         self.faults = Faults()
         self.witness: Witness | None = None
+        self.listens: Callable[[], bool] = lambda: True
+        """False while nobody would look at events: then none need be made. Asked with the caller's lock held."""
 
     def follow(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> Outcome:
         """Follow more topics; subscribe to them before. Raises as ``check_follow``."""
@@ -124,8 +127,9 @@ class Follower:
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
         apply = self.cache.apply_into
+        told = events if self.listens() else None
         for link in links:
-            guarded, intact = apply(link, events)
+            guarded, intact = apply(link, told)
             if guarded or not intact:
                 self._faulty(link.topic, guarded, intact, now)
 
@@ -137,7 +141,7 @@ class Follower:
             self._replace_topic(topic, snapshot, events, now)
 
     def _replace_topic(self, topic: str, snapshot: TopicSnapshot, events: list[Event], now: float) -> None:
-        self._note(topic, self.cache.replace(topic, snapshot), events, now)
+        self._note(topic, self.cache.replace(topic, snapshot, told=self.listens()), events, now)
 
     def _note(self, topic: str, applied: Applied, events: list[Event], now: float) -> None:
         events.extend(applied.events)

@@ -286,6 +286,10 @@ class Handlers:
             for handle in self._handles:
                 handle.push(events, initial=initial)
 
+    def listening(self) -> bool:
+        """True when somebody would be told of an event that is pushed now. Does not block."""
+        return bool(self._handles)
+
     def run_ready(self) -> bool:
         """Without threads: let every handler handle one event that is ready, here. False: none was ready."""
         ran = [handle.run_ready() for handle in self._handles]

@@ -94,6 +94,7 @@ class Replica:
         journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
         self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
         self._engine = self._make_engine(settings, reader, subscriber, rng if rng is not None else random.Random())
+        self._engine.follower.listens = self._handlers.listening
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False

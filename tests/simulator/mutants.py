@@ -223,10 +223,10 @@ def moved_left_behind() -> list[Patch]:
 def deletes_missed() -> list[Patch]:
     replace = Cache.replace
 
-    def _replace(self: Any, topic: str, snapshot: TopicSnapshot) -> Any:
+    def _replace(self: Any, topic: str, snapshot: TopicSnapshot, **told: Any) -> Any:
         there = {(at.table, at.key) for at in snapshot.records}
         stay = [at for at in self.topic_records(topic) if (at.table, at.key) not in there]
-        return replace(self, topic, TopicSnapshot(snapshot.head, [*snapshot.records, *stay]))
+        return replace(self, topic, TopicSnapshot(snapshot.head, [*snapshot.records, *stay]), **told)
 
     return [(Cache, "replace", _replace)]
 

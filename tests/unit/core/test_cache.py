@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pubsub_lib.core.cache import Applied, Cache
 from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
-from pubsub_lib.core.events import Event
+from pubsub_lib.core.events import Event, plain
 from pubsub_lib.core.model import ZERO, Action, Change, Head, Link, Point, Record, TopicSnapshot
 from pubsub_lib.errors import NotFollowed, UsageError
 
@@ -329,6 +329,18 @@ def test_views_are_made_at_once_and_present_is_in_the_order_of_versions() -> Non
     assert [e.key for e in cache.present(key="r")] == ["r"]
 
 
+def test_an_index_follows_also_when_nobody_listens() -> None:
+    cache = Cache()
+    cache.add_index("by_v", "port", lambda value: str(value))
+    before = rec("a", 1)
+    cache.replace("t", snapshot(1, before), told=False)
+    assert [key for key, _ in cache.lookup("by_v", str(plain(V1)))] == ["a"]
+    after = rec("a", 2, V2)
+    cache.apply_into(link("t", 1, 2, put("a", 2, V2), after=[after]), None)
+    assert [key for key, _ in cache.lookup("by_v", str(plain(V2)))] == ["a"]
+    assert not cache.lookup("by_v", str(plain(V1)))
+
+
 def test_indexes_by_name() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
@@ -396,6 +408,8 @@ class Histories(RuleBasedStateMachine):
         self.nonce = 1
         self.cache = Cache()
         self.cache.add_index("by_s", "port", "s")
+        self.quiet = Cache()
+        """Meets the same, and makes no events where none are wanted."""
         self.chains = {topic: (self.store.links[topic], 0) for topic in TOPICS}
         self.told: dict[tuple[str, str], tuple[int, bytes]] = {}
         self.seen: dict[tuple[str, str], int] = {}
@@ -451,6 +465,7 @@ class Histories(RuleBasedStateMachine):
                 links = self.store.links[topic]
             if applied < len(links):  # of a history that is gone, links may still be under way
                 done = self.cache.apply(links[applied])
+                assert self.quiet.apply_into(links[applied], None) == (0, True)
                 self.chains[topic] = (links, applied + 1)
                 assert (done.intact, done.guarded) == (True, 0)
                 self.take(done.events)
@@ -458,6 +473,7 @@ class Histories(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(TOPICS))
     def replace(self, topic: str) -> None:
         done = self.cache.replace(topic, TopicSnapshot(self.store.head(topic), self.store.records(topic)))
+        self.quiet.replace(topic, TopicSnapshot(self.store.head(topic), self.store.records(topic)), told=False)
         self.chains[topic] = (self.store.links[topic], len(self.store.links[topic]))
         assert done.intact
         self.take(done.events)
@@ -472,6 +488,7 @@ class Histories(RuleBasedStateMachine):
         differ = frozenset(b for b in mine.keys() | theirs.keys() if mine.get(b) != theirs.get(b))
         part = [r for r in records if bucket_of(r.table, r.key) in differ]
         done = self.cache.replace(topic, TopicSnapshot(self.store.head(topic), part, differ))
+        self.quiet.replace(topic, TopicSnapshot(self.store.head(topic), part, differ), told=False)
         self.chains[topic] = (self.store.links[topic], len(self.store.links[topic]))
         assert done.intact
         self.take(done.events)
@@ -481,11 +498,13 @@ class Histories(RuleBasedStateMachine):
         """A publisher says what the topic's head is, and the cache has that."""
         if not self.stray(topic) and self.chains[topic][1] == len(self.store.links[topic]):
             self.take(self.cache.prove(topic, self.store.position))
+            self.quiet.prove(topic, self.store.position)
 
     @rule(topic=st.sampled_from(TOPICS))
     def drop(self, topic: str) -> None:
         self.one_history = False
         self.take(self.cache.drop(topic))
+        self.quiet.drop(topic)
         self.chains[topic] = (self.store.links[topic], 0)
 
     @invariant()
@@ -507,6 +526,14 @@ class Histories(RuleBasedStateMachine):
         assert sorted((r.key, r.version) for r in by_topic) == sorted((k[1], v[0]) for k, v in view.items())
 
     @invariant()
+    def who_tells_nobody_holds_and_shows_the_same(self) -> None:
+        assert self.quiet.present() == self.cache.present()
+        assert set(self.quiet.lagging) == set(self.cache.lagging)
+        for topic in TOPICS:
+            assert self.quiet.head(topic) == self.cache.head(topic)
+            assert self.quiet.topic_records(topic) == self.cache.topic_records(topic)
+
+    @invariant()
     def indexes_equal_a_scan(self) -> None:
         for s in range(4):
             expected = sorted((k, v) for (_, k), (_, v) in self.told.items() if v == b'{"s":%d}' % s)
@@ -520,7 +547,9 @@ class Histories(RuleBasedStateMachine):
             self.apply(topic, 10_000)
         for topic in TOPICS:
             self.take(self.cache.prove(topic, self.store.position))
+            self.quiet.prove(topic, self.store.position)
         assert not self.cache.lagging
+        self.who_tells_nobody_holds_and_shows_the_same()
         expected = {ident: (version, value) for ident, (_, version, value) in self.store.objects.items()}
         self.what_was_told_is_what_is_shown()
         assert self.told == expected
