@@ -160,8 +160,9 @@ class Worker:
             self._journal.close()
 
     def _hop(self) -> _Hop:
+        pid = os.getpid()
         # setdefault is atomic: threads of a fresh child agree on one.
-        return self._hops.setdefault(os.getpid(), _Hop(self._settings, self._load))
+        return self._hops.get(pid) or self._hops.setdefault(pid, _Hop(self._settings, self._load))
 
     def _load(self) -> DriverPublisher:
         if self._given is not None:
