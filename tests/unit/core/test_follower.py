@@ -153,6 +153,19 @@ def test_links_become_events_in_chain_order() -> None:
     assert follower.feed(envelope(first), 1.0) is NOTHING
 
 
+def test_who_begins_to_listen_is_told_what_changes_from_there_against_what_was_applied_unheard() -> None:
+    history = History()
+    follower = start("t", history=history)
+    listening = False
+    follower.listens = lambda: listening
+    create = history.one(value="1")
+    assert list(follower.feed(envelope(create), 1.0).events) == []
+    assert [event.new for event in follower.cache.present()] == [1]
+    listening = True
+    (told,) = follower.feed(envelope(history.one(value="2")), 2.0).events
+    assert (told.action, told.old, told.new, told.old_version) == ("set", 1, 2, create.changes[0].version)
+
+
 def test_everything_and_named_topics_exclude_each_other() -> None:
     follower = start("t", history=History())
     with pytest.raises(NotFollowed, match="use two replicas"):
