@@ -96,7 +96,8 @@ group `[df]`; our own name goes before it. In `[pubsub]`, in the groups of insta
 `[publisher_service]`, an option that nobody knows is refused, with the nearest name that there is; other groups may
 belong to other programs.
 
-`$local_ip` and other options of the same group can be used in a value; a dollar sign itself is `$$`, also in a password.
+`$local_ip` and other options of the same group can be used in a value; a dollar sign itself is `$$`, also in
+a password.
 
 {groups}
 ## What is refused together

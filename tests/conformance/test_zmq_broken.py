@@ -1,15 +1,16 @@
 """The suite has teeth for the ZeroMQ driver, too: each broken variant of it fails the check that is meant for it."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 import zmq
 
-from pubsub_lib.api import DriverSettings, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import DriverSettings, OnAsk, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.testing.conformance import DriverConformance
 from pubsub_lib.testing.processes import poll
 from pubsub_zmq import ZmqDriver
@@ -41,9 +42,12 @@ class HearsEveryonesAnswers(Receiver):
 class AnswersWhenAllAreThere(ZmqPublisher):
     """Not broken: lets a check's three subscribers connect before the first answer, so that all could hear it."""
 
-    def _next_ask(self) -> bytes | None:
-        poll(lambda: self.counters()["connected"] >= 3, 1.0)
-        return super()._next_ask()
+    def _answer(self, on_ask: OnAsk) -> None:
+        def patient(ask: HelloAsk) -> None:
+            poll(lambda: self.counters()["connected"] >= 3, 1.0)
+            on_ask(ask)
+
+        super()._answer(patient)
 
 
 class NeverComesBack(Receiver):
@@ -59,9 +63,8 @@ class NeverComesBack(Receiver):
         sub.setsockopt(zmq.MAXMSGSIZE, self._limits.max_frame_bytes)
         super().run(context, sub, monitor, waker)
 
-    def _keep_up(self, sub: Socket, monitor: Monitor) -> None:
-        for _ in monitor.events():
-            pass
+    def _keep_up(self, sub: Socket, events: Iterable[tuple[int, str]]) -> None:
+        pass
 
 
 class DiesOnABadFrame(Receiver):
@@ -106,9 +109,10 @@ class SendsInAChild(ZmqPublisher):
 
 
 class SilentAboutQuestions(ZmqPublisher):
-    def _hear(self, xpub: Socket) -> None:
+    def _hear(self, xpub: Socket) -> bool:
         while xpub.poll(0):
             xpub.recv()
+        return False
 
 
 BROKEN: dict[str, tuple[type[Any], str]] = {
