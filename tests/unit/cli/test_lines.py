@@ -90,8 +90,9 @@ def test_a_broken_line_is_named(line: bytes, reason: str, path: Path) -> None:
         (b"\xef\xbb\xbf" + GOOD, "byte order mark"),
         (GOOD.decode().encode("utf-16"), "UTF-16"),
         (b"\xfe\xff" + GOOD.decode().encode("utf-16-be"), "UTF-16"),
-        (gzip.compress(GOOD), "a name that ends in .gz"),
+        (gzip.compress(GOOD, mtime=0), "a name that ends in .gz"),
     ],
+    ids=["BOM", "UTF-16", "UTF-16 big-endian", "gzip"],
 )
 def test_another_kind_of_file_is_named(data: bytes, reason: str, path: Path) -> None:
     path.write_bytes(data)

@@ -1,14 +1,17 @@
-"""``pubsub-db top`` where it cannot run; tests/e2e/test_cli_look.py runs it in real terminals."""
+"""``pubsub-db top``: what it shows, and where it cannot run; tests/e2e/test_cli_look.py runs it in real terminals."""
 
 from typing import Any
 
 from rich.console import Console
 
 from pubsub_lib import Settings
+from pubsub_lib.cli.tap import tapped
 from pubsub_lib.cli.top import _Shown
-from pubsub_lib.core.model import Heads, Point
+from pubsub_lib.core.model import ALL, Heads, Point
 from pubsub_lib.errors import StoreUnavailable, TransportError
-from tests.unit.cli.world import World
+from pubsub_lib.testing.processes import poll
+from tests.e2e.service_host import LONG
+from tests.unit.cli.world import World, fill
 
 
 class Odd:
@@ -53,6 +56,35 @@ def test_a_store_that_goes_away_is_shown_and_forgotten_when_it_is_back() -> None
     odd.store_fails, odd.driver_fails = False, True
     top._read(odd, odd)
     assert "cannot be read" not in shown(top.screen("a_driver"))
+
+
+def test_it_shows_what_is_stored_heard_and_who_serves(world: World) -> None:
+    top = _Shown(world.settings, ["tenant-1"])
+    with world.open() as store, tapped(world.settings, store, ["tenant-1"], top.hear) as tap:
+        fill(store)
+        head = store.topics()["tenant-1"]
+
+        def text() -> str:
+            top._read(store, tap)
+            return shown(top.screen(tap.source))
+
+        assert poll(lambda: f"head {store.read_heads([]).store.position} " in text(), LONG), text()
+        (row,) = [line.split() for line in text().splitlines() if line.startswith("tenant-1")]
+        assert row[1:3] == [str(head.count), str(head.point.position)]
+        # Without a service commands poll, and hear themselves. A lag is there once the question was answered.
+        serves = "db-polling" if world.host is None else world.settings.bind_address
+
+        def answered() -> bool:
+            return any(serves in line and line.split()[-2:] == ["0", "0"] for line in text().splitlines())
+
+        assert poll(answered, LONG), text()
+
+
+def test_a_store_in_which_nothing_was_ever_written(bare: World) -> None:
+    top = _Shown(bare.settings, [])
+    with bare.open() as store, tapped(bare.settings, store, [ALL], top.hear) as tap:
+        top._read(store, tap)
+        assert "nothing was ever written" in shown(top.screen(tap.source))
 
 
 def test_it_needs_a_terminal(world: World) -> None:
