@@ -36,8 +36,10 @@ class Terminal:
             (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
             (folder / name).chmod(0o755)
         (folder / "rc").write_text(f"PS1='{PROMPT}'\n")
+        # Not the size of the terminal that the tests run in, which would count for more than this one's.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._environment = {
-            **os.environ,
+            **inherited,
             "LC_ALL": "C.UTF-8",
             "ENV": str(folder / "rc"),  # what an interactive sh reads
             "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
