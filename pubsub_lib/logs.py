@@ -1,7 +1,8 @@
 """Logging by the standard library: every module has its logger by :func:`logger`, and gives fields by :func:`fields`.
 
 The library adds no handler and sets no level; that is the program's. What a fault makes a module say again and again is
-said at most ``BURST`` times in ``INTERVAL``, and how much was left out stands at the end of the next line.
+said at most ``BURST`` times in ``INTERVAL``. The last of these lines says that more would be left out, since nothing may ever
+follow it; how much was left out stands at the end of the next line.
 """
 
 import logging
@@ -31,7 +32,8 @@ class _Kind:
 class RepeatFilter(logging.Filter):
     """Lets at most ``burst`` records of one kind pass in ``interval`` seconds. Any thread; keeps no record.
 
-    The first that passes after some were left out says so at its end, and in its field ``pubsub_left_out``.
+    The last of a burst says at its end that more would not be said; the first that passes after some were left out says
+    how many, and has it in its field ``pubsub_left_out``.
     """
 
     def __init__(
@@ -60,7 +62,10 @@ class RepeatFilter(logging.Filter):
                 kind.left_out += 1
                 return False
             kind.said += 1
+            last = kind.said == self._burst
             left_out, kind.left_out = kind.left_out, 0
+        if last:
+            record.msg = f"{record.msg} [more like this will be left out for {self._interval - (now - kind.began):.0f} s]"
         if left_out:
             record.msg = f"{record.msg} [{left_out} more like this were left out]"
             setattr(record, f"{PREFIX}left_out", left_out)

@@ -39,7 +39,7 @@ class Lines:
     """Prints rows; every row is flushed, so that a pipe sees it at once. One thread at a time.
 
     json: one object a line. csv: the names once, then a line each. yaml: one growing list. table: columns of fixed
-    width that fit the terminal; what is too long is cut and ends in …. Without a terminal nothing is cut.
+    width that fit the terminal; a text that is too long is cut and ends in …. Without a terminal nothing is cut.
     """
 
     def __init__(
@@ -107,7 +107,8 @@ class Lines:
         cells = []
         narrow = self._out.isatty()
         for column, text, width in zip(self._columns, texts, widths, strict=True):
-            fit = cut(text, width) if narrow else visible(text)
+            # A number that is cut is another number: rather a line too long.
+            fit = cut(text, width) if narrow and not column.right else visible(text)
             cells.append(padded(fit, width, right=column.right))
         self._out.write(_GAP.join(cells).rstrip() + "\n")
 

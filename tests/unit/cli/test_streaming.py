@@ -122,3 +122,12 @@ def test_wide_characters_take_two_cells(monkeypatch: pytest.MonkeyPatch) -> None
     assert "…" in rows[0]
     before = [cell_len(line[: line.rindex(word)]) for line, word in ((names, "value"), *((row, "7") for row in rows))]
     assert len(set(before)) == 1, out.getvalue()
+
+
+def test_a_number_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    out = Terminal()
+    options = argparse.Namespace(columns=[], formatter="table")
+    lines = Lines(COLUMNS, out, options, FORMATTERS["table"])
+    lines.row((123_456_789, "t", "u", Json(b"7")), ["123456789", "t", "u", "7"])
+    assert out.getvalue().splitlines()[1].split() == ["123456789", "t", "7"]
