@@ -1,7 +1,7 @@
 """Logging by the standard library: every module has its logger by :func:`logger`, and gives fields by :func:`fields`.
 
 The library adds no handler and sets no level; that is the program's. What a fault makes a module say again and again is
-said at most ``BURST`` times in ``INTERVAL``. The last of these lines says that more would be left out, since nothing may ever
+said at most ``BURST`` times in ``INTERVAL``. The last of these lines says that more will be left out, as none may ever
 follow it; how much was left out stands at the end of the next line.
 """
 
@@ -65,7 +65,8 @@ class RepeatFilter(logging.Filter):
             last = kind.said == self._burst
             left_out, kind.left_out = kind.left_out, 0
         if last:
-            record.msg = f"{record.msg} [more like this will be left out for {self._interval - (now - kind.began):.0f} s]"
+            rest = self._interval - (now - kind.began)
+            record.msg = f"{record.msg} [more like this will be left out for {rest:.0f} s]"
         if left_out:
             record.msg = f"{record.msg} [{left_out} more like this were left out]"
             setattr(record, f"{PREFIX}left_out", left_out)

@@ -5,7 +5,7 @@ import fcntl
 import os
 
 from pubsub_lib.errors import TransportError
-from pubsub_zmq.holders import describe
+from pubsub_lib.holders import describe
 
 
 class IpcLock:

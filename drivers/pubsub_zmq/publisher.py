@@ -13,11 +13,11 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError, PubSubError, TransportError
+from pubsub_lib.holders import holder_of_port
 from pubsub_lib.lifecycle import PublisherLife
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
 from pubsub_zmq.asks import Asks
-from pubsub_zmq.holders import holder_of_port
 from pubsub_zmq.ipclock import IpcLock
 from pubsub_zmq.outbox import Outbox, Outgoing, frames
 from pubsub_zmq.settings import ZmqOptions

@@ -1,5 +1,6 @@
 """``/metrics`` for Prometheus and ``/ready`` for whoever starts and watches a program: a service or a replica."""
 
+import errno
 import ipaddress
 import os
 import socket
@@ -16,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import PubSubError, TransportError
+from pubsub_lib.holders import holder_of_port
 from pubsub_lib.runtime.contents import Answered, Query, Route
 
 Problems = Callable[[], Sequence[str]]
@@ -73,8 +75,11 @@ class Endpoint:
             self._server = kind(self._at, _handler(self._routes))
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            holder = holder_of_port(port) if taken else ""
+            by = f", held by {holder}" if holder else ""
             raise TransportError(
-                f"the endpoint for metrics cannot be had at {address}:{port} ({reason}); "
+                f"the endpoint for metrics cannot be had at {address}:{port} ({reason}{by}); "
                 f"set {self._option} to a free one, or to 0 for none"
             ) from error
         self._thread = threading.Thread(

@@ -1,6 +1,7 @@
 """The endpoint for metrics and readiness, over real HTTP."""
 
 import http.client
+import os
 import socket
 import threading
 import urllib.error
@@ -158,7 +159,8 @@ def test_no_name_is_looked_up_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_port_that_is_taken_is_named(endpoint: Endpoint) -> None:
-    with pytest.raises(TransportError, match=rf"127\.0\.0\.1:{endpoint.port} .*set the_port"):
+    says = rf"127\.0\.0\.1:{endpoint.port} .*held by process {os.getpid()} .*set the_port"
+    with pytest.raises(TransportError, match=says):
         made(endpoint.port).start()
 
 
