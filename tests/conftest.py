@@ -34,6 +34,8 @@ os.environ[SEED_VARIABLE] = str(_seed)  # one for all processes that run tests s
 def pytest_configure() -> None:
     # As after Ctrl-C: fixtures are torn down, and no server is left behind.
     signal.signal(signal.SIGTERM, _interrupt)
+    # In the background of a script Ctrl-C is ignored, also by every child: tests that press it would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

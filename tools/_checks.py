@@ -98,8 +98,8 @@ def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> 
 
 
 def side_by_side() -> list[str]:
-    """One process more than there are processors, because many tests wait; who has ended takes from who has not."""
-    return ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "worksteal"]
+    """Two processes a processor, because many tests wait; who has ended takes from who has not."""
+    return ["-n", str(2 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 
 def main(pytest_arguments: Sequence[str]) -> int:

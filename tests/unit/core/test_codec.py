@@ -470,7 +470,7 @@ def test_messages_share_no_frame_above_the_size_that_is_best_to_apply() -> None:
     assert list(codec.pack([large, large])) == [[large.message], [large.message]]
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(
     st.lists(st.lists(links("topic", most=2), min_size=1, max_size=20), min_size=1, max_size=4),
     st.integers(1, 2**20) | st.sampled_from([127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32]),
