@@ -18,6 +18,8 @@ from pubsub_lib.logs import PREFIX
 
 NAME: Final = "publisher-service"
 _ELSEWHERE: Final = ("log_file", "log_dir", "log_config_append", "use_journal", "use_syslog")
+_POOL: Final = "pubsub_lib.store.forking.GatedPool=WARN"
+"""It logs as SQLAlchemy's own pools do, which oslo.log keeps as quiet by their names."""
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -53,6 +55,7 @@ def set_up(config_file: str, level: str = "") -> None:
     log.register_options(conf)
     for form in ("logging_default_format_string", "logging_context_format_string"):
         conf.set_default(form, _LINE)
+    conf.set_default("default_log_levels", [*log.get_default_log_levels(), _POOL])
     said = io.StringIO()
     try:
         # oslo.config ends the program for a value that is not of an option's type; the sentence is on stderr then.

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from pubsub_lib.service import log
+from pubsub_lib.store.forking import GatedPool
+
 PROGRAM = """
-import sys
+import logging, sys
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.service.log import set_up
 
 set_up(*sys.argv[1:])
 log = logger("pubsub_lib.somewhere")
 log.debug("unimportant")
+logging.getLogger("pubsub_lib.store.forking.GatedPool").info("Pool recreating")
 log.info("listening to %s", "api-1", extra=fields(address="tcp://10.0.0.1:8866"))
 """
 
@@ -31,6 +35,10 @@ def test_by_default_one_line_on_stderr(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     (line,) = done.stderr.splitlines()
     assert line.endswith(" INFO pubsub_lib.somewhere: listening to api-1")
+
+
+def test_the_pool_of_connections_is_quiet_by_the_name_that_it_has() -> None:
+    assert f"{GatedPool.__module__}.{GatedPool.__qualname__}=WARN" == log._POOL
 
 
 def test_the_command_line_goes_before_the_file(tmp_path: Path) -> None:
