@@ -38,6 +38,11 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Of tests side by side, those at the head of the list stay in one process: Spark is started once, and at once.
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+
+
 def pytest_report_header() -> str:
     return f"seed: {_seed} ({SEED_VARIABLE}={_seed} repeats this run)"
 
