@@ -192,6 +192,10 @@ class Cache:
         if state is None:
             state = self._topics[topic] = _Topic()
         told = told or bool(self._indexes)  # which live on events
+        if not state.tables:
+            events = self._fill(topic, state, snapshot, told)
+            self._reindex(events)
+            return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
         position = snapshot.head.point.position
         merged = self._merged
         shift = merged.shift
@@ -243,6 +247,43 @@ class Cache:
                 events.append(event)
         self._reindex(events)
         return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
+
+    def _fill(self, topic: str, state: _Topic, snapshot: TopicSnapshot, told: bool) -> list[Event]:
+        """:meth:`replace` for a topic that holds nothing, which is every first sync: one loop, and no order unless
+        somebody is told.
+        """
+        position = snapshot.head.point.position
+        merged = self._merged
+        floors, contested = merged.floors, merged.contested
+        events = merged.forgive(topic, position, position if position >= state.position else -1)
+        table = ""
+        objects: dict[str, Entry] = {}
+        shown: dict[str, Entry] = {}
+        total = 0
+        for record in sorted(snapshot.records, key=_version_of) if told else snapshot.records:
+            key, version, value = record.key, record.version, record.value
+            if record.table != table:
+                table = record.table
+                objects = state.tables.setdefault(table, {})
+                shown = merged.table(table)
+            print_ = xxh3(f"{table}\0{key}\0{version}\0".encode() + value)  # as in apply_run
+            total += print_
+            new = objects[key] = Entry(version, value, print_, topic)
+            if key in shown or floors or contested:
+                event = merged.shift((table, key), topic, new, None, position)
+                if event is not None:
+                    events.append(event)
+                continue
+            shown[key] = new
+            if told:
+                events.append(
+                    Event(table, key, topic, "create", version, None, None, value, position,
+                          0.0, None, merged.decoder(table))
+                )  # fmt: skip
+        state.count = sum(map(len, state.tables.values()))
+        state.digest = total & MASK
+        state.position = position
+        return events
 
     def drop(self, topic: str) -> list[Event]:
         """Forget a topic that is not followed any more; its objects are told as deletes of version None."""
