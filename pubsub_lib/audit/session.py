@@ -1,30 +1,15 @@
-"""The Spark session of an audit, and the Java that it needs."""
+"""The Spark session of an audit."""
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pubsub_lib.audit.java import java
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def java_home() -> str | None:
-    """Where a Java stands: JAVA_HOME, or the one in PATH. Raises ConfigError when there is none."""
-    home = os.environ.get("JAVA_HOME", "")
-    if home:
-        if not (Path(home) / "bin" / "java").exists():
-            raise ConfigError(f"JAVA_HOME is {home}, and no bin/java is there; correct it or unset it")
-        return home
-    if shutil.which("java") is None:
-        raise ConfigError(
-            "the audit needs a Java of version 17 or newer; install one (on Debian: default-jre-headless)"
-        )
-    return None
 
 
 def session(
@@ -34,7 +19,6 @@ def session(
 
     Raises ConfigError without Java or pyspark. ``quiet``: no progress bar; ``options``: more of Spark's own settings.
     """
-    java_home()
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -56,6 +40,9 @@ def session(
     for name, value in (options or {}).items():
         builder = builder.config(name, value)
     running = SparkSession.getActiveSession()
-    made = running if running is not None else builder.getOrCreate()
+    if running is not None:
+        return running, False
+    with java():
+        made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
-    return made, running is None
+    return made, True
