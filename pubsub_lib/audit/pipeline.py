@@ -22,6 +22,8 @@ class Tables(msgspec.Struct, frozen=True):
     runs: DataFrame
     domains: DataFrame
     skews: DataFrame
+    rows: DataFrame
+    """The records themselves, for the trails of anomalies."""
 
 
 def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
@@ -60,6 +62,7 @@ def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
         runs=runs,
         domains=domains,
         skews=skews,
+        rows=rows,
     )
 
 
@@ -71,7 +74,7 @@ _UNRECORDED: Final = {
 
 def _as_delivery(unrecorded: DataFrame) -> DataFrame:
     constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
-    nulls = {name: F.lit(None).cast("bigint") for name in ("p", "settled", "detected")}
+    nulls = {name: F.lit(None).cast("bigint") for name in ("p", "settled", "detected", "written", "received", "skew")}
     return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 

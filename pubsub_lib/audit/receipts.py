@@ -61,7 +61,7 @@ def received(receipts: DataFrame) -> DataFrame:
     in_run = together.groupBy(*ID, "name", "run").agg(
         F.first("first_wall").alias("first_wall"),
         F.first("host").alias("host"),
-        F.min(F.when(straight, F.struct("number", "overtaken"))).alias("earliest"),
+        F.min(F.when(straight, F.struct("number", "overtaken", "wall"))).alias("earliest"),
         F.count(F.when(straight, 1)).alias("times"),
         F.count(F.when(straight & (F.col("outcome") == "applied"), 1)).alias("applied"),
         F.min(F.when(settled, F.col("wall"))).alias("settled"),
@@ -70,7 +70,7 @@ def received(receipts: DataFrame) -> DataFrame:
     )
     first = F.struct(
         "first_wall", "run", F.col("earliest.number").alias("number"), "host", "times", "applied", "settled",
-        F.col("earliest.overtaken").alias("overtaken"),
+        F.col("earliest.overtaken").alias("overtaken"), F.col("earliest.wall").alias("received"),
     )  # fmt: skip
     return in_run.groupBy(*ID, "name").agg(
         F.min(F.when(F.col("times") > 0, first)).alias("first"),

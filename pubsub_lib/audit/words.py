@@ -92,7 +92,7 @@ def hidden_at_publisher(settings: AuditSettings) -> Column:
 def publications(rows: DataFrame) -> DataFrame:
     """One row per (domain, uuid, topic, sequence) that was sent."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
-    first = F.struct("wall", "run", "number", "host", "service", "position", "nonce")
+    first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written")
     return (
         sent.groupBy(*ID)
         .agg(F.min(first).alias("first"), F.min("hash").alias("sent_low"), F.max("hash").alias("sent_high"))
@@ -103,6 +103,7 @@ def publications(rows: DataFrame) -> DataFrame:
             "first.service",
             "first.position",
             "first.nonce",
+            "first.written",
             "sent_low",
             "sent_high",
         )
