@@ -88,7 +88,7 @@ def streams(receipts: DataFrame) -> DataFrame:
     )
 
 
-def stale(rows: DataFrame) -> DataFrame:
+def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
     """The points whose application took an object back to an older version: domain, run, topic, position, nonce.
 
     Only runs and topics in which links were not applied in the order of their chain are looked at object by object:
@@ -104,11 +104,11 @@ def stale(rows: DataFrame) -> DataFrame:
     )
     out_of_order = F.coalesce(F.max("position").over(earlier) > F.col("prev_position"), F.lit(False))
     suspects = applied.withColumn("suspect", strange | out_of_order).filter("suspect").select(*RUN, "topic").distinct()
-    return _stale_objects(rows, applied.join(F.broadcast(suspects), [*RUN, "topic"], "left_semi"))
+    return _stale_objects(events, applied.join(F.broadcast(suspects), [*RUN, "topic"], "left_semi"))
 
 
-def _stale_objects(rows: DataFrame, applied: DataFrame) -> DataFrame:
-    fulls = rows.filter((F.col("kind") == "sync_end") & (F.col("outcome") == "full"))
+def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
+    fulls = events.filter((F.col("kind") == "sync_end") & (F.col("outcome") == "full"))
     ends = fulls.groupBy(*RUN, "topic").agg(F.collect_list("number").alias("ends"))
     everything = ends.filter(F.col("topic") == "").select(*RUN, F.col("ends").alias("ends_all"))
     none = F.array().cast("array<bigint>")
