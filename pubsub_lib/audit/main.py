@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
         run.add_argument(f"--{name}", type=float, default=default, metavar="SECONDS", help=f"{text} (%(default)s)")
     again = commands.add_parser("report", help="show the result of an earlier run")
     again.add_argument("folder", type=Path, metavar="FOLDER", help="what --out was")
+    again.add_argument("--page", type=Path, metavar="FILE", help="also write the page there")
     for each in (run, again):
         each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
     return top
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     options = parser().parse_args(arguments)
     try:
-        found = report.read_summary(options.folder) if options.command == "report" else _run(options)
+        found = _again(options) if options.command == "report" else _run(options)
     except ConfigError as error:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.USAGE
@@ -73,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print("\n".join(report.text(found)))  # noqa: T201
     return found.exit_code
+
+
+def _again(options: argparse.Namespace) -> summary.Summary:
+    found = report.read_summary(options.folder)
+    if options.page:
+        report.save_page(found, options.folder, options.page)
+    return found
 
 
 def _run(options: argparse.Namespace) -> summary.Summary:
@@ -104,13 +112,16 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    from pubsub_lib.audit.derived import derive
     from pubsub_lib.audit.pipeline import audit
+    from pubsub_lib.audit.summarizing import summarize
 
     try:
         tables = audit(journals.load(spark, gathered), settings)
-        found = summary.summarize(tables, settings, gathered.problems)
+        derived = derive(tables, settings)
+        found = summarize(tables, derived, settings, gathered.problems)
         if options.out:
-            report.save(tables, found, options.out)
+            report.save(tables, derived, found, options.out)
     except (PySparkException, Py4JJavaError) as error:
         return summary.nothing([*gathered.problems, _why(error, gathered)])
     finally:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from pubsub_lib.audit.summary import Summary, summarize
+from pubsub_lib.audit.derived import derive
+from pubsub_lib.audit.summarizing import summarize
+from pubsub_lib.audit.summary import Summary
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import SETTINGS, Audit
 from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
@@ -17,6 +19,7 @@ from tests.unit.audit.scenario import WAY, Scenario
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from pubsub_lib.audit.derived import Derived
     from pubsub_lib.audit.pipeline import Tables
 
 T = TypeVar("T", Verdict, Stray, StoreFinding, Difference)
@@ -305,6 +308,15 @@ def a_loss_in_the_subscriber(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+@case({("lost", "suffix", "wire"): 30}, 1)
+def a_wire_is_cut(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    for _ in range(30):
+        world.publish()
+    return world.rows()
+
+
 @case({}, 0)
 def another_topic_makes_no_holes(world: Scenario) -> list[Row]:
     world.follow("t")
@@ -423,8 +435,13 @@ def tables(audit: Audit, cases: dict[str, list[Row]], generated: dict[str, list[
 
 
 @pytest.fixture(scope="module")
-def summary(tables: "Tables") -> Summary:
-    return summarize(tables, SETTINGS)
+def derived(tables: "Tables") -> "Derived":
+    return derive(tables, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def summary(tables: "Tables", derived: "Derived") -> Summary:
+    return summarize(tables, derived, SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -535,3 +552,95 @@ def test_the_balance_of_each_journal_holds(summary: Summary, generated: dict[str
         brute = oracle(rows).balance()
         if brute["expected"]:
             assert {name: getattr(summary.balance[domain], name) for name in brute} == brute
+
+
+def test_replicas_windows_and_streams_add_up_to_the_balance(
+    derived: "Derived", summary: Summary, generated: dict[str, list[Row]]
+) -> None:
+    assert len(summary.balance) > len(generated) / 2
+    names = ("expected", "delivered", "lost", "pending", "excused", "unknown")
+    for table in (derived.balance, derived.window):
+        sums: dict[str, Counter[str]] = defaultdict(Counter)
+        for row in table.collect():
+            sums[row["domain"]].update({name: row[name] for name in names})
+        assert {domain: [each[name] for name in names] for domain, each in sums.items()} == {
+            domain: [getattr(balance, name) for name in names] for domain, balance in summary.balance.items()
+        }
+
+
+def test_a_window_has_what_was_published_in_it(derived: "Derived") -> None:
+    """The first of 200 messages, a hundred microseconds apart, is published 1103 after the begin."""
+    found = derived.window.filter("domain = 'clean'").orderBy("window").collect()
+    assert [(row["window"] - BEGIN, row["expected"], row["delivered"], row["closed"]) for row in found] == [
+        (0, 89, 89, True), (WINDOW, 100, 100, True), (2 * WINDOW, 11, 11, True)
+    ]  # fmt: skip
+
+
+def test_a_stream_tells_where_it_was_cut(derived: "Derived", summary: Summary) -> None:
+    (row,) = derived.stream.filter("domain = 'a_wire_is_cut'").collect()
+    assert (row["lowest"], row["highest"], row["expected"], row["lost"], row["not_repaired"]) == (1, 31, 31, 30, 30)
+    everywhere, worst = summary.losses[:2]
+    assert worst.stream[0] == "a_wire_is_cut"
+    assert worst.lost[0] == 0, "the first message came"
+    assert (sum(worst.lost), worst.lost[-1]) == (30, 1)
+    assert sum(everywhere.lost) >= 30
+    assert summary.keys[0]["anomalies"] >= 30
+
+
+def hops(summary: Summary, domain: str) -> dict[str, tuple[int, int, int]]:
+    return {
+        row["hop"]: (row["count"], row["negative"], row["max"]) for row in summary.latencies if row["domain"] == domain
+    }
+
+
+def test_each_hop_has_its_latency(summary: Summary) -> None:
+    assert hops(summary, "clean") == {
+        "commit_publish": (200, 0, 3), "publish_receive": (200, 0, WAY), "receive_apply": (200, 0, 0),
+        "publish_apply": (200, 0, WAY),
+    }  # fmt: skip
+    waited = hops(summary, "three_comes_after_four")
+    assert waited["receive_apply"][2] > 0, "the fourth waited for the third"
+    assert waited["publish_receive"][2] + waited["receive_apply"][2] >= waited["publish_apply"][2]
+    repaired = hops(summary, "a_loss_is_repaired_by_a_sync")
+    assert (repaired["detect"], repaired["repair"]) == ((1, 0, BOUND - 3 - 5), (1, 0, BOUND - 3))
+
+
+@pytest.mark.parametrize(("name", "way"), [("skew-5000", WAY), ("skew5000", WAY), ("skew-5000-unasked", 0)])
+def test_latencies_are_free_of_skew(name: str, way: int, summary: Summary) -> None:
+    _, negative, longest = hops(summary, name)["publish_receive"]
+    assert negative == 0
+    assert longest == way, "without a question the quickest message counts as one that took no time"
+
+
+def test_a_trail_ends_where_the_message_was_last_seen(summary: Summary) -> None:
+    found = {
+        each["domain"]: [record.get("outcome") for record in each["trail"]]
+        for each in summary.first
+        if each["verdict"] == "lost" and "trail" in each
+    }
+    assert {name: found[name] for name in found if name.startswith("a_loss")} == {
+        "a_loss_in_the_ipc_hop": ["committed", "handed"],
+        "a_loss_in_the_service": ["committed", "handed", "taken"],
+        "a_loss_in_the_subscriber": ["committed", "handed", "taken", "sent", "dropped"],
+    }
+
+
+def test_of_many_the_first_are_named(summary: Summary, derived: "Derived") -> None:
+    named = [each["sequence"] for each in summary.first if each["domain"] == "a_wire_is_cut"]
+    assert named == list(range(2, 22))
+    assert derived.anomaly.filter("domain = 'a_wire_is_cut'").count() == 30
+
+
+def test_the_detector_is_told_by_what_it_missed_and_what_it_did_in_vain(summary: Summary) -> None:
+    found = {each.domain: (each.holes, each.missed, each.syncs, each.needless) for each in summary.detector}
+    assert found["a_wire_is_cut"] == (30, 30, 1, 0)
+    assert found["a_loss_is_repaired_by_a_sync"] == (1, 0, 2, 0)
+    assert found["a_sync_that_nobody_needed"] == (0, 0, 2, 1)
+
+
+def test_the_course_of_time_adds_up(summary: Summary) -> None:
+    expected = sum(balance.expected for balance in summary.balance.values())
+    unrecorded = sum(each.count for each in summary.counts if each.detail == "unrecorded")
+    assert sum(each["expected"] for each in summary.over_time) == expected - unrecorded, "which have no time"
+    assert 0 < sum(each["settled"] for each in summary.over_time) <= expected
+    assert len(summary.over_time) <= 2 * 200
