@@ -1,15 +1,21 @@
 """The Spark session of an audit."""
 
+import math
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.audit.java import java
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_LEAST_PARTITIONS: Final = 2
+_PARTITION: Final = 8 << 20
+"""Bytes of journals (they are compressed) for one partition of a shuffle."""
+_SMALL: Final = 64 << 20
 
 
 def session(
@@ -46,3 +52,15 @@ def session(
         made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made, True
+
+
+def tuning(size: int) -> dict[str, str]:
+    """Spark's own settings that suit journals of ``size`` bytes of Parquet (compressed).
+
+    Partitions of a shuffle: enough that each fits in memory, and no more, because each costs. For little data most
+    of the time would go into making the best machine code, so the JVM is content with good code.
+    """
+    partitions = {"spark.sql.shuffle.partitions": str(max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION)))}
+    if size >= _SMALL:
+        return partitions
+    return {**partitions, "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
