@@ -1,7 +1,6 @@
 """``pubsub-audit``: the command. Exit codes are bits (docs/audit.md)."""
 
 import argparse
-import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ import msgspec
 
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit import report, summary
-from pubsub_lib.audit.session import session
+from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 
@@ -22,11 +21,6 @@ _SECONDS: Final = (
     ("bound", 10.0, "within this time a change must be in a replica"),
     ("silence", 60.0, "a run that wrote nothing for longer and did not end is called silent"),
 )
-
-
-_LEAST_PARTITIONS: Final = 8
-_PARTITION: Final = 8 << 20
-"""Bytes of journals (they are compressed) for one partition of a shuffle."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -107,7 +101,7 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
         options.master,
         memory=options.memory,
         quiet=not sys.stderr.isatty(),
-        options={"spark.sql.shuffle.partitions": str(_partitions(gathered))},
+        options=tuning(_size(gathered)),
     )
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -138,10 +132,8 @@ def _why(error: Exception, gathered: journals.Input) -> str:
     return f"Spark broke the audit off: {reason}; run it again, with more --memory if that is what it lacks"
 
 
-def _partitions(gathered: journals.Input) -> int:
-    """Of a shuffle: enough that each fits in memory, and no more, because each costs."""
-    size = sum(path.stat().st_size for files in gathered.files.values() for path in files if path.exists())
-    return max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION))
+def _size(gathered: journals.Input) -> int:
+    return sum(path.stat().st_size for files in gathered.files.values() for path in files if path.exists())
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:
