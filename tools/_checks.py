@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pubsub_lib.audit.session import java_home
+from pubsub_lib.audit.java import java_home
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.testing.servers import mariadb_binaries, postgres_binaries
 
@@ -52,7 +52,7 @@ def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> st
 
 
 def ensure_servers() -> list[str]:
-    """Private servers, tmux for terminals, Java for the audit; the sentences about what cannot be had."""
+    """Private servers, tmux, Java for the audit, a browser for its page; the sentences about what cannot be had."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "pgserver"]
     missing = [
         ensure(postgres_binaries, pip, "No PostgreSQL found; installing the wheel pgserver"),
@@ -60,6 +60,7 @@ def ensure_servers() -> list[str]:
         ensure_package(mariadb_binaries, "MariaDB", "mariadb-server-core mariadb-client-core"),
         ensure_package(tmux, "tmux", "tmux"),
         ensure_package(java_home, "Java", "default-jre-headless"),
+        ensure_package(chromium, "Chromium", "chromium chromium-driver"),
     ]
     return [each for each in missing if each]
 
@@ -78,6 +79,14 @@ def tmux() -> str:
     if found is None:
         raise ConfigError("no tmux found; install the package tmux")
     return found
+
+
+def chromium() -> str:
+    """The browser that opens the audit's page, with its driver. Raises ConfigError."""
+    for program in ("chromium", "chromedriver"):
+        if shutil.which(program) is None:
+            raise ConfigError(f"no {program} found; install the packages chromium and chromium-driver")
+    return "chromium"
 
 
 def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> Result:

@@ -1,4 +1,4 @@
-"""``tools/bench``: five small cases, each beside its peer in the same run, in turns; medians and ratios.
+"""``tools/bench``: six small cases, each beside its peer in the same run, in turns; medians and ratios.
 
 ::
 
@@ -53,7 +53,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     names = list(cases(fullsync.DATA))
     parser = Parser(
         prog="tools/bench",
-        description="Five small cases, each beside its peer in the same run; medians and ratios.",
+        description="Six small cases, each beside its peer in the same run; medians and ratios.",
         epilog=EXIT_CODES,
     )
     parser.add_argument("--case", action="append", choices=names, help="only this one; may be repeated")

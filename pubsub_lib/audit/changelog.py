@@ -11,20 +11,25 @@ from pubsub_lib.audit.words import POINT, closed, hidden_at_publisher
 COLUMNS: Final = (*POINT, "verdict")
 
 
-def limits(rows: DataFrame) -> DataFrame:
+def limits(events: DataFrame) -> DataFrame:
     """Per domain with a changelog: ``floor`` and ``head``."""
     return (
-        rows.filter(F.col("kind") == "changelog")
+        events.filter(F.col("kind") == "changelog")
         .groupBy("domain")
         .agg(F.min("prev_position").alias("floor"), F.max("position").alias("head"))
     )
 
 
 def findings(
-    rows: DataFrame, commits: DataFrame, sent_points: DataFrame, domains: DataFrame, settings: AuditSettings
+    rows: DataFrame,
+    events: DataFrame,
+    commits: DataFrame,
+    sent_points: DataFrame,
+    domains: DataFrame,
+    settings: AuditSettings,
 ) -> DataFrame:
     """Unpublished commits, phantom publications and broken chains, of the domains that have a changelog."""
-    known = F.broadcast(limits(rows))
+    known = F.broadcast(limits(events))
     about = F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "has_service"))
     committed = commits.filter("committed")
     unpublished = (

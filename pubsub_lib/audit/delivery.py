@@ -14,7 +14,7 @@ from pubsub_lib.audit.words import ID, POINT, closed, hidden_at_publisher, settl
 
 COLUMNS: Final = (
     "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
-    "blame", "by_message", "settled", "detected",
+    "blame", "by_message", "settled", "detected", "written", "received", "skew",
 )  # fmt: skip
 _ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
 
@@ -51,6 +51,7 @@ def items(publications: DataFrame, commits: DataFrame, sent_points: DataFrame) -
     nothing = {
         "uuid": F.lit(""),
         "sequence": F.lit(0).cast("bigint"),
+        "written": F.lit(0).cast("bigint"),
         "publisher_host": F.lit(""),
         "sent_low": F.lit(None).cast("bigint"),
         "sent_high": F.lit(None).cast("bigint"),
@@ -127,6 +128,7 @@ def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
         F.lit(True).alias("by_message"),
         F.col("first.settled").alias("settled"),
         F.lit(None).cast("bigint").alias("detected"),
+        "written", F.col("first.received").alias("received"), "skew",
     )  # fmt: skip
 
 
@@ -191,6 +193,8 @@ def _judge(slow: DataFrame, streams: DataFrame, settings: AuditSettings) -> Data
         "by_message",
         F.when(lost | F.col("by_message"), when).alias("settled"),
         detected.alias("detected"),
+        "written", F.when(F.col("by_message"), F.col("first.received")).alias("received"),
+        F.when(F.col("by_message"), F.col("skew")).otherwise(F.col("asked_skew")).alias("skew"),
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """``pubsub-audit``: the command. Exit codes are bits (docs/audit.md)."""
 
 import argparse
-import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ import msgspec
 
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit import report, summary
-from pubsub_lib.audit.session import session
+from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 
@@ -22,11 +21,6 @@ _SECONDS: Final = (
     ("bound", 10.0, "within this time a change must be in a replica"),
     ("silence", 60.0, "a run that wrote nothing for longer and did not end is called silent"),
 )
-
-
-_LEAST_PARTITIONS: Final = 8
-_PARTITION: Final = 8 << 20
-"""Bytes of journals (they are compressed) for one partition of a shuffle."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
         run.add_argument(f"--{name}", type=float, default=default, metavar="SECONDS", help=f"{text} (%(default)s)")
     again = commands.add_parser("report", help="show the result of an earlier run")
     again.add_argument("folder", type=Path, metavar="FOLDER", help="what --out was")
+    again.add_argument("--page", type=Path, metavar="FILE", help="also write the page there")
     for each in (run, again):
         each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
     return top
@@ -61,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     options = parser().parse_args(arguments)
     try:
-        found = report.read_summary(options.folder) if options.command == "report" else _run(options)
+        found = _again(options) if options.command == "report" else _run(options)
     except ConfigError as error:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.USAGE
@@ -73,6 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print("\n".join(report.text(found)))  # noqa: T201
     return found.exit_code
+
+
+def _again(options: argparse.Namespace) -> summary.Summary:
+    found = report.read_summary(options.folder)
+    if options.page:
+        report.save_page(found, options.folder, options.page)
+    return found
 
 
 def _run(options: argparse.Namespace) -> summary.Summary:
@@ -99,18 +101,21 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
         options.master,
         memory=options.memory,
         quiet=not sys.stderr.isatty(),
-        options={"spark.sql.shuffle.partitions": str(_partitions(gathered))},
+        options=tuning(_size(gathered)),
     )
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    from pubsub_lib.audit.derived import derive
     from pubsub_lib.audit.pipeline import audit
+    from pubsub_lib.audit.summarizing import summarize
 
     try:
         tables = audit(journals.load(spark, gathered), settings)
-        found = summary.summarize(tables, settings, gathered.problems)
+        derived = derive(tables, settings)
+        found = summarize(tables, derived, settings, gathered.problems)
         if options.out:
-            report.save(tables, found, options.out)
+            report.save(tables, derived, found, options.out)
     except (PySparkException, Py4JJavaError) as error:
         return summary.nothing([*gathered.problems, _why(error, gathered)])
     finally:
@@ -127,10 +132,8 @@ def _why(error: Exception, gathered: journals.Input) -> str:
     return f"Spark broke the audit off: {reason}; run it again, with more --memory if that is what it lacks"
 
 
-def _partitions(gathered: journals.Input) -> int:
-    """Of a shuffle: enough that each fits in memory, and no more, because each costs."""
-    size = sum(path.stat().st_size for files in gathered.files.values() for path in files if path.exists())
-    return max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION))
+def _size(gathered: journals.Input) -> int:
+    return sum(path.stat().st_size for files in gathered.files.values() for path in files if path.exists())
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:

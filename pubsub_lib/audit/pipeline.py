@@ -22,21 +22,25 @@ class Tables(msgspec.Struct, frozen=True):
     runs: DataFrame
     domains: DataFrame
     skews: DataFrame
+    rows: DataFrame
+    """The records themselves, for the trails of anomalies."""
 
 
 def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``.
 
-    Some small tables are computed at once (hosts whose clocks no question compared).
+    What several tables are made of is computed at once: plans that hold plans take longer to think about than small
+    journals to read.
     """
+    events = settled(words.events(rows))
     runs = settled(words.runs(rows))
     domains = settled(words.domains(runs, settings))
-    intervals = settled(words.intervals(rows, runs))
-    publications = words.publications(rows)
-    commits = words.commits(rows)
-    sent_points = words.sent_points(rows)
+    intervals = settled(words.intervals(events, rows, runs))
+    publications = settled(words.publications(rows))
+    commits = settled(words.commits(rows))
+    sent_points = settled(words.sent_points(rows))
     heard = settled(receipts.receipts(rows, runs, intervals, publications, settings))
-    skews = settled(_all_skews(words.skews(rows), heard, publications))
+    skews = settled(_all_skews(words.skews(events), heard, publications))
     topics = publications.select("domain", "topic").union(commits.select("domain", "topic"))
     topics = topics.union(heard.select("domain", "topic")).distinct()
     histories = settled(delivery.histories(intervals, topics, skews))
@@ -44,22 +48,25 @@ def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
     ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
+    stale = settled(receipts.stale(rows, events))
+    streams = settled(receipts.streams(heard))
     judged = delivery.delivery(
-        expected, receipts.received(heard), histories, applied, receipts.stale(rows), receipts.streams(heard), skews,
-        domains, settings,
-    )  # fmt: skip
-    publishers = strays.publishers(rows, runs)
+        expected, receipts.received(heard), histories, applied, stale, streams, skews, domains, settings
+    )
+    publishers = settled(strays.publishers(rows, runs))
     unsent = settled(strays.unsent(heard, publications, publishers, skews))
     unrecorded = strays.unrecorded(publications, publishers, unsent, histories)
+    findings = changelog.findings(rows, events, commits, sent_points, domains, settings)
     return Tables(
         delivery=judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded)).persist(),
         strays=strays.strays(heard, publications, runs, unsent).persist(),
-        store=changelog.findings(rows, commits, sent_points, domains, settings).select(*changelog.COLUMNS).persist(),
-        state=state.differences(rows, runs, settings).select(*state.COLUMNS).persist(),
-        syncs=syncs.syncs(rows, runs).persist(),
+        store=findings.select(*changelog.COLUMNS).persist(),
+        state=state.differences(rows, events, runs, settings).select(*state.COLUMNS).persist(),
+        syncs=syncs.syncs(events).persist(),
         runs=runs,
         domains=domains,
         skews=skews,
+        rows=rows,
     )
 
 
@@ -71,7 +78,7 @@ _UNRECORDED: Final = {
 
 def _as_delivery(unrecorded: DataFrame) -> DataFrame:
     constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
-    nulls = {name: F.lit(None).cast("bigint") for name in ("p", "settled", "detected")}
+    nulls = {name: F.lit(None).cast("bigint") for name in ("p", "settled", "detected", "written", "received", "skew")}
     return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 

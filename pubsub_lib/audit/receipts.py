@@ -61,7 +61,7 @@ def received(receipts: DataFrame) -> DataFrame:
     in_run = together.groupBy(*ID, "name", "run").agg(
         F.first("first_wall").alias("first_wall"),
         F.first("host").alias("host"),
-        F.min(F.when(straight, F.struct("number", "overtaken"))).alias("earliest"),
+        F.min(F.when(straight, F.struct("number", "overtaken", "wall"))).alias("earliest"),
         F.count(F.when(straight, 1)).alias("times"),
         F.count(F.when(straight & (F.col("outcome") == "applied"), 1)).alias("applied"),
         F.min(F.when(settled, F.col("wall"))).alias("settled"),
@@ -70,7 +70,7 @@ def received(receipts: DataFrame) -> DataFrame:
     )
     first = F.struct(
         "first_wall", "run", F.col("earliest.number").alias("number"), "host", "times", "applied", "settled",
-        F.col("earliest.overtaken").alias("overtaken"),
+        F.col("earliest.overtaken").alias("overtaken"), F.col("earliest.wall").alias("received"),
     )  # fmt: skip
     return in_run.groupBy(*ID, "name").agg(
         F.min(F.when(F.col("times") > 0, first)).alias("first"),
@@ -88,7 +88,7 @@ def streams(receipts: DataFrame) -> DataFrame:
     )
 
 
-def stale(rows: DataFrame) -> DataFrame:
+def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
     """The points whose application took an object back to an older version: domain, run, topic, position, nonce.
 
     Only runs and topics in which links were not applied in the order of their chain are looked at object by object:
@@ -104,11 +104,11 @@ def stale(rows: DataFrame) -> DataFrame:
     )
     out_of_order = F.coalesce(F.max("position").over(earlier) > F.col("prev_position"), F.lit(False))
     suspects = applied.withColumn("suspect", strange | out_of_order).filter("suspect").select(*RUN, "topic").distinct()
-    return _stale_objects(rows, applied.join(F.broadcast(suspects), [*RUN, "topic"], "left_semi"))
+    return _stale_objects(events, applied.join(F.broadcast(suspects), [*RUN, "topic"], "left_semi"))
 
 
-def _stale_objects(rows: DataFrame, applied: DataFrame) -> DataFrame:
-    fulls = rows.filter((F.col("kind") == "sync_end") & (F.col("outcome") == "full"))
+def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
+    fulls = events.filter((F.col("kind") == "sync_end") & (F.col("outcome") == "full"))
     ends = fulls.groupBy(*RUN, "topic").agg(F.collect_list("number").alias("ends"))
     everything = ends.filter(F.col("topic") == "").select(*RUN, F.col("ends").alias("ends_all"))
     none = F.array().cast("array<bigint>")

@@ -1,37 +1,27 @@
 """A summary as text, and as files beside the tables."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pubsub_lib.audit.summary import BITS, CORRUPT, DIVERGENCE, INCOMPLETE, LATE, LOSS, POLICY, Balance, Summary
+from pubsub_lib.audit.kinds import HOPS, verdict
+from pubsub_lib.audit.metrics import write_metrics
+from pubsub_lib.audit.page import page
+from pubsub_lib.audit.summary import TABLES, Balance, Detector, Summary
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pubsub_lib.audit.derived import Derived
     from pubsub_lib.audit.pipeline import Tables
 
 SUMMARY: Final = "summary.json"
-TABLES: Final = ("delivery", "strays", "store", "state", "syncs", "skews")
-
-_MEANING: Final = {
-    LOSS: "something was lost and not repaired",
-    CORRUPT: "something was corrupt, never published, or sent to the wrong place",
-    DIVERGENCE: "a replica or the changelog is not what it should be",
-    LATE: "something came later than the bound",
-    POLICY: "something was applied twice, or an older version over a newer one",
-    INCOMPLETE: "the evidence is incomplete",
-}
-
-
-def verdict(summary: Summary) -> str:
-    """The result in one sentence."""
-    expected = sum(balance.expected for balance in summary.balance.values())
-    if not summary.exit_code:
-        return f"Nothing is wrong: of {expected} expected deliveries every one is accounted for."
-    said = [meaning for bit, meaning in _MEANING.items() if summary.exit_code & bit]
-    return f"Of {expected} expected deliveries: {'; '.join(said)} (exit code {summary.exit_code})."
+PAGE: Final = "page.html"
+METRICS: Final = "audit.prom"
+_FOLDERS: Final = {"anomaly": "verdict"}
+"""Tables in folders, by this column."""
 
 
 def text(summary: Summary) -> Iterator[str]:
@@ -47,11 +37,14 @@ def text(summary: Summary) -> Iterator[str]:
             if count.domain == domain:
                 more = ", ".join(each for each in (count.detail, count.blame and f"blame: {count.blame}") if each)
                 yield f"  {count.of:<9} {count.verdict:<18} {count.count:>12}  {more}".rstrip()
+        yield from (_latency(each) for each in summary.latencies if each["domain"] == domain)
+        yield from (_detector(each) for each in summary.detector if each.domain == domain)
     if summary.first:
         yield ""
         yield "first of each kind:"
         for each in summary.first:
-            yield "  " + " ".join(f"{name}={value}" for name, value in each.items() if value not in ("", None, False))
+            told = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
+            yield "  " + " ".join(f"{name}={value}" for name, value in told.items())
 
 
 def _of(domain: str) -> str:
@@ -65,23 +58,56 @@ def _balance(domain: str, balance: Balance) -> str:
     return f"balance{_of(domain)}: {balance.expected} expected = {sums}"
 
 
+def _latency(row: Mapping[str, Any]) -> str:
+    values = ", ".join(f"{name} {row[name] / 1000:.3f}" for name in ("p50", "p95", "p99", "p999", "max"))
+    negative = f"; {row['negative']} negative" if row["negative"] else ""
+    return f"  {HOPS[row['hop']]:<18} {row['count']:>12}  ms: {values}{negative}"
+
+
+def _detector(one: Detector) -> str:
+    return (
+        f"  losses {one.holes}, not repaired {one.missed}; syncs {one.syncs}, needless {one.needless}, "
+        f"{one.bytes} bytes read"
+    )
+
+
 def check_free(folder: Path) -> None:
     """Raises ConfigError when results cannot go there: it is a file, or not empty."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ConfigError(f"{folder} is there and not an empty folder; name a new one for the results")
 
 
-def save(tables: "Tables", summary: Summary, folder: Path) -> None:
-    """Write the tables as Parquet and the summary as JSON. Blocks."""
+def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
+    """Write the tables as Parquet, and what ``save_summary`` writes. Blocks."""
     for name in TABLES:
-        getattr(tables, name).write.parquet(str(folder / name))
+        writer = getattr(tables if hasattr(tables, name) else derived, name).write
+        if name in _FOLDERS:
+            writer = writer.partitionBy(_FOLDERS[name])
+        writer.parquet(str(folder / name))
     save_summary(summary, folder)
 
 
 def save_summary(summary: Summary, folder: Path) -> None:
-    """Write only the summary, which is all there is without input."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+    """Write the summary as JSON, the page and the metrics, which is all there is without input.
+
+    Raises ConfigError when the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+        write_metrics(summary, folder / METRICS)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written ({error.strerror}); correct its rights or its disk") from error
+    save_page(summary, folder, folder / PAGE)
+
+
+def save_page(summary: Summary, folder: Path, file: Path) -> None:
+    """Write the page, with links to the tables in ``folder``. Raises ConfigError when the file cannot be written."""
+    beside = os.path.relpath(folder, file.parent)
+    try:
+        file.write_text(page(summary, "" if beside == "." else f"{beside}/"), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written ({error.strerror}); name another file") from error
 
 
 def read_summary(folder: Path) -> Summary:
@@ -94,6 +120,3 @@ def read_summary(folder: Path) -> Summary:
         ) from error
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{folder / SUMMARY} is not a summary of an audit ({error}); audit again") from error
-
-
-assert set(_MEANING) == set(BITS)  # every bit has its words

@@ -1,30 +1,21 @@
-"""The Spark session of an audit, and the Java that it needs."""
+"""The Spark session of an audit."""
 
+import math
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pubsub_lib.audit.java import java
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-def java_home() -> str | None:
-    """Where a Java stands: JAVA_HOME, or the one in PATH. Raises ConfigError when there is none."""
-    home = os.environ.get("JAVA_HOME", "")
-    if home:
-        if not (Path(home) / "bin" / "java").exists():
-            raise ConfigError(f"JAVA_HOME is {home}, and no bin/java is there; correct it or unset it")
-        return home
-    if shutil.which("java") is None:
-        raise ConfigError(
-            "the audit needs a Java of version 17 or newer; install one (on Debian: default-jre-headless)"
-        )
-    return None
+_LEAST_PARTITIONS: Final = 2
+_PARTITION: Final = 8 << 20
+"""Bytes of journals (they are compressed) for one partition of a shuffle."""
+_SMALL: Final = 64 << 20
 
 
 def session(
@@ -34,7 +25,6 @@ def session(
 
     Raises ConfigError without Java or pyspark. ``quiet``: no progress bar; ``options``: more of Spark's own settings.
     """
-    java_home()
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -56,6 +46,21 @@ def session(
     for name, value in (options or {}).items():
         builder = builder.config(name, value)
     running = SparkSession.getActiveSession()
-    made = running if running is not None else builder.getOrCreate()
+    if running is not None:
+        return running, False
+    with java():
+        made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
-    return made, running is None
+    return made, True
+
+
+def tuning(size: int) -> dict[str, str]:
+    """Spark's own settings that suit journals of ``size`` bytes of Parquet (compressed).
+
+    Partitions of a shuffle: enough that each fits in memory, and no more, because each costs. For little data most
+    of the time would go into making the best machine code, so the JVM is content with good code.
+    """
+    partitions = {"spark.sql.shuffle.partitions": str(max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION)))}
+    if size >= _SMALL:
+        return partitions
+    return {**partitions, "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

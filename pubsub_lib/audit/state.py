@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.changelog import limits
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import RUN
+from pubsub_lib.audit.words import RUN, settled
 
 COLUMNS: Final = (
     "domain", "name", "topic", "table", "key", "verdict", "versions_behind", "behind", "version", "stored_version",
@@ -16,12 +16,13 @@ _OBJECT: Final = ["domain", "topic", "table", "key"]
 _LISTING: Final = [*RUN, "topic", "sequence"]
 
 
-def differences(rows: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
+def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per object that differs, and one without a key where nothing can be said."""
     objects = rows.filter(F.col("kind") == "object").select(
         *_LISTING, F.get("changes", F.lit(0)).alias("object")
     ).select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")  # fmt: skip
-    whole = _whole(rows, runs, objects)
+    objects = settled(objects)
+    whole = settled(_whole(events, runs, objects))
     theirs, mine = _last(whole, "store"), _last(whole, "replica")
     with_store = theirs.select("domain").distinct()
     pairs = mine.join(F.broadcast(with_store), "domain", "left_semi").join(
@@ -41,13 +42,13 @@ def differences(rows: DataFrame, runs: DataFrame, settings: AuditSettings) -> Da
         F.lit(0).cast("bigint").alias("versions_behind"),
         *(F.lit(None).cast("bigint").alias(name) for name in ("behind", "version", "stored_version")),
     )  # fmt: skip
-    pairs = pairs.filter(~dark).join(F.broadcast(limits(rows).select("domain", "floor")), "domain", "left")
+    pairs = settled(pairs.filter(~dark).join(F.broadcast(limits(events).select("domain", "floor")), "domain", "left"))
     return _compared(pairs, objects, _changes(rows), settings).unionByName(unknown)
 
 
-def _whole(rows: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
+def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
     """The complete listings."""
-    ends = rows.filter(F.col("kind") == "listing").select(
+    ends = events.filter(F.col("kind") == "listing").select(
         *_LISTING, "name", "side", "number", "wall", "position", F.col("count").alias("says")
     )
     counted = objects.groupBy(*_LISTING).agg(F.count("*").alias("has"))

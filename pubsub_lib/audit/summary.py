@@ -1,14 +1,12 @@
 """The result of an audit in numbers: counts of verdicts, the balance, the exit code (docs/audit.md)."""
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from pubsub_lib.audit.settings import AuditSettings
-
-if TYPE_CHECKING:
-    from pubsub_lib.audit.pipeline import Tables
 
 LOSS: Final = 1
 CORRUPT: Final = 2
@@ -27,9 +25,14 @@ BITS: Final[Mapping[int, frozenset[str]]] = {
     INCOMPLETE: frozenset({"unknown"}),
 }
 STRICT: Final = frozenset({"reordered", "duplicate_dropped"})
-FIRST: Final = 20
-"""Anomalies of each kind that a summary names; the tables hold all."""
-BLAMELESS: Final = ("ok", "excused", "pending", "reordered", "duplicate_dropped")
+TABLES: Final = (
+    "delivery", "strays", "store", "state", "syncs", "skews", "balance", "window", "stream", "anomaly", "latency",
+)  # fmt: skip
+"""The tables that are kept as Parquet."""
+TIMELINE: Final = 1000
+"""Syncs of a summary's time line: the longest ones."""
+WORST: Final = 12
+"""Streams with the most losses, and replicas with the slowest deliveries, that a summary names."""
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -59,8 +62,33 @@ class Count(msgspec.Struct, frozen=True):
     count: int
 
 
+class Detector(msgspec.Struct, frozen=True):
+    """How well losses were noticed: how many there were, how many of them nobody noticed, and what that cost."""
+
+    domain: str
+    holes: int
+    missed: int
+    syncs: int
+    needless: int
+    bytes: int
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """Where losses lie: how many in each part of a stream, from its lowest to its highest sequence.
+
+    ``stream``: domain, replica, UUID and topic; empty for all streams together.
+    """
+
+    stream: Sequence[str]
+    lowest: int
+    highest: int
+    lost: Sequence[int]
+
+
 class Summary(msgspec.Struct, frozen=True):
-    """All that a report needs without reading the tables again. Latencies and ``longest`` in microseconds."""
+    """All that a report or the page needs without reading the tables again; its size is bounded, but for the number
+    of domains. Latencies, walls and durations in microseconds; rows of tables are mappings by column names.
+    """
 
     exit_code: int
     balance: Mapping[str, Balance]
@@ -69,9 +97,25 @@ class Summary(msgspec.Struct, frozen=True):
     silent: Sequence[str]
     open_domains: Sequence[str]
     syncs: Sequence[Mapping[str, Any]]
+    """Per replica, cause and outcome."""
     first: Sequence[Mapping[str, Any]]
-    """The first anomalies of each kind."""
+    """The first anomalies of each kind; the first of these with their ``trail``."""
     problems: Sequence[str] = ()
+    audited: int = 0
+    """When the audit was made."""
+    settings: AuditSettings = AuditSettings()
+    latencies: Sequence[Mapping[str, Any]] = ()
+    """Of all replicas of a domain."""
+    slowest: Sequence[Mapping[str, Any]] = ()
+    """``publish_apply`` of the replicas with the greatest 99th percentile."""
+    detector: Sequence[Detector] = ()
+    over_time: Sequence[Mapping[str, Any]] = ()
+    losses: Sequence[Losses] = ()
+    """Of all streams together, then of the worst ones."""
+    timeline: Sequence[Mapping[str, Any]] = ()
+    """The longest syncs."""
+    keys: Sequence[Mapping[str, Any]] = ()
+    """The objects with the most anomalies."""
 
 
 def exit_code(verdicts: set[str], settings: AuditSettings, *, incomplete: bool, problems: Sequence[str]) -> int:
@@ -84,51 +128,7 @@ def exit_code(verdicts: set[str], settings: AuditSettings, *, incomplete: bool, 
 
 def nothing(problems: Sequence[str]) -> Summary:
     """Of no input at all."""
-    return Summary(INCOMPLETE, {}, [], [], [], [], [], [], problems)
-
-
-def summarize(tables: "Tables", settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
-    """Run the jobs and count. Blocks as long as they take."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    per_row = tables.delivery.groupBy("domain", "verdict", "detail", "blame", "by_message").count().collect()
-    counts = [
-        Count(row["domain"], "delivery", row["verdict"], row["detail"], row["blame"], row["count"]) for row in per_row
-    ]
-    for of, table in (("strays", tables.strays), ("store", tables.store), ("state", tables.state)):
-        found = table.groupBy("domain", "verdict").count().collect()
-        counts.extend(Count(row["domain"], of, row["verdict"], "", "", row["count"]) for row in found)
-    balances: dict[str, dict[str, int]] = {}
-    for row in per_row:
-        balance = balances.setdefault(row["domain"], dict.fromkeys(Balance.__struct_fields__, 0))
-        balance["expected"] += row["count"]
-        balance[category(row["verdict"], row["by_message"])] += row["count"]
-    silent, still_open, empty = _evidence(tables, settings)
-    code = exit_code(
-        {each.verdict for each in counts}, settings, incomplete=bool(silent or still_open or empty), problems=problems
-    )
-    return Summary(
-        exit_code=code,
-        balance={domain: Balance(**each) for domain, each in sorted(balances.items())},
-        counts=sorted(counts, key=lambda each: (each.domain, each.of, each.verdict, each.detail, each.blame)),
-        skews=[row.asDict() for row in tables.skews.orderBy("domain", "replica_host", "publisher_host").collect()],
-        silent=silent,
-        open_domains=still_open,
-        syncs=[
-            row.asDict()
-            for row in tables.syncs.groupBy("domain", "name", "cause", "outcome")
-            .agg(
-                F.count("*").alias("syncs"),
-                F.sum(F.col("needless").cast("bigint")).alias("needless"),
-                F.sum("size").alias("bytes"),
-                F.max("took").alias("longest"),
-            )
-            .orderBy("domain", "name", "cause", "outcome")
-            .collect()
-        ],
-        first=_first(tables),
-        problems=problems,
-    )
+    return Summary(INCOMPLETE, {}, [], [], [], [], [], [], problems, audited=time.time_ns() // 1000)
 
 
 def category(verdict: str, by_message: bool) -> str:
@@ -136,41 +136,3 @@ def category(verdict: str, by_message: bool) -> str:
     if by_message:
         return "delivered"
     return "lost" if verdict in ("lost", "repaired", "late") else verdict
-
-
-def _evidence(tables: "Tables", settings: AuditSettings) -> tuple[list[str], list[str], bool]:
-    """Silent runs; domains of which not even the first window is closed; whether there are no domains at all."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from pubsub_lib.audit.words import PARTICIPANTS, closed
-
-    about = tables.domains.select("domain", "latest")
-    quiet = (
-        tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
-        .join(F.broadcast(about), "domain")
-        .filter(F.col("last_wall") < F.col("latest") - settings.silence)
-        .select("run")
-    )
-    begun = closed(F.col("begin"), F.col("closed_until"), settings)
-    of_domains = tables.domains.select("domain", begun.alias("closed")).collect()
-    every = {row["domain"] for row in tables.runs.select("domain").distinct().collect()}
-    known = {row["domain"] for row in of_domains if row["closed"]}
-    return sorted(row["run"] for row in quiet.collect()), sorted(every - known), not every
-
-
-def _first(tables: "Tables") -> list[dict[str, Any]]:
-    from pyspark.sql import DataFrame, Window
-    from pyspark.sql import functions as F  # noqa: N812
-
-    def of(table: DataFrame, name: str, *order: str) -> list[dict[str, Any]]:
-        place = F.row_number().over(Window.partitionBy("domain", "verdict").orderBy(*order))
-        few = table.withColumn("place", place).filter(F.col("place") <= FIRST).orderBy("domain", "verdict", "place")
-        return [{"of": name, **row.asDict()} for row in few.drop("place").collect()]
-
-    anomalies = tables.delivery.filter(~F.col("verdict").isin(*BLAMELESS))
-    return [
-        *of(anomalies, "delivery", "p", "name", "uuid", "topic", "sequence"),
-        *of(tables.strays, "strays", "name", "uuid", "topic", "sequence"),
-        *of(tables.store, "store", "position", "topic"),
-        *of(tables.state, "state", "name", "topic", "table", "key"),
-    ]

@@ -13,18 +13,18 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-def syncs(rows: DataFrame, runs: DataFrame) -> DataFrame:
+def syncs(events: DataFrame) -> DataFrame:
     """One row per ``sync_begin``; ``took`` (microseconds) and what follows are null for one that has no end."""
     key = [*RUN, "topic", "sequence"]
     ends = (
-        rows.filter(F.col("kind") == "sync_end")
+        events.filter(F.col("kind") == "sync_end")
         .groupBy(*key)
         .agg(F.min(F.struct("number", "mono", "outcome", "count", "size", "position")).alias("end"))
     )
     brought_nothing = (F.col("end.outcome") == "delta") & (F.col("end.count") == 0)
     first = Window.partitionBy(*RUN, "topic").orderBy("number")
     return (
-        rows.filter(F.col("kind") == "sync_begin")
+        events.filter(F.col("kind") == "sync_begin")
         .withColumn("earlier", F.lag("number").over(first))
         .join(ends, key, "left")
         .select(

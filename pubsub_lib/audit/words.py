@@ -17,11 +17,20 @@ FOREVER: Final = 2**62
 RUN: Final = ["domain", "run"]
 ID: Final = ["domain", "uuid", "topic", "sequence"]
 POINT: Final = ["domain", "topic", "position", "nonce"]
+_EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", "listing", "changelog")
 
 
 def settled(table: DataFrame) -> DataFrame:
     """The table, computed now and kept. Its plan is short then: planning on plans takes longer than the data."""
     return table.localCheckpoint(eager=True)
+
+
+def events(rows: DataFrame) -> DataFrame:
+    """The records that are neither messages, objects, nor marks: few beside these, and asked for by every part."""
+    return rows.filter(F.col("kind").isin(*_EVENTS)).select(
+        *RUN, "number", "side", "name", "host", "kind", "wall", "mono", "uuid", "topic", "sequence", "position",
+        "prev_position", "outcome", "cause", "peer", "count", "size",
+    )  # fmt: skip
 
 
 def runs(rows: DataFrame) -> DataFrame:
@@ -92,7 +101,7 @@ def hidden_at_publisher(settings: AuditSettings) -> Column:
 def publications(rows: DataFrame) -> DataFrame:
     """One row per (domain, uuid, topic, sequence) that was sent."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
-    first = F.struct("wall", "run", "number", "host", "service", "position", "nonce")
+    first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written")
     return (
         sent.groupBy(*ID)
         .agg(F.min(first).alias("first"), F.min("hash").alias("sent_low"), F.max("hash").alias("sent_high"))
@@ -103,6 +112,7 @@ def publications(rows: DataFrame) -> DataFrame:
             "first.service",
             "first.position",
             "first.nonce",
+            "first.written",
             "sent_low",
             "sent_high",
         )
@@ -129,14 +139,14 @@ def sent_points(rows: DataFrame) -> DataFrame:
     return rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent")).select(*POINT).distinct()
 
 
-def intervals(rows: DataFrame, runs: DataFrame) -> DataFrame:
+def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per run of a replica, topic and interval, with all that verdicts ask of it."""
-    marks = rows.filter((F.col("side") == "replica") & F.col("kind").isin("interest", "drop"))
+    marks = events.filter((F.col("side") == "replica") & F.col("kind").isin("interest", "drop"))
     of_topic = Window.partitionBy(*RUN, "topic").orderBy("number")
     opens = (F.col("kind") == "interest") & (F.coalesce(F.lag("kind").over(of_topic), F.lit("drop")) == "drop")
     drops = Window.partitionBy(*RUN, "topic").orderBy("number").rowsBetween(1, Window.unboundedFollowing)
     dropped = F.when(F.col("kind") == "drop", F.struct("number", "wall", "mono"))
-    begun = (
+    begun = settled(
         marks.withColumn("opens", opens)
         .withColumn("drop", F.first(dropped, ignorenulls=True).over(drops))
         .filter("opens")
@@ -149,7 +159,7 @@ def intervals(rows: DataFrame, runs: DataFrame) -> DataFrame:
             F.col("drop.mono").alias("drop_mono"),
         )
     )
-    found = begun.join(_syncs(rows, begun), [*RUN, "topic", "begin"], "left")
+    found = begun.join(_syncs(events, begun), [*RUN, "topic", "begin"], "left")
     found = found.join(_signs(rows, begun, runs), [*RUN, "topic", "begin"], "left")
     about = runs.select(*RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps")
     return found.join(F.broadcast(about), RUN).select(
@@ -168,10 +178,10 @@ def _inside(begun: DataFrame, rows: DataFrame, condition: Column) -> DataFrame:
     return rows.join(F.broadcast(there), RUN).filter(around & condition)
 
 
-def _syncs(rows: DataFrame, begun: DataFrame) -> DataFrame:
+def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
     """Per interval the syncs inside it that ended well, in their order; ``began`` is the wall of a sync's begin."""
-    done = rows.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
-    starts = rows.filter(F.col("kind") == "sync_begin").groupBy(*RUN, "topic", "sequence")
+    done = events.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
+    starts = events.filter(F.col("kind") == "sync_begin").groupBy(*RUN, "topic", "sequence")
     started = starts.agg(F.min("wall").alias("began"))
     done = done.join(started, [*RUN, "topic", "sequence"], "left")
     inside = _inside(begun, done, F.col("of_interval") == F.col("topic"))
@@ -191,15 +201,15 @@ def _signs(rows: DataFrame, begun: DataFrame, runs: DataFrame) -> DataFrame:
     return inside.groupBy(*RUN, F.col("of_interval").alias("topic"), "begin").agg(F.max("number").alias("sign"))
 
 
-def skews(rows: DataFrame) -> DataFrame:
+def skews(events: DataFrame) -> DataFrame:
     """Per pair of hosts that questions measured: replica_host, publisher_host, skew."""
-    asked = rows.filter(F.col("kind") == "ask").select(
+    asked = events.filter(F.col("kind") == "ask").select(
         *RUN, "peer", F.col("host").alias("replica_host"), F.col("wall").alias("a")
     )
-    heard = rows.filter((F.col("kind") == "hello") & (F.col("side") == "replica") & (F.col("peer") != "")).select(
+    heard = events.filter((F.col("kind") == "hello") & (F.col("side") == "replica") & (F.col("peer") != "")).select(
         *RUN, "peer", "uuid", F.col("wall").alias("b")
     )
-    said = rows.filter((F.col("kind") == "hello") & (F.col("side") != "replica") & (F.col("peer") != "")).select(
+    said = events.filter((F.col("kind") == "hello") & (F.col("side") != "replica") & (F.col("peer") != "")).select(
         "domain", "peer", "uuid", F.col("host").alias("publisher_host"), F.col("wall").alias("s")
     )
     sample = F.struct(

@@ -27,16 +27,17 @@ class AppendFile:
             path.unlink(missing_ok=True)
             raise
 
-    def append(self, frame: bytes | bytearray) -> None:
+    def append(self, *parts: bytes | bytearray) -> None:
         """Write a whole frame, or take back what was written of it. Raises OSError; the file ends whole then, too,
         as long as it can be cut (what cannot is a torn tail, and readers stop there).
         """
-        written = os.write(self._fd, frame)
-        if written < len(frame):
-            self._append_rest(frame, written)
-        self.size += len(frame)
+        size = sum(map(len, parts))
+        written = os.writev(self._fd, parts)
+        if written < size:
+            self._append_rest(b"".join(parts), written)
+        self.size += size
 
-    def _append_rest(self, frame: bytes | bytearray, written: int) -> None:
+    def _append_rest(self, frame: bytes, written: int) -> None:
         with memoryview(frame) as whole:
             try:
                 while written < len(frame):

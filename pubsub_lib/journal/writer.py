@@ -17,7 +17,7 @@ import msgspec
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ZERO, Link, Point, Record
 from pubsub_lib.journal.appending import OPEN_SUFFIX, AppendFile
-from pubsub_lib.journal.entries import Entry, Header, beginning, frame_into
+from pubsub_lib.journal.entries import Entry, Header, beginning, frame_parts
 from pubsub_lib.journal.rows import SCHEMA, Kind, Outcome, Side
 from pubsub_lib.logs import logger
 
@@ -107,8 +107,7 @@ class _Run:
                 self._open_file()
             if self._file is not None:
                 try:
-                    frame_into(entry, self._buffer)
-                    self._file.append(self._buffer)
+                    self._file.append(*frame_parts(entry, self._buffer))
                 except OSError as error:
                     self._failed(error)
                 else:

@@ -48,6 +48,8 @@ class ReplicaMetrics(Collector):
         yield _counters("dropped", "Messages that were received and not used.", "why", now.dropped)
         yield _counters("driver", "What the driver counted.", "what", now.driver)
         yield from _handlers(now)
+        yield _counters("journal_records", "Records of the journal.", "what", now.journal)
+        yield _gauge("journal_failing", "1 while the journal cannot be written.", bool(now.journal_error))
 
 
 def _freshness(now: Status) -> Iterable[Metric]:

@@ -102,8 +102,18 @@ class Publisher:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
         if self._trace is not None:
             links = with_trace(links, self._trace)
-        if self._own_journal is not None:
-            self._own_journal.links("handed", links)
+        try:
+            asleep = self._publish(links)
+        except PubSubError:
+            if self._own_journal is not None:
+                self._own_journal.links("handed", links)  # what is sent says as much, and all this twice would cost
+            raise
+        # What is sent makes the next hello later, never sooner; only who had nothing to say has to be woken.
+        if asleep:
+            self._loop.wake()
+
+    def _publish(self, links: Sequence[Link]) -> bool:
+        """Whether the thread that says hello sleeps until it is woken."""
         with self._lock:
             if self._closing:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
@@ -111,10 +121,7 @@ class Publisher:
                 if self._journal is not None:
                     self._journal.messages(_SENT, envelope)
                 self._driver.send_event(envelope)
-            asleep = self._again == NEVER
-        # What is sent makes the next hello later, never sooner; only who had nothing to say has to be woken.
-        if asleep:
-            self._loop.wake()
+            return self._again == NEVER
 
     def counters(self) -> Mapping[str, int]:
         """The driver's counters, and ``unsent``: hellos that could not be sent."""

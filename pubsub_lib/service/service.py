@@ -190,13 +190,17 @@ class PublisherService:
             "upkeep": self._upkeep.counters(),
             "failures": {name: loop.failures for name, loop in self._loops.items()},
             "jumps": {"following": self._following.jumps},
+            **({"journal": self._journal.counters()} if self._journal is not None else {}),
         }
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
-        """What is now: leases that are held. Any thread, does not block."""
+        """What is now: leases that are held, and whether a journal cannot be written. Any thread, does not block."""
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, UPKEEP)}
-        return {"leases": {**held, "entry": float(self._leases.registered(now))}}
+        leases = {"leases": {**held, "entry": float(self._leases.registered(now))}}
+        if self._journal is None:
+            return leases
+        return {**leases, "broken": {"journal": float(bool(self._journal.error))}}
 
     def _renew(self, now: float) -> float:
         again = self._leases.step(now)

@@ -27,6 +27,13 @@ TESTED_ELSEWHERE: dict[str, str] = {
         f"audit/{name}.py": "tests/unit/audit/test_pipeline.py"
         for name in ("changelog", "delivery", "receipts", "state", "strays", "syncs", "words")
     },
+    # What is counted from the pipeline's tables: asserted on the same cases, because a run of Spark costs.
+    **{
+        f"audit/{name}.py": "tests/unit/audit/test_pipeline.py"
+        for name in ("anomalies", "derived", "streams", "summarizing", "trails", "windows")
+    },
+    "audit/figures.py": "tests/unit/audit/test_page.py",  # parts of the page, which a browser shows as a whole
+    "audit/kinds.py": "tests/unit/audit/test_summary.py",  # the words of a summary
     "testing/simulator/": "tests/simulator",  # a program of its own, tested as a whole and by its mutants
 }
 
@@ -253,7 +260,7 @@ def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, 
         path.relative_to(root.parent).as_posix()
         for root in roots
         for path in root.rglob("*")
-        if path.suffix in (".py", ".mako") or path.name == "py.typed"
+        if path.suffix in (".py", ".mako", ".jinja") or path.name == "py.typed"
     }
     names = [each for each in wheel.namelist() if ".dist-info/" not in each]
     assert sorted(names) == sorted(sources)  # as lists: a driver that came twice would show

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from _bench import burst, fullsync, hop, latency
+from _bench import burst, fullsync, hop, journal, latency
 from _bench.measure import Row, Say, Sizes
 
 Case = Callable[[Sizes, int, Say], Sequence[Row]]
@@ -24,4 +24,5 @@ def cases(data: Path) -> Mapping[str, Case]:
         "hop": hop.run,
         "latency": latency.run,
         "sync": partial(fullsync.run, data),
+        "journal": journal.run,
     }

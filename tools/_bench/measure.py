@@ -2,10 +2,11 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
+Measured = TypeVar("Measured")
 Say = Callable[[str], None]
 """Tells people how far it is."""
 
@@ -68,8 +69,8 @@ def row(
 
 
 def in_turns(
-    rounds: int, ours: Callable[[], float], peer: Callable[[], float], say: Say
-) -> Iterator[tuple[float, float]]:
+    rounds: int, ours: Callable[[], Measured], peer: Callable[[], Measured], say: Say
+) -> Iterator[tuple[Measured, Measured]]:
     """(ours, peer's) of each round; who begins changes from round to round."""
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")

@@ -32,9 +32,9 @@ class Parser(argparse.ArgumentParser):
         self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def parser(prog: str, description: str, fewest_changes: int, seconds: int) -> Parser:
+def parser(prog: str, description: str, fewest_changes: int, seconds: int, codes: str = EXIT_CODES) -> Parser:
     """The options that all commands have."""
-    made = Parser(prog=prog, description=description, epilog=EXIT_CODES)
+    made = Parser(prog=prog, description=description, epilog=codes)
     made.add_argument("-f", "--format", choices=("table", "json"), default="table", help="what goes to stdout")
     made.add_argument(
         "--changes",
@@ -84,6 +84,8 @@ def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path],
                 if broken:
                     more = f" (and {len(broken) - 1} more that must not be)" if broken[1:] else ""
                     print(f"{prog}: {broken[0]}{more}", file=sys.stderr)
+                if report.audit is not None and report.audit.exit_code > NOT_RUN:
+                    return report.audit.exit_code
                 return BROKEN if broken else KEPT
 
             return work(run, Path(folder))

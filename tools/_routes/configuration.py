@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from _routes.audit import journals
 from _routes.plan import Plan
 from pubsub_lib.testing.processes import free_port
 
@@ -20,6 +21,8 @@ class Configuration:
         url = plan.url.replace("$", "$$")  # oslo.config would look for an option
         timing = "".join(f"{name} = {value}\n" for name, value in msgspec.to_builtins(plan.timing).items())
         general = f"[pubsub]\nstore_url = {url}\n{timing}"
+        if plan.results is not None:
+            general += f"journal_folder = {journals(folder)}\n"
         self.polling.write_text(f"{general}enable_pub_sub = false\n")
         self.zmq.write_text(
             f"{general}enable_pub_sub = true\nservice_name = {NAME}\n"

@@ -66,6 +66,8 @@ class Crew:
         self._away: list[Away] = []
         self._synced_at: dict[str, float] = {}
         self._followed: dict[str, Followed] = {}
+        self._at_end: set[str] = set()
+        """Who has ended in order."""
         self.written: dict[str, Written] = {}
         self.killed_at: dict[str, int] = {}
         """Lines that a writer had told of when it was killed."""
@@ -88,7 +90,8 @@ class Crew:
         for replica in self._plan.replicas:
             polls = replica.polling or self._service is None
             configuration = self._configuration.polling if polls else self._configuration.zmq
-            self._start(ReplicaTask(replica.name, str(configuration), replica.topics))
+            sabotage = replica.name == self._plan.sabotage
+            self._start(ReplicaTask(replica.name, str(configuration), replica.topics, sabotage))
         self._until(lambda: len(self.synced) == len(self._plan.replicas))
 
     def replay(self) -> None:
@@ -110,14 +113,15 @@ class Crew:
             self._until(self._all_written)
 
     def finish(self, position: int) -> None:
-        """Let every replica come to this position and write its dump."""
+        """Let every replica come to this position, write its dump and end; writers have ended as well then."""
         plan = self._plan
         self._until(lambda: not self._doomed and len(self.synced) == len(plan.replicas))
         for replica in plan.replicas:
             away = (*self._away, (0.0, self._synced_at[replica.name]))
             order = Finish(position, str(self.dump(replica.name)), plan.patience, away)
             self._running[replica.name].order(order)
-        self._until(lambda: len(self.finished) == len(plan.replicas))
+        # Writers, too: an orderly end is the last thing that journals tell.
+        self._until(lambda: self._at_end == set(self._running))
 
     def end_service(self) -> None:
         """Let it end in order; afterwards nobody but us holds the database."""
@@ -226,6 +230,7 @@ class Crew:
     def _ended(self, child: Child) -> None:
         status, name = child.status(), child.name
         if status == 0:
+            self._at_end.add(name)
             return
         if status != -signal.SIGKILL or name not in self._doomed:
             raise ChildError(f"{name} ended with status {status}: {child.last_words()}")

@@ -86,6 +86,9 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 class Finished(Account, frozen=True, tag=True):
     """A replica's account of itself, after its dump was written."""
 
+    sabotaged: tuple[str, str] | None = None
+    """Table and key of the object that was corrupted."""
+
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The process cannot go on; one sentence."""

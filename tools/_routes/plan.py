@@ -53,6 +53,10 @@ class Plan(msgspec.Struct, frozen=True):
     replay_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Writers spread their work over so many seconds, 0: as fast as they can."""
     timing: Timing = Timing()
+    results: Path | None = None
+    """A folder, to be made, for what an audit of the run finds; None: no journals are kept, and nothing is audited."""
+    sabotage: str = ""
+    """The name of a replica in which one object is corrupted at the end, to see whether that is found."""
     patience: float = 120.0
     """Seconds without any sign of life from any child before the run is given up."""
 
@@ -83,6 +87,8 @@ class ReplicaTask(msgspec.Struct, frozen=True, tag=True):
     name: str
     configuration: str
     topics: tuple[str, ...]
+    sabotage: bool = False
+    """Corrupt one object before the account is given."""
 
 
 Task = WriterTask | ReplicaTask

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 
@@ -31,6 +31,15 @@ class Progress:
                 yield
             finally:
                 self._bars = self._bar = None
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Show for how long the block has been running; nobody knows how far it is."""
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Bars(*columns, console=self._console) as bars:
+            task = bars.add_task(what, total=1)
+            yield
+            bars.update(task, completed=1)
 
     def at(self, number: int) -> None:
         """How far the bar is; nothing without one."""

@@ -60,7 +60,7 @@ class Watch:
 def run(task: ReplicaTask, tell: Callable[[Message], None]) -> None:
     """Follow until stdin says ``Finish`` or ends. Raises PubSubError, OSError for a dump that finds no room."""
     watch = Watch(tell)
-    settings = Settings.from_file(task.configuration)
+    settings = msgspec.structs.replace(Settings.from_file(task.configuration), replica_name=task.name)
     began = time.monotonic()
     with Replica(settings, task.topics or None) as replica:
         replica.on(None, watch)
@@ -72,10 +72,24 @@ def run(task: ReplicaTask, tell: Callable[[Message], None]) -> None:
             return  # whoever started this process is gone
         order = msgspec.json.decode(line, type=Finish)
         replica.wait_handled(order.position, order.timeout)
-        tell(account(replica, watch, order))
+        sabotaged = sabotage(replica) if task.sabotage else None
+        tell(account(replica, watch, order, sabotaged))
 
 
-def account(replica: Replica, watch: Watch, order: Finish) -> Finished:
+def sabotage(replica: Replica) -> tuple[str, str]:
+    """Change the value of one object in the replica's memory, as a bit that flips there would: its version, and the
+    digest that the replica keeps, stay as they were. Returns its table and key.
+
+    The library has no way to do this, and none is wanted: so the tool reaches inside.
+    """
+    record = min(replica.records(), key=lambda each: (each.table, each.key))
+    topics = replica._engine.follower.cache._topics.values()
+    (entry,) = [topic.tables[record.table][record.key] for topic in topics if record.key in topic.tables[record.table]]
+    entry.value = b'{"sabotaged":true}'
+    return record.table, record.key
+
+
+def account(replica: Replica, watch: Watch, order: Finish, sabotaged: tuple[str, str] | None = None) -> Finished:
     """Write the dump, and sum up."""
     memory = resident()
     records = replica.records()
@@ -98,6 +112,7 @@ def account(replica: Replica, watch: Watch, order: Finish) -> Finished:
         latency_p99=percentile(undisturbed, 99),
         latency_most=max((latency for _, latency in watch.latencies), default=None),
         memory=memory,
+        sabotaged=sabotaged,
     )
 
 

@@ -7,6 +7,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from _routes.audit import Audit
+from _routes.audit import show as show_audit
 from _routes.comparison import Differences
 from _routes.messages import Account
 
@@ -80,6 +82,14 @@ class ReplicaRow(Account, frozen=True, kw_only=True):
             yield f"{self.name} needed {self.resyncs:,} full syncs after its first"
 
 
+class Sabotaged(msgspec.Struct, frozen=True):
+    """The object that was corrupted in the memory of a replica."""
+
+    replica: str
+    table: str
+    key: str
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about a run that ended. Seconds are of the wall clock."""
 
@@ -101,6 +111,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     kills: Sequence[KillRow]
     planned_kills: int
     replicas: Sequence[ReplicaRow]
+    sabotaged: Sabotaged | None = None
+    audit: Audit | None = None
     seconds: float
 
     @property
@@ -116,7 +128,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.kills) != self.planned_kills:
             found.append(f"{len(self.kills)} processes were killed where {self.planned_kills} were to be")
         found += [f"nothing was unsent when {kill.victim} was killed" for kill in self.kills if kill.unsent == 0]
-        return found + [sentence for row in self.replicas for sentence in row.broken()]
+        found += [sentence for row in self.replicas for sentence in row.broken()]
+        if self.audit is not None and self.audit.exit_code:
+            found.append(f"the audit says: {self.audit.sentence}")
+        return found
 
 
 def as_json(report: Report) -> str:
@@ -163,6 +178,11 @@ def show(report: Report, console: Console) -> None:
     )
     holds = "DIFFERS from what the files say" if report.from_files.number else "holds exactly what the files say"
     say(f"The database has {report.objects:,} objects and {holds}.")
+    if report.sabotaged is not None:
+        done = report.sabotaged
+        say(f"{done.key!r} of the table {done.table} was corrupted in the memory of {done.replica}.")
+    if report.audit is not None:
+        show_audit(report.audit, console)
 
 
 def _table(report: Report) -> Table:

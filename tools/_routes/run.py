@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 
 from _routes import comparison, data, dump
+from _routes.audit import audit, check
 from _routes.children import Children
 from _routes.configuration import Configuration
 from _routes.crew import Crew
 from _routes.plan import Plan, ReplicaPlan
 from _routes.progress import Progress
-from _routes.report import ReplicaRow, Report, WriterRow
+from _routes.report import ReplicaRow, Report, Sabotaged, WriterRow
 from _routes.service import Service
 from pubsub_lib import Store
 from pubsub_lib.errors import UsageError
@@ -31,6 +32,8 @@ class Run:
         """Do everything. Blocks until the end."""
         began = time.monotonic()
         plan = self._plan
+        if plan.results is not None:
+            check(plan.results)
         with ExitStack() as stack:
             store = stack.enter_context(Store(plan.url))
             if store.topics():
@@ -53,6 +56,7 @@ class Run:
             if store.read_heads(()).store.position != position:
                 raise UsageError("somebody else writes to the database; give one that nobody uses")
             objects = comparison.snapshot(store.objects())
+        audited = audit(plan, self._folder, self._progress) if plan.results is not None else None
         shares = {name: written.of for name, written in crew.written.items()}
         return Report(
             database=plan.database,
@@ -69,6 +73,8 @@ class Run:
             kills=crew.kills,
             planned_kills=len(plan.kills),
             replicas=[_replica_row(plan, crew, replica, objects) for replica in plan.replicas],
+            sabotaged=_sabotaged(crew),
+            audit=audited,
             seconds=time.monotonic() - began,
         )
 
@@ -90,6 +96,11 @@ class Run:
         return number, seconds
 
 
+def _sabotaged(crew: Crew) -> Sabotaged | None:
+    done = {name: finished.sabotaged for name, finished in crew.finished.items() if finished.sabotaged is not None}
+    return next((Sabotaged(name, *which) for name, which in done.items()), None)
+
+
 def _writer_row(crew: Crew, name: str) -> WriterRow:
     written, killed_at = crew.written[name], crew.killed_at.get(name)
     return WriterRow(name, written.of, killed_at, None if killed_at is None else written.resumed_at)
@@ -98,6 +109,7 @@ def _writer_row(crew: Crew, name: str) -> WriterRow:
 def _replica_row(plan: Plan, crew: Crew, replica: ReplicaPlan, objects: comparison.Objects) -> ReplicaRow:
     name = replica.name
     account, synced = msgspec.structs.asdict(crew.finished[name]), crew.synced[name]
+    del account["sabotaged"]
     account["twice"] += crew.twice.get(name, 0)
     return ReplicaRow(
         name=name,

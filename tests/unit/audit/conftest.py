@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from pubsub_lib.audit.session import session
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.journal.rows import Row, arrow_schema, as_dict
+from pubsub_lib.journal.rows import COLUMNS, Row, arrow_schema
 from tests.conftest import IN_CI
 from tests.unit.audit.generator import BOUND, GRACE, SILENCE, WINDOW
 
@@ -26,13 +27,11 @@ Audit = Callable[[Mapping[str, Sequence[Row]]], "Tables"]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """For small tables: most of the time would go into compiling, so less is compiled."""
+    """For small tables: much of the time would go into the best machine code, so the JVM is content with good code."""
     options = {
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     try:
         made, _ = session("local[2]", options=options)
@@ -59,5 +58,8 @@ def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Au
 
 def write_cases(path: Path, cases: Mapping[str, Sequence[Row]]) -> None:
     schema = arrow_schema().append(pa.field("domain", pa.string()))
-    rows = [{**as_dict(row), "domain": domain} for domain, found in cases.items() for row in found]
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    rows = [row for found in cases.values() for row in found]
+    columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+    columns["changes"] = [[msgspec.structs.asdict(each) for each in row.changes] for row in rows]
+    columns["domain"] = [domain for domain, found in cases.items() for _ in found]
+    pq.write_table(pa.Table.from_pydict(columns, schema=schema), path)

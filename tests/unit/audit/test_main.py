@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.main import main
+from pubsub_lib.audit.summary import TABLES
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.rolling import roll
@@ -111,11 +113,13 @@ def test_a_run_from_journals_to_report(
     (lost,) = [each for each in found["first"] if each["verdict"] == "lost"]
     assert (lost["name"], lost["sequence"], lost["detail"], lost["blame"]) == ("r1", 2, "middle", "wire")
     assert found["problems"] == ["x.journal is no journal; remove it from the journals' folder"]
-    assert main(["report", str(out)]) == 33
+    assert main(["report", str(out), "--page", str(tmp_path / "again.html")]) == 33
     assert "delivery  lost" in capsys.readouterr().out
-    assert sorted(each.name for each in out.iterdir()) == [
-        "delivery", "skews", "state", "store", "strays", "summary.json", "syncs"
-    ]  # fmt: skip
+    assert {each.name for each in out.iterdir()} == {*TABLES, "summary.json", "page.html", "audit.prom"}
+    assert 'href="out/anomaly/verdict=lost/"' in (tmp_path / "again.html").read_text()
+    (row,) = pq.read_table(out / "anomaly", filters=[("verdict", "=", "lost")]).to_pylist()
+    assert (row["of"], row["name"], row["sequence"], row["blame"]) == ("delivery", "r1", 2, "wire")
+    assert 'verdict="lost"} 1.0' in (out / "audit.prom").read_text()
 
 
 def test_a_journal_that_vanishes_under_spark_is_32(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pubsub_lib.audit.report import text, verdict
+from pubsub_lib.audit.kinds import verdict
+from pubsub_lib.audit.report import text
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.summary import Balance, category, exit_code, nothing
 

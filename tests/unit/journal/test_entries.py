@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub_lib.core.codec import pieces
+from pubsub_lib.core.envelope import Packed
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.entries import Entry, beginning, frame, parse, rows_of
@@ -67,6 +69,15 @@ def test_messages_become_a_row_each() -> None:
     assert (change.table, change.key, change.version, change.action) == ("lport", "p1", 7, "set")
     assert (change.hash, change.size, change.before) == (value_hash(b'{"a":1}'), 7, None)
     assert first.hash != second.hash
+
+
+@pytest.mark.parametrize("number", [1, 15, 16, 70_000])
+def test_what_was_made_for_the_wire_is_the_same_in_a_journal(number: int) -> None:
+    whole = [piece for position in range(7, 7 + min(number, 20)) for piece in pieces(link(position))]
+    made = (whole * number)[:number]
+    packed = Packed([each.message for each in made], b"".join(each.encoded for each in made))
+    entry = Entry(1, 1, 1, "data", ("sent",), "s1", "cd" * 16, "t1", 11, packed)
+    assert frame(entry) == frame(msgspec.structs.replace(entry, messages=list(packed)))
 
 
 def test_a_link_without_an_envelope_has_no_sequence() -> None:

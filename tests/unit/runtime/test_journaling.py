@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.audit.fromstore import journal_of_store
@@ -14,6 +15,7 @@ from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Change, Link, Point
 from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.errors import TransportError
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
@@ -87,6 +89,23 @@ def test_a_spoiled_object_is_named_and_no_other(sqlite_url: str, tmp_path: Path)
         ("r1", "lport", "p2", "wrong_value")
     ]
     assert one.bits() == 4
+
+
+def test_a_writer_that_publishes_notes_as_handed_only_what_it_could_not_send(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(sqlite_url) as store, Publisher(journalled(sqlite_url, tmp_path), store) as publisher:
+        for broken in (False, True):
+            if broken:
+                monkeypatch.setattr(publisher._driver, "send_event", fail)
+            with store.transaction() as tx:
+                tx.set("lport", "p", {"n": broken}, topic="t1")
+    found = [(row.position, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [(1, "sent"), (2, "sent"), (2, "handed")]
+
+
+def fail(_envelope: Envelope) -> None:
+    raise TransportError("nobody takes it")
 
 
 def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> None:

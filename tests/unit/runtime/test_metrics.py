@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_lib.journal import JournalSettings
 from pubsub_lib.runtime.metrics import MOST_TOPICS, ReplicaMetrics
 from pubsub_lib.runtime.status import ChainStatus
 from pubsub_lib.testing.processes import free_port
@@ -43,7 +44,7 @@ def samples(text: str) -> Samples:
 
 
 def test_a_replica_serves_what_its_status_says(sqlite_url: str) -> None:
-    config = with_endpoint(sqlite_url)
+    config = msgspec.structs.replace(with_endpoint(sqlite_url), journal=JournalSettings("/proc/nowhere"))
     with Store(sqlite_url) as store:
         with store.transaction() as tx:
             tx.set("a", "k", 1, topic="t")
@@ -63,6 +64,9 @@ def test_a_replica_serves_what_its_status_says(sqlite_url: str) -> None:
     assert found["faults_total", ("guarded",)] == found["faults_total", ("mismatches",)] == 0.0
     assert found["dropped_total", ("old",)] == 0.0
     assert found["sequences_total", ("holes",)] == 0.0
+    assert found["journal_records_total", ("written",)] == 0.0, "nobody can write there"
+    assert found["journal_records_total", ("lost",)] > 0.0
+    assert found["journal_failing", ()] == 1.0
     for name in ("handlers_lag_seconds", "handlers_waiting", "handlers_parked_objects", "polling", "waiting_messages"):
         assert (name, ()) in found
     with pytest.raises(urllib.error.URLError):

@@ -5,11 +5,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
+from pubsub_lib.journal import JournalSettings
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.settings import ServiceSettings
@@ -57,6 +59,16 @@ def test_what_a_worker_commits_reaches_the_replica_by_the_service(config: Settin
         replica.wait_for(commit, timeout=LONG)
         assert replica.get("a", "1") == 19
         assert service.counters()["links"]["handed"] == 20
+
+
+def test_a_journal_that_cannot_be_written_is_counted_and_stops_nothing(config: Settings, store: Store) -> None:
+    config = msgspec.structs.replace(config, journal=JournalSettings("/proc/nowhere"))
+    with PublisherService(config, QUICK) as service:
+        write(store, 1)
+        assert poll(lambda: service.counters()["links"]["followed"] == 1, LONG), service.counters()
+        assert service.counters()["journal"]["written"] == 0
+        assert service.counters()["journal"]["lost"] >= 2, "that it began, and what it sent"
+        assert service.gauges()["broken"] == {"journal": 1.0}
 
 
 def test_what_nobody_hands_over_is_followed_and_orphans_are_taken_over(config: Settings, store: Store) -> None:

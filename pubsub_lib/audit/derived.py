@@ -1,0 +1,35 @@
+"""The tables that are counted from the audit's verdicts (docs/audit.md, "Tables")."""
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from pubsub_lib.audit import anomalies, latency, streams, windows
+from pubsub_lib.audit.pipeline import Tables
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.words import settled
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """The results, computed; each but ``cells`` is kept under its name."""
+
+    cells: DataFrame
+    """The delivery table counted (:mod:`~pubsub_lib.audit.windows`)."""
+    balance: DataFrame
+    window: DataFrame
+    stream: DataFrame
+    anomaly: DataFrame
+    latency: DataFrame
+
+
+def derive(tables: Tables, settings: AuditSettings) -> Derived:
+    """Count. Blocks as long as the verdicts take, because they are computed for it."""
+    cells = settled(windows.cells(tables.delivery, tables.domains, settings))
+    wrong = anomalies.anomalies(tables.delivery, tables.strays, tables.store, tables.state, settings)
+    return Derived(
+        cells=cells,
+        balance=windows.balance(cells),
+        window=windows.windows(cells, tables.domains, settings),
+        stream=settled(streams.streams(tables.delivery)),
+        anomaly=settled(wrong),
+        latency=settled(latency.latencies(tables.delivery)),
+    )

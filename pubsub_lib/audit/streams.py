@@ -1,0 +1,34 @@
+"""Streams: what became of every numbered row of messages, and where in it the losses lie (docs/audit.md, "Tables")."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.windows import sums
+
+STREAM: Final = ["domain", "name", "uuid", "topic"]
+BINS: Final = 50
+"""In so many parts of equal length a stream is shown."""
+
+
+def streams(delivery: DataFrame) -> DataFrame:
+    """One row per replica and stream."""
+    numbered = delivery.filter(F.col("sequence") > 0)
+    return numbered.groupBy(*STREAM).agg(
+        F.max("service").alias("service"),  # unrecorded items have none
+        F.min("sequence").alias("lowest"),
+        F.max("sequence").alias("highest"),
+        *sums(F.lit(1)),
+    )
+
+
+def places(delivery: DataFrame, streams: DataFrame) -> DataFrame:
+    """Losses, repaired or not, per stream and ``bin`` (0: the first part of it) as ``lost``."""
+    lost = delivery.filter(
+        ~F.col("by_message") & F.col("verdict").isin("lost", "repaired", "late") & (F.col("sequence") > 0)
+    )
+    ends = streams.filter(F.col("lost") > 0).select(*STREAM, "lowest", "highest")
+    length = F.col("highest") - F.col("lowest") + 1
+    share = ((F.col("sequence") - F.col("lowest")) * BINS / length).cast("bigint")
+    return lost.join(ends, STREAM).groupBy(*STREAM, share.alias("bin")).agg(F.count("*").alias("lost"))

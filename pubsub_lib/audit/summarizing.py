@@ -1,0 +1,159 @@
+"""From the tables of an audit to its summary: here the jobs run, and what is collected is bounded."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit import anomalies, streams, trails, windows
+from pubsub_lib.audit.derived import Derived
+from pubsub_lib.audit.pipeline import Tables
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.summary import (
+    TIMELINE,
+    WORST,
+    Balance,
+    Count,
+    Detector,
+    Losses,
+    Summary,
+    category,
+    exit_code,
+)  # fmt: skip
+from pubsub_lib.audit.words import PARTICIPANTS, closed
+
+
+def summarize(tables: Tables, derived: Derived, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
+    """Run the jobs and count. Blocks as long as they take."""
+    by = ("domain", "verdict", "detail", "blame", "by_message")
+    of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
+    counts = [*_counts(of_delivery), *_findings(tables)]
+    silent, still_open, empty = _evidence(tables, settings)
+    code = exit_code(
+        {each.verdict for each in counts}, settings, incomplete=bool(silent or still_open or empty), problems=problems
+    )
+    syncs = _syncs(tables.syncs)
+    latencies = [row.asDict() for row in derived.latency.filter("name = ''").orderBy("domain", "hop").collect()]
+    slowest = derived.latency.filter("name <> '' and hop = 'publish_apply'")
+    lossy = any(category(each.verdict, by_message=False) == "lost" for each in counts if each.of == "delivery")
+    first = anomalies.first(derived.anomaly)
+    return Summary(
+        exit_code=code,
+        balance=_balances(of_delivery),
+        counts=sorted(counts, key=lambda each: (each.domain, each.of, each.verdict, each.detail, each.blame)),
+        skews=_dicts(tables.skews.orderBy("domain", "replica_host", "publisher_host")),
+        silent=silent,
+        open_domains=still_open,
+        syncs=syncs,
+        first=trails.with_trails(first, tables.rows),
+        problems=problems,
+        audited=time.time_ns() // 1000,
+        settings=settings,
+        latencies=latencies,
+        slowest=_dicts(slowest.orderBy(F.desc("p99"), "domain", "name").limit(WORST)),
+        detector=_detector(counts, syncs),
+        over_time=_dicts(windows.over_time(derived.cells)),
+        losses=_losses(tables, derived) if lossy else [],
+        timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
+        keys=anomalies.worst_keys(derived.anomaly, tables.rows) if first else [],
+    )
+
+
+def _dicts(table: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in table.collect()]
+
+
+def _counts(of_delivery: Iterable[Row]) -> list[Count]:
+    found: dict[tuple[str, str, str, str], int] = defaultdict(int)
+    for row in of_delivery:
+        found[row["domain"], row["verdict"], row["detail"], row["blame"]] += row["rows"]
+    return [
+        Count(domain, "delivery", verdict, detail, blame, count)
+        for (domain, verdict, detail, blame), count in found.items()
+    ]
+
+
+def _findings(tables: Tables) -> list[Count]:
+    kinds = [
+        table.select("domain", F.lit(of).alias("of"), "verdict")
+        for of, table in (("strays", tables.strays), ("store", tables.store), ("state", tables.state))
+    ]
+    every = kinds[0].unionByName(kinds[1]).unionByName(kinds[2])
+    found = every.groupBy("domain", "of", "verdict").agg(F.count("*").alias("rows")).collect()
+    return [Count(row["domain"], row["of"], row["verdict"], "", "", row["rows"]) for row in found]
+
+
+def _balances(of_delivery: Iterable[Row]) -> dict[str, Balance]:
+    sums: dict[str, dict[str, int]] = {}
+    for row in of_delivery:
+        balance = sums.setdefault(row["domain"], dict.fromkeys(Balance.__struct_fields__, 0))
+        balance["expected"] += row["rows"]
+        balance[category(row["verdict"], row["by_message"])] += row["rows"]
+    return {domain: Balance(**each) for domain, each in sorted(sums.items())}
+
+
+def _evidence(tables: Tables, settings: AuditSettings) -> tuple[list[str], list[str], bool]:
+    """Silent runs; domains of which not even the first window is closed; whether there are no domains at all."""
+    about = tables.domains.select("domain", "latest")
+    quiet = (
+        tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
+        .join(F.broadcast(about), "domain")
+        .filter(F.col("last_wall") < F.col("latest") - settings.silence)
+        .select("run")
+    )
+    begun = closed(F.col("begin"), F.col("closed_until"), settings)
+    of_domains = tables.domains.select("domain", begun.alias("closed")).collect()
+    every = {row["domain"] for row in tables.runs.select("domain").distinct().collect()}
+    known = {row["domain"] for row in of_domains if row["closed"]}
+    return sorted(row["run"] for row in quiet.collect()), sorted(every - known), not every
+
+
+def _syncs(table: DataFrame) -> list[dict[str, Any]]:
+    by = ("domain", "name", "cause", "outcome")
+    sums = table.groupBy(*by).agg(
+        F.count("*").alias("syncs"),
+        F.sum(F.col("needless").cast("bigint")).alias("needless"),
+        F.sum("size").alias("bytes"),
+        F.max("took").alias("longest"),
+    )
+    return _dicts(sums.orderBy(*by))
+
+
+def _detector(counts: Iterable[Count], syncs: Iterable[Mapping[str, Any]]) -> list[Detector]:
+    """Losses are the items of the second table that were lost, repaired, or late; those have a blame."""
+    found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(Detector.__struct_fields__[1:], 0))
+    for each in counts:
+        one = found[each.domain]
+        if each.of == "delivery" and each.blame:
+            one["holes"] += each.count
+            one["missed"] += each.count if each.verdict == "lost" else 0
+    for sync in syncs:
+        one = found[sync["domain"]]
+        for name in ("syncs", "needless", "bytes"):
+            one[name] += sync[name] or 0
+    return [Detector(domain, **one) for domain, one in sorted(found.items())]
+
+
+def _losses(tables: Tables, derived: Derived) -> list[Losses]:
+    places = streams.places(tables.delivery, derived.stream).persist()
+    overall = {row["bin"]: row["lost"] for row in places.groupBy("bin").agg(F.sum("lost").alias("lost")).collect()}
+    worst = derived.stream.filter("lost > 0").orderBy(F.desc("lost"), *streams.STREAM).limit(WORST)
+    bins: dict[tuple[str, ...], dict[int, int]] = defaultdict(dict)
+    for row in places.join(F.broadcast(worst.select(*streams.STREAM)), streams.STREAM).collect():
+        bins[_stream(row)][row["bin"]] = row["lost"]
+    places.unpersist()
+    of_streams = [
+        Losses(_stream(row), row["lowest"], row["highest"], _filled(bins[_stream(row)])) for row in worst.collect()
+    ]
+    return [Losses((), 0, 0, _filled(overall)), *of_streams] if of_streams else []
+
+
+def _stream(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in streams.STREAM)
+
+
+def _filled(bins: Mapping[int, int]) -> list[int]:
+    return [bins.get(place, 0) for place in range(streams.BINS)]

@@ -1,0 +1,108 @@
+"""The records of one message or object, hop by hop: what journals say of an anomaly (docs/audit.md, "The page")."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.words import POINT
+
+WITH_TRAIL: Final = 5
+"""Anomalies of each kind that get a trail."""
+RECORDS: Final = 24
+"""Records of a trail that are shown: the first of every stage, then by time."""
+_STAGES: Final = ("committed", "handed", "taken", "sent", "applied")
+_SHOWN: Final = (
+    "side", "name", "host", "run", "number", "kind", "outcome", "cause", "wall", "uuid", "sequence", "position",
+    "version",
+)  # fmt: skip
+_WANTED: Final = (
+    "index int, domain string, name string, uuid string, topic string, sequence bigint, position bigint, nonce bigint, "
+    "`table` string, key string"
+)
+
+
+def with_trails(first: Sequence[Mapping[str, Any]], rows: DataFrame) -> list[dict[str, Any]]:
+    """The same anomalies; the first ``WITH_TRAIL`` of each kind have ``trail``: records by column names."""
+    chosen, seen = [], Counter[tuple[str, str]]()
+    for index, each in enumerate(first):
+        seen[each["of"], each["verdict"]] += 1
+        if seen[each["of"], each["verdict"]] <= WITH_TRAIL:
+            chosen.append((index, each))
+    trails = _trails(chosen, rows) if chosen else {}
+    return [{**each, "trail": trails[index]} if index in trails else dict(each) for index, each in enumerate(first)]
+
+
+def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) -> dict[int, list[dict[str, Any]]]:
+    names = ("domain", "name", "uuid", "topic", "sequence", "position", "nonce", "table", "key")
+    wanted: dict[str, list[tuple[Any, ...]]] = {"point": [], "id": [], "object": []}
+    for index, each in chosen:
+        by = "object" if each.get("key") is not None else "point" if each.get("position") else "id"
+        wanted[by].append((index, *[each.get(name) for name in names]))
+    matching = {"point": _by_point, "id": _by_id, "object": _by_object}
+    found = [
+        matching[by](rows, F.broadcast(rows.sparkSession.createDataFrame(some, _WANTED)))
+        for by, some in wanted.items()
+        if some
+    ]
+    whole = found[0]
+    for other in found[1:]:
+        whole = whole.unionByName(other)
+    of_data = F.array_position(F.array(*map(F.lit, _STAGES)), F.col("outcome"))
+    stage = F.when(F.col("kind") == "object", len(_STAGES) + 1).otherwise(of_data)
+    # What a replica did follows what others did; of the same stage the earliest first.
+    order = (F.col("side") == "replica", F.when(F.col("side") == "replica", 0).otherwise(stage), "wall", "number")
+    of_stage = Window.partitionBy("index", "side", "kind", "outcome").orderBy("wall", "number")
+    in_all = Window.partitionBy("index").orderBy("again", *order)
+    kept = (
+        whole.withColumn("again", F.row_number().over(of_stage) > 1)
+        .withColumn("place", F.row_number().over(in_all))
+        .filter(F.col("place") <= RECORDS)
+        .orderBy("index", *order)
+    )
+    trails: dict[int, list[dict[str, Any]]] = {index: [] for index, _ in chosen}
+    for row in kept.select("index", *_SHOWN).collect():
+        trails[row["index"]].append({name: row[name] for name in _SHOWN if row[name] not in (None, "")})
+    return trails
+
+
+def _concerned(of: str) -> Column:
+    """Records of replicas are of this one; an anomaly without a replica concerns all."""
+    return (F.col("side") != "replica") | F.col(f"{of}.name").isNull() | (F.col("rows.name") == F.col(f"{of}.name"))
+
+
+def _record(version: Column) -> list[Column]:
+    """A commit's time is when it was written, not when the changelog was read."""
+    read_late = (F.col("rows.outcome") == "committed") & (F.col("rows.written") > 0)
+    special = {
+        "wall": F.when(read_late, F.col("rows.written")).otherwise(F.col("rows.wall")),
+        "version": version.cast("bigint"),
+    }
+    from_rows = [special.get(name, F.col(f"rows.{name}")).alias(name) for name in _SHOWN]
+    return [F.col("wanted.index").alias("index"), *from_rows]
+
+
+def _joined(rows: DataFrame, wanted: DataFrame, columns: Sequence[str], more: Column, version: Column) -> DataFrame:
+    same = more & _concerned("wanted")
+    for name in columns:
+        same = same & (F.col(f"rows.{name}") == F.col(f"wanted.{name}"))
+    return rows.alias("rows").join(wanted.alias("wanted"), same).select(*_record(version))
+
+
+def _by_point(rows: DataFrame, wanted: DataFrame) -> DataFrame:
+    data = rows.filter(F.col("kind") == "data")
+    return _joined(data, wanted, POINT, F.lit(True), F.lit(None))
+
+
+def _by_id(rows: DataFrame, wanted: DataFrame) -> DataFrame:
+    data = rows.filter((F.col("kind") == "data") & (F.col("uuid") != ""))
+    return _joined(data, wanted, ("domain", "uuid", "topic", "sequence"), F.lit(True), F.lit(None))
+
+
+def _by_object(rows: DataFrame, wanted: DataFrame) -> DataFrame:
+    """What changed the object, and what listings say of it."""
+    flat = rows.filter(F.col("kind").isin("data", "object")).withColumn("change", F.explode("changes"))
+    same = (F.col("rows.change.table") == F.col("wanted.table")) & (F.col("rows.change.key") == F.col("wanted.key"))
+    return _joined(flat, wanted, ("domain", "topic"), same, F.col("rows.change.version"))

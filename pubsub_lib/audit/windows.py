@@ -1,0 +1,74 @@
+"""How many deliveries were expected and what became of them: by replica, window and time (docs/audit.md, "Tables").
+
+One pass over the delivery table counts *cells*; everything else here is a sum of cells, which are few.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.words import closed
+
+SUMS: Final = ("expected", "delivered", "lost", "pending", "excused", "unknown", "not_repaired")
+SLICES: Final = 200
+"""In so many slices of equal length the time of all journals is shown."""
+
+
+def cells(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Rows of the delivery table counted as ``rows``, by all that balance, windows, and the course of time need.
+
+    ``slice`` is the begin of the slice in which an item was published, ``settled_slice`` the one in which it was
+    settled, by the publisher's clock; null: never, or not known.
+    """
+    length = F.max("latest") - F.min("begin") + SLICES
+    whole = domains.agg(F.min("begin").alias("from"), (length / SLICES).cast("bigint").alias("width"))
+    p, at = F.col("p"), F.col("settled") - F.coalesce("skew", F.lit(0))
+    return (
+        delivery.crossJoin(F.broadcast(whole))
+        .groupBy(
+            "domain", "name", (p - F.pmod(p, F.lit(settings.window))).alias("window"),
+            _slice(p).alias("slice"), _slice(at).alias("settled_slice"),
+            "verdict", "detail", "blame", "by_message",
+        )
+        .agg(F.count("*").alias("rows"))
+    )  # fmt: skip
+
+
+def _slice(time: Column) -> Column:
+    return time - F.pmod(time - F.col("from"), F.col("width"))
+
+
+def sums(number: Column) -> list[Column]:
+    """The sums of the balance, of rows that count ``number`` times."""
+    missed = F.col("verdict").isin("lost", "repaired", "late")
+    category = F.when(F.col("by_message"), "delivered").when(missed, "lost").otherwise(F.col("verdict"))
+    of_category = [_sum(number, category == name).alias(name) for name in SUMS[1:-1]]
+    not_repaired = ~F.col("by_message") & (F.col("verdict") == "lost")
+    return [F.sum(number).alias("expected"), *of_category, _sum(number, not_repaired).alias("not_repaired")]
+
+
+def _sum(number: Column, condition: Column) -> Column:
+    return F.sum(F.when(condition, number).otherwise(F.lit(0)))
+
+
+def balance(cells: DataFrame) -> DataFrame:
+    """One row per replica."""
+    return cells.groupBy("domain", "name").agg(*sums(F.col("rows")))
+
+
+def windows(cells: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per window and replica."""
+    counted = cells.groupBy("domain", "window", "name").agg(*sums(F.col("rows")))
+    about = F.broadcast(domains.select("domain", "closed_until"))
+    over = closed(F.col("window"), F.col("closed_until"), settings)
+    return counted.join(about, "domain", "left").withColumn("closed", over).drop("closed_until")
+
+
+def over_time(cells: DataFrame) -> DataFrame:
+    """One row per slice, of all replicas together, in order: the sums of what was published in it, and ``settled``."""
+    published = cells.filter(F.col("slice").isNotNull()).groupBy("slice").agg(*sums(F.col("rows")))
+    settled = cells.filter(F.col("settled_slice").isNotNull()).groupBy(F.col("settled_slice").alias("slice"))
+    both = published.join(settled.agg(F.sum("rows").alias("settled")), "slice", "full")
+    return both.na.fill(0).orderBy("slice")

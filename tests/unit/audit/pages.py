@@ -1,0 +1,89 @@
+"""Summaries built by hand, with as many anomalies as asked for, and hostile texts in every place for texts."""
+
+from typing import Any
+
+from pubsub_lib.audit.kinds import HOPS, VERDICTS
+from pubsub_lib.audit.summary import Balance, Count, Detector, Losses, Summary
+
+BEGIN = 1_790_000_000_000_000
+SECOND = 1_000_000
+HOSTILE = "</script><script>window.harmed = 1</script><img src=x onerror=\"window.harmed = 1\"><b>&amp;'"
+OF = {
+    "phantom": "strays", "misrouted": "strays", "unpublished": "store", "phantom_publish": "store",
+    "chain_broken": "store", "missing": "state", "stale": "state", "wrong_value": "state", "zombie": "state",
+}  # fmt: skip
+FAULTS = [kind for kind in VERDICTS if kind not in ("ok", "excused", "pending", "behind")]
+
+
+def trail(name: str, number: int) -> list[dict[str, Any]]:
+    """From the commit to the service's sending, which is the last that is known."""
+    steps = ("store", "committed"), ("writer", "handed"), ("service", "taken"), ("service", "sent")
+    return [
+        {
+            "side": side, "name": name, "host": f"host of {name}", "run": "ab" * 16, "number": number + place,
+            "kind": "data", "outcome": outcome, "cause": "net-1", "wall": BEGIN + number * SECOND + 700 * place,
+            "uuid": "cd" * 16, "sequence": number, "position": 7 * number,
+        }
+        for place, (side, outcome) in enumerate(steps)
+    ]  # fmt: skip
+
+
+def anomaly(kind: str, number: int, text: str) -> dict[str, Any]:
+    each = {
+        "domain": "", "of": OF.get(kind, "delivery"), "verdict": kind, "name": f"replica {text}", "topic": f"t {text}",
+        "uuid": "cd" * 16, "sequence": number, "position": 7 * number, "detail": "middle", "blame": "wire",
+        "p": BEGIN + number * SECOND, "skew": -1500, "trail": trail(text, number),
+    }  # fmt: skip
+    return {**each, "table": "ports", "key": f"key {text}"} if each["of"] == "state" else each
+
+
+def summary(anomalies: int, text: str = "<b>&", problems: int = 2) -> Summary:
+    """Of every kind in turn; more than a summary of an audit ever names, because the page must bound itself."""
+    kinds = [FAULTS[number % len(FAULTS)] for number in range(anomalies)]
+    first = [anomaly(kind, number + 1, text) for number, kind in enumerate(kinds)]
+    hops = [
+        {"domain": "", "name": "", "hop": hop, "count": 10**6, "negative": place, "p50": 900 + 300 * place,
+         "p95": 2100 + 500 * place, "p99": 5_000, "p999": 21_000, "max": 1_234_567 + place}
+        for place, hop in enumerate(HOPS)
+    ]  # fmt: skip
+    parts = range(50)
+    return Summary(
+        exit_code=63,
+        balance={"": Balance(1_000_000 + anomalies, 1_000_000 - 30, anomalies, 10, 15, 5)},
+        counts=[Count("", OF.get(kind, "delivery"), kind, "", "", kinds.count(kind)) for kind in dict.fromkeys(kinds)]
+        + [Count("", "delivery", "ok", "", "", 1_000_000 - 30)],
+        skews=[{"domain": "", "replica_host": f"h1 {text}", "publisher_host": "h2", "skew": -4_998_000}],
+        silent=[f"run {text}"],
+        open_domains=[],
+        syncs=[
+            {"domain": "", "name": f"replica {text}", "cause": f"expired {text}", "outcome": "delta", "syncs": 40,
+             "needless": 3, "bytes": 123_456, "longest": 40_000}
+        ] * anomalies,
+        first=first,
+        problems=[f"{text}.journal cannot be read"] * problems,
+        audited=BEGIN + 7200 * SECOND,
+        latencies=hops,
+        slowest=[{**hops[3], "name": f"replica {text} {place}"} for place in range(anomalies)],
+        detector=[Detector("", anomalies, anomalies // 2, 40, 3, 123_456)],
+        over_time=[
+            {"slice": BEGIN + 18 * number * SECOND, "expected": 5000, "settled": 4900 + number % 100, "delivered": 4990,
+             "lost": 40 if 90 < number < 110 else 0, "pending": 0, "excused": 5, "unknown": 5 if number == 30 else 0,
+             "not_repaired": 0}
+            for number in range(200)
+        ],
+        losses=[
+            Losses((), 0, 0, [place % 7 * anomalies for place in parts]),
+            *[
+                Losses(("", f"r {text}", "cd" * 16, f"t{one} {text}"), 1, 900, [place * one % 5 for place in parts])
+                for one in range(12)
+            ],
+        ],
+        timeline=[
+            {"domain": "", "name": f"replica {number % 9} {text}", "topic": f"t {text}", "outcome": "delta",
+             "cause": ("expired", "start", text)[number % 3], "began": BEGIN + number * 3 * SECOND,
+             "took": 40_000 * (number % 50), "count": 7, "size": 900, "needless": number % 11 == 0}
+            for number in range(1000)
+        ],
+        keys=[{"domain": "", "topic": f"t {text}", "table": "ports", "key": f"{place} {text}", "anomalies": 900 - place}
+              for place in range(20)],
+    )  # fmt: skip

@@ -1,0 +1,158 @@
+"""The audit of a run: its journals, read by ``pubsub-audit run`` in a process of its own, once everybody has ended."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from _routes.children import TOOLS, ChildError, uninterrupted
+from _routes.plan import Plan
+from _routes.progress import Progress
+from pubsub_lib.audit.java import java_home
+from pubsub_lib.audit.report import SUMMARY, read_summary
+from pubsub_lib.audit.summary import BITS, USAGE, Balance, Count
+from pubsub_lib.errors import UsageError
+
+PAGE = "page.html"
+"""In the folder of results, where an audit writes a page."""
+SHOWN = 5
+"""Faults that are shown; the tables hold all."""
+SPARK = """\
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.sql.codegen.wholeStage false
+spark.sql.codegen.factoryMode NO_CODEGEN
+"""
+"""For a set as small as this: most of the time would go into compiling, so less is compiled."""
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """What it found. ``faults``: the first of each kind that makes the exit code. ``folder``: tables, summary and,
+    where one was written, ``page``.
+    """
+
+    exit_code: int
+    sentence: str
+    balance: Mapping[str, Balance]
+    counts: Sequence[Count]
+    faults: Sequence[Mapping[str, Any]]
+    problems: Sequence[str]
+    folder: str
+    page: str | None
+    seconds: float
+
+
+def journals(folder: Path) -> Path:
+    """Where all participants of a run that works in this folder keep theirs."""
+    return folder / "journals"
+
+
+def check(results: Path) -> None:
+    """What can be said before the run. Raises UsageError when the results cannot go there, ConfigError without Java."""
+    if results.exists():
+        raise UsageError(f"{results} is there already; name a folder that is not")
+    java_home()
+
+
+def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
+    """Audit the run that worked in ``folder``. The results go to ``plan.results`` all at once, or not at all.
+
+    Blocks until the end, and leaves no process. Raises ChildError when the audit breaks off, and OSError.
+    """
+    assert plan.results is not None
+    began, made, told = time.monotonic(), folder / "audit", folder / "audit.txt"
+    (folder / "spark-defaults.conf").write_text(SPARK)
+    with progress.waiting("auditing the run by its journals"):
+        status, complaint = _execute(
+            ["run", str(journals(folder)), "--store", plan.url, "--out", str(made)],
+            # Spark's files in the folder, so that nothing is left elsewhere, however it ends.
+            {"SPARK_LOCAL_DIRS": str(folder), "SPARK_CONF_DIR": str(folder)},
+            told,
+        )
+    if status == USAGE or not (made / SUMMARY).is_file():
+        raise ChildError(f"the audit ended with status {status}: {complaint or 'it said nothing'}")
+    plan.results.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(made, plan.results)
+    found, page = read_summary(plan.results), plan.results / PAGE
+    bad = frozenset[str]().union(*BITS.values())
+    return Audit(
+        exit_code=found.exit_code,
+        sentence=told.read_text().partition("\n")[0],
+        balance=found.balance,
+        counts=found.counts,
+        faults=[_short(each) for each in found.first if each["verdict"] in bad],
+        problems=found.problems,
+        folder=str(plan.results),
+        page=str(page) if page.is_file() else None,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _short(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "trail" and value not in ("", None, False)}
+
+
+def _execute(arguments: list[str], variables: dict[str, str], told: Path) -> tuple[int, str]:
+    """The exit status and the last line on stderr of a ``pubsub-audit``; its stdout goes to a file."""
+    path = os.pathsep.join(filter(None, (str(TOOLS), os.environ.get("PYTHONPATH", ""))))
+    command = [sys.executable, "-m", "_routes.attached", "pubsub_lib.audit.main", *arguments]
+    with uninterrupted(), told.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, **variables},
+            start_new_session=True,
+        )
+    assert process.stderr is not None
+    last = b""
+    try:
+        for line in process.stderr:
+            last = line.strip() or last
+        return process.wait(), last.decode(errors="replace")
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # the usual end
+        # Its Java is nobody's child by then; it is gone when nobody holds the other end.
+        for _ in process.stderr:
+            pass
+        process.wait()
+        process.stderr.close()
+
+
+def show(made: Audit, console: Console) -> None:
+    """The table of verdicts and the sentences around it."""
+    table = Table(title="The run's audit: verdicts", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("of", "verdict", "why", "last seen at"):
+        table.add_column(name)
+    table.add_column("number", justify="right")
+    for count in made.counts:
+        table.add_row(count.of, count.verdict, count.detail, count.blame, f"{count.count:,}")
+    console.print(table)
+
+    def say(sentence: str) -> None:
+        console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+
+    for balance in made.balance.values():
+        parts = {name: number for name, number in msgspec.to_builtins(balance).items() if name != "expected"}
+        sums = " + ".join(f"{number:,} {name}" for name, number in parts.items())
+        say(f"Balance: {balance.expected:,} expected = {sums}.")
+    for problem in made.problems:
+        say(f"Problem: {problem}.")
+    for fault in made.faults[:SHOWN]:
+        say("Fault: " + " ".join(f"{name}={value}" for name, value in fault.items()))
+    say(f"{made.sentence} The audit took {made.seconds:.1f} s.")
+    page = f"; open {made.page}" if made.page else ""
+    say(f"Tables and summary are in {made.folder}{page}.")
