@@ -6,7 +6,7 @@ and reports what :class:`Applied` says. Objects are kept per topic, since count 
 users see is the merged view of :mod:`.merged`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 from xxhash import xxh3_64_intdigest as xxh3
@@ -31,6 +31,10 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     events: list[Event]
     intact: bool
     guarded: int = 0
+
+
+Fault = tuple[str, int, bool]
+"""What is wrong after a link: its topic, and ``guarded`` and ``intact`` as in :class:`Applied`."""
 
 
 class _Topic:
@@ -78,96 +82,102 @@ class Cache:
         value is a delete.
         """
         events: list[Event] = []
-        guarded, intact = self.apply_into(link, events)
+        faults = self.apply_run((link,), events)
+        _, guarded, intact = faults[0] if faults else (link.topic, 0, True)
         return Applied(events, intact, guarded)
 
-    def apply_into(self, link: Link, events: list[Event] | None) -> tuple[int, bool]:
-        """:meth:`apply` for who applies many: adds to ``events``, or makes none (None: nobody would look at them);
-        (guarded, intact).
+    def apply_run(self, links: Iterable[Link], events: list[Event] | None) -> list[Fault]:
+        """:meth:`apply` for links that follow one another, of any topics: adds to ``events``, or makes none (None:
+        nobody would look at them). Returns what is to be reported, which nearly always is nothing.
 
-        The hottest loop of a replica (docs/benchmarks.md). An object that is set again in its only topic, which is
-        what nearly every change does, takes the short way to ``continue`` and calls nothing of ours.
+        The hottest loop of a replica (docs/benchmarks.md): what it looks up is looked up once for a run, and an object
+        that is set again in its only topic, which is what nearly every change does, takes the short way to
+        ``continue`` and calls nothing of ours.
         """
         if events is None and self._indexes:
             events = []  # indexes live on events
-        name = link.topic
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = _Topic()
         merged = self._merged
         contested, floors = merged.contested, merged.floors
-        known, count, digest = topic.position, topic.count, topic.digest
-        position, written_at, trace = link.point.position, link.written_at, link.trace
-        before = 0 if events is None else len(events)
-        guarded = 0
-        table = ""
+        begun = 0 if events is None else len(events)
+        faults: list[Fault] = []
+        name = table = ""
+        topic = _Topic()
         objects: dict[str, Entry] = {}
         shown: dict[str, Entry] = {}
         decode = plain
-        for change in link.changes:
-            key, version, value = change.key, change.version, change.value
-            if change.table != table:
-                table = change.table
-                objects = topic.tables.setdefault(table, {})
-                shown = merged.table(table)
-                decode = merged.decoder(table)
-            old = objects.get(key)
-            if version <= known or (old is not None and version <= old.version):
-                guarded += 1
-                continue
-            if value is not None:
-                # fingerprint(), written out: the call would cost a tenth of all of this
-                print_ = xxh3(f"{table}\0{key}\0{version}\0".encode() + value)
-                digest += print_
-                if old is not None:
+        for link in links:
+            if link.topic != name:
+                name, table = link.topic, ""
+                known_topic = self._topics.get(name)
+                topic = self._topics.setdefault(name, _Topic()) if known_topic is None else known_topic
+            known, count, digest = topic.position, topic.count, topic.digest
+            position = link.point.position
+            before = 0 if events is None else len(events)
+            guarded = 0
+            for change in link.changes:
+                key, version, value = change.key, change.version, change.value
+                if change.table != table:
+                    table = change.table
+                    objects = topic.tables.setdefault(table, {})
+                    shown = merged.table(table)
+                    decode = merged.decoder(table)
+                old = objects.get(key)
+                if version <= known or (old is not None and version <= old.version):
+                    guarded += 1
+                    continue
+                if value is not None:
+                    # fingerprint(), written out: the call would cost a tenth of all of this
+                    print_ = xxh3(f"{table}\0{key}\0{version}\0".encode() + value)
+                    digest += print_
+                    if old is not None:
+                        digest -= old.fingerprint
+                        if not contested or (table, key) not in contested:
+                            if events is not None:
+                                events.append(
+                                    Event(table, key, name, "set", version, old.version, old.value, value, position,
+                                          link.written_at, name, decode)
+                                )  # fmt: skip
+                            old.version = version
+                            old.value = value
+                            old.fingerprint = print_
+                            continue
+                        new = objects[key] = Entry(version, value, print_, name)
+                    else:
+                        count += 1
+                        new = objects[key] = Entry(version, value, print_, name)
+                        if key not in shown and (
+                            not (floors or contested)
+                            or ((table, key) not in floors and (table, key) not in contested)
+                        ):
+                            shown[key] = new
+                            if events is not None:
+                                events.append(
+                                    Event(table, key, name, "create", version, None, None, value, position,
+                                          link.written_at, None, decode)
+                                )  # fmt: skip
+                            continue
+                    event = merged.shift((table, key), name, new, None, position, link.written_at)
+                elif old is not None:
+                    del objects[key]
                     digest -= old.fingerprint
-                    if not contested or (table, key) not in contested:
-                        if events is not None:
-                            events.append(
-                                Event(table, key, name, "set", version, old.version, old.value, value, position,
-                                      written_at, name, decode)
-                            )  # fmt: skip
-                        old.version = version
-                        old.value = value
-                        old.fingerprint = print_
-                        continue
-                    new = objects[key] = Entry(version, value, print_, name)
+                    count -= 1
+                    event = merged.shift((table, key), name, None, version, position, link.written_at)
                 else:
-                    count += 1
-                    new = objects[key] = Entry(version, value, print_, name)
-                    if key not in shown and (
-                        not (floors or contested)
-                        or ((table, key) not in floors and (table, key) not in contested)
-                    ):
-                        shown[key] = new
-                        if events is not None:
-                            events.append(
-                                Event(table, key, name, "create", version, None, None, value, position,
-                                      written_at, None, decode)
-                            )  # fmt: skip
-                        continue
-                event = merged.shift((table, key), name, new, None, position, written_at)
-            elif old is not None:
-                del objects[key]
-                digest -= old.fingerprint
-                count -= 1
-                event = merged.shift((table, key), name, None, version, position, written_at)
-            else:
-                continue
-            if event is not None and events is not None:
-                events.append(event)
-        digest &= MASK
-        topic.count = count
-        topic.digest = digest
-        if position > known:
-            topic.position = position
-        if events is None:
-            return guarded, count == link.count and digest == link.digest
-        if self._indexes:
-            self._reindex(events[before:])
-        if trace:  # here, so that links without one pay nothing for each change
-            events[before:] = [msgspec.structs.replace(event, trace=trace) for event in events[before:]]
-        return guarded, count == link.count and digest == link.digest
+                    continue
+                if event is not None and events is not None:
+                    events.append(event)
+            digest &= MASK
+            topic.count = count
+            topic.digest = digest
+            if position > known:
+                topic.position = position
+            if guarded or count != link.count or digest != link.digest:
+                faults.append((name, guarded, count == link.count and digest == link.digest))
+            if events is not None and link.trace:  # here, so that links without one pay nothing for each change
+                events[before:] = [msgspec.structs.replace(event, trace=link.trace) for event in events[before:]]
+        if events is not None and self._indexes:
+            self._reindex(events[begun:])
+        return faults
 
     def replace(self, topic: str, snapshot: TopicSnapshot, *, told: bool = True) -> Applied:
         """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets``. ``told`` False: nobody
@@ -182,6 +192,10 @@ class Cache:
         if state is None:
             state = self._topics[topic] = _Topic()
         told = told or bool(self._indexes)  # which live on events
+        if not state.tables:
+            events = self._fill(topic, state, snapshot, told)
+            self._reindex(events)
+            return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
         position = snapshot.head.point.position
         merged = self._merged
         shift = merged.shift
@@ -220,7 +234,7 @@ class Cache:
         for record, new in zip(changed, entries, strict=True):
             table, key = record.table, record.key
             shown = merged.table(table)
-            if key not in shown and not (merged.floors or merged.contested):  # as in apply_into
+            if key not in shown and not (merged.floors or merged.contested):  # as in apply_run
                 shown[key] = new
                 if told:
                     events.append(
@@ -233,6 +247,43 @@ class Cache:
                 events.append(event)
         self._reindex(events)
         return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
+
+    def _fill(self, topic: str, state: _Topic, snapshot: TopicSnapshot, told: bool) -> list[Event]:
+        """:meth:`replace` for a topic that holds nothing, which is every first sync: one loop, and no order unless
+        somebody is told.
+        """
+        position = snapshot.head.point.position
+        merged = self._merged
+        floors, contested = merged.floors, merged.contested
+        events = merged.forgive(topic, position, position if position >= state.position else -1)
+        table = ""
+        objects: dict[str, Entry] = {}
+        shown: dict[str, Entry] = {}
+        total = 0
+        for record in sorted(snapshot.records, key=_version_of) if told else snapshot.records:
+            key, version, value = record.key, record.version, record.value
+            if record.table != table:
+                table = record.table
+                objects = state.tables.setdefault(table, {})
+                shown = merged.table(table)
+            print_ = xxh3(f"{table}\0{key}\0{version}\0".encode() + value)  # as in apply_run
+            total += print_
+            new = objects[key] = Entry(version, value, print_, topic)
+            if key in shown or floors or contested:
+                event = merged.shift((table, key), topic, new, None, position)
+                if event is not None:
+                    events.append(event)
+                continue
+            shown[key] = new
+            if told:
+                events.append(
+                    Event(table, key, topic, "create", version, None, None, value, position,
+                          0.0, None, merged.decoder(table))
+                )  # fmt: skip
+        state.count = sum(map(len, state.tables.values()))
+        state.digest = total & MASK
+        state.position = position
+        return events
 
     def drop(self, topic: str) -> list[Event]:
         """Forget a topic that is not followed any more; its objects are told as deletes of version None."""

@@ -15,7 +15,7 @@ nothing blocks.
 
 import functools
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -306,23 +306,27 @@ def _part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
     )
 
 
-def pack(pieces: Iterable[Piece], limits: Limits = Limits()) -> Iterator[Packed]:  # noqa: B008 - frozen
+def pack(pieces: Sequence[Piece], limits: Limits = Limits()) -> list[Packed]:  # noqa: B008 - frozen
     """Group messages of one topic, in order, into frames of at most ``SHARED_BYTES``, and within their bound.
 
     A message that is larger by itself stands alone; :func:`encode` refuses by name what is too large for a frame.
     """
+    if len(pieces) == 1:
+        return [_packed(pieces)]
     room = min(limits.max_frame_bytes, SHARED_BYTES) - _BODY_OVERHEAD
+    packed: list[Packed] = []
     frame: list[Piece] = []
     used = 0
     for piece in pieces:
         size = len(piece.encoded)
         if frame and used + size > room:
-            yield _packed(frame)
+            packed.append(_packed(frame))
             frame, used = [], 0
         frame.append(piece)
         used += size
     if frame:
-        yield _packed(frame)
+        packed.append(_packed(frame))
+    return packed
 
 
 def _packed(frame: Sequence[Piece]) -> Packed:

@@ -126,12 +126,8 @@ class Follower:
         return Outcome(events, questions, sync)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
-        apply = self.cache.apply_into
-        told = events if self.listens() else None
-        for link in links:
-            guarded, intact = apply(link, told)
-            if guarded or not intact:
-                self._faulty(link.topic, guarded, intact, now)
+        for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
+            self._faulty(topic, guarded, intact, now)
 
     def _replace(self, chain: str, answer: Full, events: list[Event], now: float) -> None:
         if chain == ALL:

@@ -70,7 +70,7 @@ class Publishing:
         ready = pieces(links[0], self._limits)
         for link in links[1:]:
             ready += pieces(link, self._limits)
-        return list(pack(ready, self._limits))
+        return pack(ready, self._limits)
 
     def asked(self, ask: HelloAsk, now: float) -> list[Envelope]:
         """A replica asks for an own hello: answered now when the last reading is young enough, else after the next."""
