@@ -336,8 +336,8 @@ class Cache:
         return digests
 
     def topic_records(self, topic: str) -> list[Record]:
-        """All objects that a topic's own chain holds, moved ones included: what the audit compares with the
-        store.
+        """All objects that a topic's own chain holds, moved ones included, in no order: what the audit compares with
+        the store.
         """
         state = self._topics.get(topic)
         if state is None:
