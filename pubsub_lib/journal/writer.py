@@ -1,5 +1,6 @@
 """Writing a journal. Whatever happens to its disk, the sync goes on: losses are counted, and show as holes."""
 
+import atexit
 import os
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Sequence
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -26,6 +28,9 @@ _log = logger(__name__)
 SLICE: Final = 1000
 """Objects in one entry of a listing: a frame stays small, and the lock is released in between."""
 
+
+_LAST: Final = -100
+"""After everything else that multiprocessing does at the end of a process."""
 
 _Bytes = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -71,6 +76,11 @@ class _Run:
         self._closed = False
         self._stop = threading.Event()
         self._roller: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
+        # Whoever ends without closing must not look like one that was killed. Processes of multiprocessing run only
+        # the latter, and after a fork only what was registered in them.
+        atexit.register(self._end)
+        self._finalize = Finalize(None, self._end, exitpriority=_LAST)
         self.put("open")
         threading.Thread(target=_keep_time, args=(self, self._stop), name="pubsub-journal", daemon=True).start()
 
@@ -174,7 +184,13 @@ class _Run:
         except OSError as error:
             _log.warning("journals are not made into Parquet: %s", error)
 
+    def _end(self) -> None:
+        if os.getpid() == self._pid:  # a child that was forked has this too, and another process' lock and file
+            self.close()
+
     def close(self) -> None:
+        atexit.unregister(self._end)
+        self._finalize.cancel()
         self._stop.set()
         self.put("close")
         with self.lock:
