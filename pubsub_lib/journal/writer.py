@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Annotated, Final
@@ -76,6 +76,9 @@ class _Run:
         self._closed = False
         self._stop = threading.Event()
         self._roller: subprocess.Popen[bytes] | None = None
+        self.rejected: Callable[[], Mapping[str, int]] = dict
+        self._told: dict[str, int] = {}
+        """How many rejects of each cause are recorded."""
         self._pid = os.getpid()
         # Whoever ends without closing must not look like one that was killed. Processes of multiprocessing run only
         # the latter, and after a fork only what was registered in them.
@@ -160,6 +163,7 @@ class _Run:
 
     def upkeep(self) -> None:
         """Mark, roll, retain; called by the thread."""
+        self._note_rejected()
         self.put("mark")
         with self.lock:
             file, settings = self._file, self._settings
@@ -173,6 +177,13 @@ class _Run:
                 due = False
         if due and (self._roller is None or self._roller.poll() is not None):
             self._start_roller()
+
+    def _note_rejected(self) -> None:
+        for cause, number in self.rejected().items():
+            more = number - self._told.get(cause, 0)
+            if more > 0:
+                self._told[cause] = number
+                self.put("reject", cause=cause, count=more)
 
     def _start_roller(self) -> None:
         # A process of its own: the conversion costs more than the writing did, and must not take this one's time.
@@ -192,6 +203,8 @@ class _Run:
         atexit.unregister(self._end)
         self._finalize.cancel()
         self._stop.set()
+        if not self._closed:
+            self._note_rejected()
         self.put("close")
         with self.lock:
             self._closed = True
@@ -276,6 +289,13 @@ class Journal:
             kind, (outcome,) if outcome else (), service, uuid, topic, sequence, point=point, prev=prev, cause=cause,
             peer=peer, size=size, count=count, digest=digest,
         )  # fmt: skip
+
+    def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
+        """Record what this counts as rejected, by cause: what grew since the last mark, at each mark and at the end.
+
+        ``rejected`` is called by the journal's thread and by ``close``; it must neither block nor raise.
+        """
+        self._run().rejected = rejected
 
     def listing(self, number: int, topic: str, point: Point, objects: Sequence[Record]) -> None:
         """All objects of a topic as they are held at ``point``. ``number`` names the listing within the run."""

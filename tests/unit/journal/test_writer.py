@@ -141,6 +141,21 @@ def test_who_ends_without_closing_has_an_end_all_the_same(tmp_path: Path) -> Non
     assert sorted(runs.values()) == [["open", who, "close"] for who in ("child", "parent", "process")]
 
 
+def test_what_was_rejected_is_told_with_the_marks_and_once(tmp_path: Path) -> None:
+    journal, counted = Journal(settings(tmp_path), "replica", "r"), {"foreign": 0, "version": 2}
+    journal.watch(lambda: counted)
+    for foreign in (0, 3, 3):
+        counted["foreign"] = foreign
+        run_of(journal).upkeep()
+    counted["foreign"] = 4
+    journal.close()
+    found = [(row.kind, row.cause, row.count) for row in rows(tmp_path)[1:]]
+    assert found == [
+        ("reject", "version", 2), ("mark", "", 0), ("reject", "foreign", 3), ("mark", "", 0), ("mark", "", 0),
+        ("reject", "foreign", 1), ("close", "", 0),
+    ]  # fmt: skip
+
+
 def test_threads_share_the_numbers_without_holes(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "service", "s")
 
