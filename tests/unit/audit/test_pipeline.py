@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from pubsub_lib.audit.derived import derive
+from pubsub_lib.audit.latency import counted, percentiles
 from pubsub_lib.audit.summarizing import summarize
 from pubsub_lib.audit.summary import Summary
 from pubsub_lib.journal.rows import Row
@@ -17,7 +18,7 @@ from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Ver
 from tests.unit.audit.scenario import WAY, Scenario
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from pubsub_lib.audit.derived import Derived
     from pubsub_lib.audit.pipeline import Tables
@@ -450,6 +451,7 @@ def test_known_answers_and_a_thousand_journals(audit: Audit) -> None:
     a_window_has_what_was_published_in_it(derived)
     a_stream_tells_where_it_was_cut(derived, summary)
     each_hop_has_its_latency(summary)
+    percentiles_are_nearest_ranks_by_replica_and_of_all(tables.delivery.sparkSession)
     a_trail_ends_where_the_message_was_last_seen(summary)
     of_many_the_first_are_named(summary, derived)
     the_detector_is_told_by_what_it_missed_and_what_it_did_in_vain(summary)
@@ -609,6 +611,23 @@ def latencies_are_free_of_skew(name: str, way: int, summary: Summary) -> None:
     _, negative, longest = hops(summary, name)["publish_receive"]
     assert negative == 0
     assert longest == way, "without a question the quickest message counts as one that took no time"
+
+
+def percentiles_are_nearest_ranks_by_replica_and_of_all(spark: "SparkSession") -> None:
+    values = [("d", "a", "hop", value) for value in range(1, 1001)]  # each is its own rank
+    values += [("d", "b", "hop", value) for value in (-1_234_567, -999, -1, 0)]
+    values += [("d", "c", "hop", 1_234_567)]
+    given = spark.createDataFrame(values, "domain string, name string, hop string, value bigint")
+    found = {
+        row["name"]: tuple(row[name] for name in ("count", "negative", "p50", "p95", "p99", "p999", "max"))
+        for row in percentiles(counted(given)).collect()
+    }
+    assert found == {
+        "a": (1000, 0, 500, 950, 990, 999, 1000),
+        "b": (4, 3, -999, 0, 0, 0, 0),
+        "c": (1, 0, 1_230_000, 1_230_000, 1_230_000, 1_230_000, 1_234_567),
+        "": (1005, 3, 499, 951, 991, 1000, 1_234_567),
+    }
 
 
 def a_trail_ends_where_the_message_was_last_seen(summary: Summary) -> None:
