@@ -381,6 +381,13 @@ def a_publication_that_was_rolled_back(world: Scenario) -> list[Row]:
     return world.rows()
 
 
+@case({("unknown", "", ""): 1}, 32)
+def a_publication_that_a_restored_backup_does_not_hold(world: Scenario) -> list[Row]:
+    """The same, but a replica saw that history began again: nobody can tell whether it was committed once."""
+    world.replica.say(BEGIN + 5_000, kind="sync_begin", topic="t", sequence=99, cause="doubted")
+    return a_publication_that_was_rolled_back(world)
+
+
 @case({("chain_broken", "", ""): 1}, 4)
 def a_chain_is_broken(world: Scenario) -> list[Row]:
     world.follow()
