@@ -28,10 +28,12 @@ from typing import NoReturn
 import msgspec
 from _bench.children import free_port
 
+from pubsub_lib.audit.fromstore import journal_of_store
 from pubsub_lib.audit.java import for_spark, java_home
 from pubsub_lib.audit.report import SUMMARY, read_summary
 from pubsub_lib.audit.summary import Summary
 from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.store import Store
 
 DONE, DIFFERS, WRONG_OPTION, NOT_RUN = 0, 1, 2, 3
 EXIT_CODES = "exit codes: 0 done, of check: the same; 1 the results differ; 2 wrong option; 3 it could not be done"
@@ -219,14 +221,27 @@ def check(folder: Path, journals: Path, store: str | None) -> list[str]:
     """What differs between an audit here and one on the cluster; nothing when all is the same. Raises ClusterError."""
     master = read(folder).master
     with tempfile.TemporaryDirectory(prefix="pubsub-check-") as scratch:
-        here = _audited(journals, store, "local[2]", Path(scratch) / "here", folder)
-        there = _audited(journals, store, master, Path(scratch) / "there", folder)
-    return [name for name in here if here[name] != there[name]]
+        folders = [journals]
+        if store:
+            # Read once: each reading is a run of its own, which trails name.
+            folders.append(Path(scratch) / "store")
+            with Store(store) as opened:
+                journal_of_store(opened, folders[1])
+        here = _audited(folders, "local[2]", Path(scratch) / "here", folder)
+        there = _audited(folders, master, Path(scratch) / "there", folder)
+    return [f"{name}: {_first(here[name], there[name])}" for name in here if here[name] != there[name]]
 
 
-def _audited(journals: Path, store: str | None, master: str, out: Path, folder: Path) -> Mapping[str, object]:
-    command = [sys.executable, "-m", "pubsub_lib.audit.main", "run", str(journals), "--out", str(out)]
-    command += ["--master", master, *(["--store", store] if store else [])]
+def _first(here: object, there: object) -> str:
+    """The first difference of two values, or of two lists, as both say it."""
+    if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
+        here, there = next((one, other) for one, other in zip(here, there, strict=True) if one != other)
+    return f"{here} here, {there} there"
+
+
+def _audited(folders: Sequence[Path], master: str, out: Path, folder: Path) -> Mapping[str, object]:
+    command = [sys.executable, "-m", "pubsub_lib.audit.main", "run", *map(str, folders), "--out", str(out)]
+    command += ["--master", master]
     done = subprocess.run(command, env=surroundings(folder), capture_output=True, text=True, check=False)
     if not (out / SUMMARY).is_file():
         said = done.stderr.strip().splitlines()
@@ -250,7 +265,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             different = check(options.folder, options.journals, options.store)
             if different:
-                print(f"tools/spark_cluster: the results differ in {', '.join(different)}", file=sys.stderr)
+                print(f"tools/spark_cluster: the results differ in {'; '.join(different)}", file=sys.stderr)
                 return DIFFERS
             print("The same here and on the cluster.")
     except KeyboardInterrupt:
