@@ -59,7 +59,7 @@ def set_up(extra: str) -> None:
     wanted = stamp(extra)
     if marker.exists() and marker.read_text() == wanted:
         return
-    note = f"Setting up .venv (once, about a minute): the project with its extra '{extra}' …"
+    note = f"Setting up .venv (once, a minute or a few): the project with its extra '{extra}' …"
     print(note, file=sys.stderr, flush=True)
     python = VENV / "bin" / "python"
     base = VENV / "base.stamp"

@@ -43,9 +43,16 @@ def findings(
         sent_points.join(known, "domain")
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
         .join(committed.select(*POINT), POINT, "left_anti")
-        .select(*POINT, F.lit("phantom_publish").alias("verdict"))
+        .join(_restored(events), "domain", "left")
+        .select(*POINT, F.when(F.col("restored"), "unknown").otherwise("phantom_publish").alias("verdict"))
     )
     return unpublished.unionByName(phantom).unionByName(_broken(rows, known))
+
+
+def _restored(events: DataFrame) -> DataFrame:
+    """The domains in which a replica saw that the store's history began again."""
+    doubted = (F.col("kind") == "sync_begin") & (F.col("cause") == "doubted")
+    return F.broadcast(events.filter(doubted).select("domain", F.lit(True).alias("restored")).distinct())
 
 
 def _broken(rows: DataFrame, known: DataFrame) -> DataFrame:

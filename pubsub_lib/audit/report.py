@@ -79,8 +79,9 @@ def check_free(folder: Path) -> None:
 
 def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
     """Write the tables as Parquet, and what ``save_summary`` writes. Blocks."""
+    every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
     for name in TABLES:
-        writer = getattr(tables if hasattr(tables, name) else derived, name).write
+        writer = every[name].write
         if name in _FOLDERS:
             writer = writer.partitionBy(_FOLDERS[name])
         writer.parquet(str(folder / name))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.words import POINT
@@ -50,22 +50,30 @@ def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) ->
     whole = found[0]
     for other in found[1:]:
         whole = whole.unionByName(other)
-    of_data = F.array_position(F.array(*map(F.lit, _STAGES)), F.col("outcome"))
-    stage = F.when(F.col("kind") == "object", len(_STAGES) + 1).otherwise(of_data)
-    # What a replica did follows what others did; of the same stage the earliest first.
-    order = (F.col("side") == "replica", F.when(F.col("side") == "replica", 0).otherwise(stage), "wall", "number")
+    # Bounded here; a few more than are shown, so that the rest needs no further exchange.
     of_stage = Window.partitionBy("index", "side", "kind", "outcome").orderBy("wall", "number")
-    in_all = Window.partitionBy("index").orderBy("again", *order)
-    kept = (
-        whole.withColumn("again", F.row_number().over(of_stage) > 1)
-        .withColumn("place", F.row_number().over(in_all))
-        .filter(F.col("place") <= RECORDS)
-        .orderBy("index", *order)
-    )
-    trails: dict[int, list[dict[str, Any]]] = {index: [] for index, _ in chosen}
-    for row in kept.select("index", *_SHOWN).collect():
-        trails[row["index"]].append({name: row[name] for name in _SHOWN if row[name] not in (None, "")})
-    return trails
+    kept = whole.withColumn("again", F.row_number().over(of_stage)).filter(F.col("again") <= RECORDS)
+    records: dict[int, list[Row]] = {index: [] for index, _ in chosen}
+    for row in kept.collect():
+        records[row["index"]].append(row)
+    return {index: _shown(some) for index, some in records.items()}
+
+
+def _shown(records: Sequence[Row]) -> list[dict[str, Any]]:
+    """The first of every stage, then the earliest others, in the order of the way: a replica's after all others."""
+
+    def way(row: Row) -> tuple[bool, int, int, int]:
+        late = row["side"] == "replica"
+        return late, 0 if late else _stage(row), row["wall"], row["number"]
+
+    some = sorted(records, key=lambda row: (row["again"] > 1, way(row)))[:RECORDS]
+    return [{name: row[name] for name in _SHOWN if row[name] not in (None, "")} for row in sorted(some, key=way)]
+
+
+def _stage(row: Row) -> int:
+    if row["kind"] == "object":
+        return len(_STAGES)
+    return _STAGES.index(row["outcome"]) if row["outcome"] in _STAGES else 0
 
 
 def _concerned(of: str) -> Column:

@@ -14,6 +14,7 @@ import xxhash
 from pubsub_lib.core.envelope import Message, Packed
 from pubsub_lib.core.model import ZERO, Point, Record
 from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.replaced import with_before
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Kind, Outcome, Row, Side, message_hash, signed, value_hash
 
 MAGIC: Final = b"pubsub-journal\n"
@@ -166,8 +167,13 @@ def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:
         at = end
 
 
+def rows(contents: Contents) -> Iterator[Row]:
+    """The records of a file, in its order. Does not block."""
+    return with_before(row for entry in contents.entries for row in rows_of(contents.header, entry))
+
+
 def rows_of(header: Header, entry: Entry) -> Iterator[Row]:
-    """The records of an entry. Does not block."""
+    """The records of an entry, without ``before``. Does not block."""
     if entry.messages:
         yield from (_of_message(header, entry, index) for index in range(len(entry.messages)))
     elif entry.objects:

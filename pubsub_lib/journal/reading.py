@@ -8,7 +8,7 @@ import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
-from pubsub_lib.journal.entries import parse, rows_of
+from pubsub_lib.journal.entries import parse, rows
 from pubsub_lib.journal.rolling import PARQUET_SUFFIX, SCHEMA_KEY
 from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
 
@@ -50,9 +50,7 @@ def read(path: Path) -> Iterator[Row]:
         data = path.read_bytes()
     except OSError as error:
         raise JournalError(f"{path} cannot be read ({error.strerror}); look who removes journals") from error
-    contents = parse(data, path.name)
-    for entry in contents.entries:
-        yield from rows_of(contents.header, entry)
+    yield from rows(parse(data, path.name))
 
 
 def check_parquet(path: Path) -> None:

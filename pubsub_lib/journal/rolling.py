@@ -2,6 +2,7 @@
 ``python -m pubsub_lib.journal.rolling FOLDER KEEP_BYTES KEEP_SECONDS``.
 """
 
+import itertools
 import os
 import sys
 import time
@@ -12,7 +13,7 @@ import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
-from pubsub_lib.journal.entries import parse, rows_of
+from pubsub_lib.journal.entries import parse, rows
 from pubsub_lib.journal.rows import SCHEMA, arrow_schema, as_dict
 from pubsub_lib.logs import logger
 
@@ -75,13 +76,9 @@ def write_parquet(source: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            rows: list[dict[str, object]] = []
-            for entry in contents.entries:
-                rows.extend(as_dict(row) for row in rows_of(contents.header, entry))
-                if len(rows) >= _SLICE:
-                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                    rows = []
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            found = rows(contents)
+            while part := [as_dict(row) for row in itertools.islice(found, _SLICE)]:
+                writer.write_table(pa.Table.from_pylist(part, schema=schema))
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.rename(target)

@@ -1,5 +1,6 @@
 """Writing a journal. Whatever happens to its disk, the sync goes on: losses are counted, and show as holes."""
 
+import atexit
 import os
 import socket
 import subprocess
@@ -8,7 +9,8 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -26,6 +28,9 @@ _log = logger(__name__)
 SLICE: Final = 1000
 """Objects in one entry of a listing: a frame stays small, and the lock is released in between."""
 
+
+_LAST: Final = -100
+"""After everything else that multiprocessing does at the end of a process."""
 
 _Bytes = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -71,6 +76,14 @@ class _Run:
         self._closed = False
         self._stop = threading.Event()
         self._roller: subprocess.Popen[bytes] | None = None
+        self.rejected: Callable[[], Mapping[str, int]] = dict
+        self._told: dict[str, int] = {}
+        """How many rejects of each cause are recorded."""
+        self._pid = os.getpid()
+        # Whoever ends without closing must not look like one that was killed. Processes of multiprocessing run only
+        # the latter, and after a fork only what was registered in them.
+        atexit.register(self._end)
+        self._finalize = Finalize(None, self._end, exitpriority=_LAST)
         self.put("open")
         threading.Thread(target=_keep_time, args=(self, self._stop), name="pubsub-journal", daemon=True).start()
 
@@ -150,6 +163,7 @@ class _Run:
 
     def upkeep(self) -> None:
         """Mark, roll, retain; called by the thread."""
+        self._note_rejected()
         self.put("mark")
         with self.lock:
             file, settings = self._file, self._settings
@@ -164,6 +178,13 @@ class _Run:
         if due and (self._roller is None or self._roller.poll() is not None):
             self._start_roller()
 
+    def _note_rejected(self) -> None:
+        for cause, number in self.rejected().items():
+            more = number - self._told.get(cause, 0)
+            if more > 0:
+                self._told[cause] = number
+                self.put("reject", cause=cause, count=more)
+
     def _start_roller(self) -> None:
         # A process of its own: the conversion costs more than the writing did, and must not take this one's time.
         settings = self._settings
@@ -174,8 +195,16 @@ class _Run:
         except OSError as error:
             _log.warning("journals are not made into Parquet: %s", error)
 
+    def _end(self) -> None:
+        if os.getpid() == self._pid:  # a child that was forked has this too, and another process' lock and file
+            self.close()
+
     def close(self) -> None:
+        atexit.unregister(self._end)
+        self._finalize.cancel()
         self._stop.set()
+        if not self._closed:
+            self._note_rejected()
         self.put("close")
         with self.lock:
             self._closed = True
@@ -260,6 +289,13 @@ class Journal:
             kind, (outcome,) if outcome else (), service, uuid, topic, sequence, point=point, prev=prev, cause=cause,
             peer=peer, size=size, count=count, digest=digest,
         )  # fmt: skip
+
+    def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
+        """Record what this counts as rejected, by cause: what grew since the last mark, at each mark and at the end.
+
+        ``rejected`` is called by the journal's thread and by ``close``; it must neither block nor raise.
+        """
+        self._run().rejected = rejected
 
     def listing(self, number: int, topic: str, point: Point, objects: Sequence[Record]) -> None:
         """All objects of a topic as they are held at ``point``. ``number`` names the listing within the run."""

@@ -1,6 +1,6 @@
 """A replica's journal (docs/journals.md): what it heard and decided, written before anything of it is applied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
@@ -125,6 +125,10 @@ class ReplicaJournal:
         )
 
     # -- the end -----------------------------------------------------------------------------------------------------
+
+    def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
+        """See :meth:`pubsub_lib.journal.Journal.watch`."""
+        self._journal.watch(rejected)
 
     def listing(self, topic: str, known: Point, records: Sequence[Record]) -> None:
         """All objects of a topic as they are held at ``known``."""

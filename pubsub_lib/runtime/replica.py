@@ -27,7 +27,7 @@ from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, Handlers
 from pubsub_lib.runtime.journaling import ReplicaJournal
-from pubsub_lib.runtime.status import ChainStatus, Status, parked_objects, problems
+from pubsub_lib.runtime.status import DRIVER_DROPS, ChainStatus, Status, parked_objects, problems
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
@@ -126,6 +126,8 @@ class Replica:
             if self._endpoint is not None:
                 self._endpoint.start()
             self._engine.start(self._topics)
+            if self._journal is not None:
+                self._journal.watch(self._rejected)
         except BaseException:
             self.close()  # nobody else will: a with statement whose begin fails has no end
             raise
@@ -354,6 +356,11 @@ class Replica:
                 journal={} if self._journal is None else self._journal.counters(),
                 journal_error="" if self._journal is None else self._journal.error,
             )
+
+    def _rejected(self) -> Mapping[str, int]:
+        driver, tracker = self._subscriber.counters(), self._engine.follower.tracker.counters
+        counted = {why: driver.get(why, 0) for why in DRIVER_DROPS}
+        return {**counted, "other_history": tracker.foreign, "overflowed": tracker.overflowed}
 
     # -- comparing with the store ----------------------------------------------------------------------------------
 

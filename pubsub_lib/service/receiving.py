@@ -1,7 +1,7 @@
 """The service's end of the hop: what workers push goes out at once, on the driver's receiving thread."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope
@@ -9,6 +9,8 @@ from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import Journal
 from pubsub_lib.service.assembly import Assembly
+
+_REJECTED: Final = ("truncated", "oversized", "version", "foreign", "overflow", "incomplete")
 
 
 class TakesLinks(Protocol):
@@ -52,6 +54,10 @@ class Receiving:
             "incomplete": assembly.given_up,
             "strangers": self._strangers,
         }
+
+    def rejected(self) -> Mapping[str, int]:
+        """Those of the counters that tell of messages which came and were not taken."""
+        return {why: number for why, number in self.counters().items() if why in _REJECTED}
 
     def _on_envelope(self, envelope: Envelope) -> None:
         hit("service.before_receive")

@@ -132,6 +132,8 @@ class PublisherService:
             raise
         for loop in self._loops.values():
             loop.start()
+        if self._journal is not None and self._receiving is not None:
+            self._journal.watch(self._receiving.rejected)
         self._running = self._to_leave = True
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     # What is counted from the pipeline's tables: asserted on the same cases, because a run of Spark costs.
     **{
         f"audit/{name}.py": "tests/unit/audit/test_pipeline.py"
-        for name in ("anomalies", "derived", "streams", "summarizing", "trails", "windows")
+        for name in ("anomalies", "derived", "latency", "streams", "summarizing", "trails", "windows")
     },
     "audit/figures.py": "tests/unit/audit/test_page.py",  # parts of the page, which a browser shows as a whole
     "audit/kinds.py": "tests/unit/audit/test_summary.py",  # the words of a summary

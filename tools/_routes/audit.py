@@ -27,12 +27,6 @@ PAGE = "page.html"
 """In the folder of results, where an audit writes a page."""
 SHOWN = 5
 """Faults that are shown; the tables hold all."""
-SPARK = """\
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark.sql.codegen.wholeStage false
-spark.sql.codegen.factoryMode NO_CODEGEN
-"""
-"""For a set as small as this: most of the time would go into compiling, so less is compiled."""
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -70,12 +64,10 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
     """
     assert plan.results is not None
     began, made, told = time.monotonic(), folder / "audit", folder / "audit.txt"
-    (folder / "spark-defaults.conf").write_text(SPARK)
     with progress.waiting("auditing the run by its journals"):
         status, complaint = _execute(
             ["run", str(journals(folder)), "--store", plan.url, "--out", str(made)],
-            # Spark's files in the folder, so that nothing is left elsewhere, however it ends.
-            {"SPARK_LOCAL_DIRS": str(folder), "SPARK_CONF_DIR": str(folder)},
+            {"SPARK_LOCAL_DIRS": str(folder)},  # so that nothing is left elsewhere, however it ends
             told,
         )
     if status == USAGE or not (made / SUMMARY).is_file():

@@ -525,8 +525,9 @@ class Oracle:
             surely = self.closed(item.p) and not self._hidden_at_publisher(item)
             if item.kind == "unpublished" and point in committed and surely:
                 found.add(StoreFinding(*point, "unpublished"))
+        again = any(row.kind == "sync_begin" and row.cause == "doubted" for row in self.rows)
         found |= {
-            StoreFinding(*point, "phantom_publish")
+            StoreFinding(*point, "unknown" if again else "phantom_publish")
             for point in sent
             if floor < point[1] <= head and point not in committed
         }

@@ -116,6 +116,46 @@ def test_a_child_after_fork_has_a_run_of_its_own(tmp_path: Path) -> None:
     assert runs[7] == runs[9] == journal.run != runs[8]
 
 
+WITHOUT_CLOSE = """
+import multiprocessing, os, sys
+from pubsub_lib.journal import Journal, JournalSettings
+
+journal = Journal(JournalSettings(sys.argv[1], to_parquet=False), "writer", "w")
+multiprocessing.set_start_method("fork")
+worker = multiprocessing.Process(target=journal.note, args=("hello",), kwargs={"peer": "process"})
+worker.start()
+worker.join()
+pid = os.fork()
+journal.note("hello", peer="parent" if pid else "child")
+if pid:
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_who_ends_without_closing_has_an_end_all_the_same(tmp_path: Path) -> None:
+    """A worker of multiprocessing, a bare fork's child, and the process that forked them."""
+    subprocess.run([sys.executable, "-c", WITHOUT_CLOSE, str(tmp_path)], check=True, timeout=60)
+    runs: dict[str, list[str]] = {}
+    for row in rows(tmp_path):
+        runs.setdefault(row.run, []).append(row.peer or row.kind)
+    assert sorted(runs.values()) == [["open", who, "close"] for who in ("child", "parent", "process")]
+
+
+def test_what_was_rejected_is_told_with_the_marks_and_once(tmp_path: Path) -> None:
+    journal, counted = Journal(settings(tmp_path), "replica", "r"), {"foreign": 0, "version": 2}
+    journal.watch(lambda: counted)
+    for foreign in (0, 3, 3):
+        counted["foreign"] = foreign
+        run_of(journal).upkeep()
+    counted["foreign"] = 4
+    journal.close()
+    found = [(row.kind, row.cause, row.count) for row in rows(tmp_path)[1:]]
+    assert found == [
+        ("reject", "version", 2), ("mark", "", 0), ("reject", "foreign", 3), ("mark", "", 0), ("mark", "", 0),
+        ("reject", "foreign", 1), ("close", "", 0),
+    ]  # fmt: skip
+
+
 def test_threads_share_the_numbers_without_holes(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path), "service", "s")
 

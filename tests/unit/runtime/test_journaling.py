@@ -108,6 +108,17 @@ def fail(_envelope: Envelope) -> None:
     raise TransportError("nobody takes it")
 
 
+def test_a_replica_tells_what_its_driver_could_not_read(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = journalled(sqlite_url, tmp_path)
+    with Store(sqlite_url), Replica(told, topics=["t1"]) as replica:
+        counters = replica._subscriber.counters
+        monkeypatch.setattr(replica._subscriber, "counters", lambda: {**counters(), "foreign": 2, "lost": 9})
+    found = [(row.cause, row.count) for row in rows(tmp_path) if row.kind == "reject"]
+    assert found == [("foreign", 2)]
+
+
 def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> None:
     folder = tmp_path / "j"
     told = journalled(sqlite_url, folder, driver="db_polling_pubsub_driver", driver_options={})

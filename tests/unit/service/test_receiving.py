@@ -66,3 +66,4 @@ def test_a_worker_of_another_service_is_served_and_counted(hop: Hop) -> None:
     hop.bring(Envelope("api-2", "0" * 32, "t", 5, [Message(History().commit())]))
     assert len(taken.links) == 2
     assert receiving.counters() == {"received": 2, "lost": 1, "incomplete": 0, "strangers": 2}
+    assert receiving.rejected() == {"incomplete": 0}, "it was served"

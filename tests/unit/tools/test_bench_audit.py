@@ -1,0 +1,62 @@
+"""``tools/bench_audit``: its journals are what it says, and it judges its figures rightly. Its runs are not tests."""
+
+from collections import Counter
+from pathlib import Path
+
+import bench_audit_app
+import pytest
+from _bench_audit import report
+from _bench_audit.chain import AUDIT, BARE, Measured
+from _bench_audit.journals import journals, whole
+
+from pubsub_lib.journal.reading import find, read
+from tests.unit.audit.oracle import Oracle
+
+OK = {"ok": 1_000_000}
+
+
+@pytest.mark.parametrize("hot", [False, True])
+def test_its_journals_are_of_a_clean_run(tmp_path: Path, hot: bool) -> None:
+    said: list[str] = []
+    folder = journals(tmp_path, 300, hot=hot, tell=said.append)
+    assert journals(tmp_path, 300, hot=hot, tell=said.append) == folder
+    assert said == ["writing journals: 0 of 400 messages"], "written once"
+    rows = [row for path in find([folder]).parquet for row in read(path)]
+    one = Oracle(rows, 10_000, 5_000, 3_000, 25_000)
+    assert Counter(row.verdict for row in one.delivery()) == {"ok": whole(300)} == {"ok": 400}
+    assert (one.strays(), one.bits()) == ([], 0)
+    of_topics = Counter(row.topic for row in rows if row.outcome == "sent")
+    assert len(of_topics) == (11 if hot else 100)
+    assert max(of_topics.values()) == (360 if hot else 4)
+
+
+def measured(audit: float, bare: float = 10.0, verdicts: dict[str, int] | None = None) -> dict[str, list[Measured]]:
+    found = OK if verdicts is None else verdicts
+    return {
+        AUDIT: [Measured(audit + more, 2 * audit, 900.0, found) for more in (-1.0, 0.0, 50.0)],
+        BARE: [Measured(bare, bare, 800.0, OK)] * 3,
+    }
+
+
+def test_a_ratio_is_of_medians_and_missed_above_what_is_required() -> None:
+    met = report.figures(1_000_000, False, measured(15.0))
+    assert (met.audit, met.ratio) == (15.0, 1.5)
+    missed = report.figures(1_000_000, False, measured(15.1))
+    hot = report.figures(1_000_000, True, measured(30.3))
+    assert report.report([met], "2g", 3).wrong() == []
+    assert report.report([missed, hot], "2g", 3).wrong() == [
+        "1,000,000: 1.51 times the bare chain, more than 1.5",
+        "1,000,000 (one hot): 2.01 times what it takes evenly spread, more than 2.0",
+    ]
+
+
+def test_another_verdict_than_ok_is_told() -> None:
+    wrong = report.figures(1_000_000, False, measured(1.0, verdicts={"ok": 999_999, "lost": 1}))
+    assert report.report([wrong], "2g", 3).wrong() == ["1,000,000: not every verdict is ok"]
+
+
+def test_a_wrong_option_is_2_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench_audit_app.parse(["--size", "many"])
+    assert ended.value.code == 2
+    assert "'many' is not a whole number from 1 on" in capsys.readouterr().err

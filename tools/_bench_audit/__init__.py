@@ -1,0 +1,1 @@
+"""What ``tools/bench_audit`` is made of."""

@@ -1,0 +1,114 @@
+"""The figures as a table for people and as JSON."""
+
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from _bench_audit.chain import AUDIT, BARE, Measured
+
+RATIO: Final = 1.5
+"""At most so many times what the bare chain takes."""
+HOT_RATIO: Final = 2.0
+"""At most so many times what evenly spread traffic takes."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Medians of one set of journals; seconds of the clock. ``as_expected``: everything was ``ok``, and was there."""
+
+    messages: int
+    hot: bool
+    audit: float
+    bare: float
+    audit_processor: float
+    bare_processor: float
+    audit_megabytes: float
+    bare_megabytes: float
+    as_expected: bool
+
+    @property
+    def ratio(self) -> float:
+        """The audit beside the bare chain."""
+        return self.audit / self.bare
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One call of the tool."""
+
+    cores: int
+    memory: str
+    """What the JVM's heap may have."""
+    rounds: int
+    load: float
+    figures: Sequence[Figures]
+
+    def wrong(self) -> list[str]:
+        """What is not as required, in sentences."""
+        found = [f"{_name(each)}: not every verdict is ok" for each in self.figures if not each.as_expected]
+        found += [
+            f"{_name(each)}: {each.ratio:.2f} times the bare chain, more than {RATIO}"
+            for each in self.figures
+            if each.ratio > RATIO and not each.hot
+        ]
+        for hot in (each for each in self.figures if each.hot):
+            for even in self.figures:
+                times = hot.audit / even.audit
+                if not even.hot and even.messages == hot.messages and times > HOT_RATIO:
+                    found.append(f"{_name(hot)}: {times:.2f} times what it takes evenly spread, more than {HOT_RATIO}")
+        return found
+
+
+def figures(messages: int, hot: bool, measured: Mapping[str, Sequence[Measured]]) -> Figures:
+    """Medians of all rounds."""
+
+    def median(what: str, name: str) -> float:
+        values: list[float] = [getattr(each, name) for each in measured[what]]
+        return round(statistics.median(values), 1)
+
+    return Figures(
+        messages, hot,
+        audit=median(AUDIT, "seconds"), bare=median(BARE, "seconds"),
+        audit_processor=median(AUDIT, "processor"), bare_processor=median(BARE, "processor"),
+        audit_megabytes=max(each.megabytes for each in measured[AUDIT]),
+        bare_megabytes=max(each.megabytes for each in measured[BARE]),
+        as_expected=all(each.verdicts == {"ok": messages} for one in measured.values() for each in one),
+    )  # fmt: skip
+
+
+def report(found: Sequence[Figures], memory: str, rounds: int) -> Report:
+    """All of it."""
+    return Report(os.cpu_count() or 1, memory, rounds, round(os.getloadavg()[0], 1), found)
+
+
+def as_json(made: Report) -> str:
+    """Indented, one object."""
+    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
+
+
+def show(made: Report, console: Console) -> None:
+    """The table, and what is missed."""
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("messages", "audit", "bare chain", "ratio", "processor", "of the chain", "memory"):
+        table.add_column(name, justify="right")
+    for each in made.figures:
+        table.add_row(
+            _name(each), f"{each.audit:.1f} s", f"{each.bare:.1f} s", f"{each.ratio:.2f}",
+            f"{each.audit_processor:.0f} s", f"{each.bare_processor:.0f} s", f"{each.audit_megabytes:,.0f} MB",
+        )  # fmt: skip
+    console.print(table)
+    even = [each for each in made.figures if not each.hot]
+    for one, two in pairwise(even):
+        times = two.messages / one.messages
+        console.print(f"{times:g} times the messages take {two.audit / one.audit:.1f} times as long.")
+    for sentence in made.wrong():
+        console.print(f"[bold red]missed[/] {sentence}")
+
+
+def _name(each: Figures) -> str:
+    return f"{each.messages:,}{' (one hot)' if each.hot else ''}"

@@ -1,0 +1,133 @@
+"""``tools/bench_audit``: the audit of many messages beside a bare chain of its joins and counts; medians and ratios.
+
+::
+
+    tools/bench_audit                           # 1 million and 10 million messages, and a million with one hot topic
+    tools/bench_audit --size 1000000 --rounds 5
+    tools/bench_audit --size 100000 --hot -f json
+
+The journals are written once and kept in a folder (--cache). Each measurement is a process of its own, in turns, and
+counts from when Spark runs. Close to nothing else should run meanwhile. See docs/audit.md, "Speed".
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+from _bench_audit import report
+from _bench_audit.chain import AUDIT, BARE, Measured, measure
+from _bench_audit.journals import journals, whole
+from rich.console import Console
+
+from pubsub_lib.errors import PubSubError
+
+MET, MISSED, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_CODES = (
+    "exit codes: 0 every ratio is met; 1 one is missed, or a verdict is wrong; 2 wrong option; 3 it could not be run; "
+    "130 interrupted"
+)
+SIZES = (1_000_000, 10_000_000)
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one sentence, without the usage around it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit status 2."""
+        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def positive(text: str) -> int:
+    """An option's type."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options."""
+    parser = Parser(
+        prog="tools/bench_audit",
+        description="The audit of many messages beside a bare chain of its joins and counts.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument(
+        "--size", type=positive, action="append", metavar="N",
+        help="messages, each published and applied once; may be repeated (default: 1 and 10 million)",
+    )  # fmt: skip
+    parser.add_argument("--hot", action="store_true", help="also the smallest size with 90 %% of it in one topic")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="of each (default: %(default)s)")
+    parser.add_argument("--memory", default="2g", help="the JVM's heap (default: %(default)s)")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "pubsub-bench-audit", metavar="FOLDER",
+        help="where journals are written and kept (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(default: %(default)s)")
+    parser.add_argument("--one", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def tell(text: str) -> None:
+    """Progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def in_turns(folder: Path, rounds: int, memory: str) -> dict[str, list[Measured]]:
+    """Both sides, one after the other, each in a process of its own. Raises PubSubError."""
+    found: dict[str, list[Measured]] = {AUDIT: [], BARE: []}
+    for number in range(rounds):
+        for what in (BARE, AUDIT):
+            command = [sys.executable, __file__, "--memory", memory, "--one", what, str(folder)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                lines = done.stderr.strip().splitlines() or ["it said nothing"]
+                raise PubSubError(f"the measurement of {what} ended with {done.returncode}: {lines[-1]}")
+            one = msgspec.json.decode(done.stdout, type=Measured)
+            tell(f"{folder.name}, round {number + 1} of {rounds}, {what}: {one.seconds} s")
+            found[what].append(one)
+    return found
+
+
+def run(options: argparse.Namespace) -> report.Report:
+    """All measurements. Raises PubSubError."""
+    sizes = sorted(options.size or SIZES)
+    sets = [(size, False) for size in sizes]
+    if options.hot or not options.size:
+        sets.insert(1, (sizes[0], True))
+    found = []
+    for size, hot in sets:
+        folder = journals(options.cache, size, hot=hot, tell=tell)
+        measured = in_turns(folder, options.rounds, options.memory)
+        found.append(report.figures(whole(size), hot, measured))
+    return report.report(found, options.memory, options.rounds)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status as EXIT_CODES says."""
+    options = parse(arguments)
+    try:
+        if options.one:
+            what, folder = options.one
+            print(msgspec.json.encode(measure(what, Path(folder), options.memory)).decode())
+            return MET
+        made = run(options)
+    except PubSubError as error:
+        print(f"tools/bench_audit: {error}", file=sys.stderr)
+        return NOT_RUN
+    if options.format == "json":
+        print(report.as_json(made))
+    else:
+        report.show(made, Console())
+    return MISSED if made.wrong() else MET
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,281 @@
+"""``tools/spark_cluster``: a Spark standalone cluster on this machine, out of the pip package of pyspark. No ssh.
+
+::
+
+    tools/spark_cluster start                          # two workers of one core; prints the master's URL
+    pubsub-audit run … --master spark://127.0.0.1:PORT
+    tools/spark_cluster check FOLDER --store URL       # audits FOLDER here and there: are the results the same?
+    tools/spark_cluster stop
+
+All files, those of the running master and workers included, are in one folder, which ``stop`` removes. Ports are free
+ones of the loopback.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+from _bench.children import free_port
+
+from pubsub_lib.audit.fromstore import journal_of_store
+from pubsub_lib.audit.java import for_spark, java_home
+from pubsub_lib.audit.report import SUMMARY, read_summary
+from pubsub_lib.audit.summary import Summary
+from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.store import Store
+
+DONE, DIFFERS, WRONG_OPTION, NOT_RUN = 0, 1, 2, 3
+EXIT_CODES = "exit codes: 0 done, of check: the same; 1 the results differ; 2 wrong option; 3 it could not be done"
+STATE = "cluster.json"
+PATIENCE = 120.0
+"""Seconds for master and workers to come up."""
+END = 10.0
+"""Seconds for an orderly end."""
+LOOK = 0.2
+MEMORY = "1g"
+"""Of a worker, and so of the audit's process there."""
+DAEMONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Master and workers do little; they need not be quick."""
+
+
+class ClusterError(PubSubError):
+    """The cluster cannot be had, or an audit on it broke off."""
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A running one. ``processes``: when each was started, in clock ticks since boot, so that no other one is ended."""
+
+    master: str
+    processes: Mapping[int, str]
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one sentence, without the usage around it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit status 2."""
+        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see tools/spark_cluster --help\n")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options."""
+    top = Parser(prog="tools/spark_cluster", description="A Spark standalone cluster here.", epilog=EXIT_CODES)
+    top.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / f"pubsub-spark-{os.geteuid()}",
+        help="where all its files are (default: %(default)s)",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    start = commands.add_parser("start", help="start master and workers, and print the master's URL")
+    start.add_argument("--workers", type=_positive, default=2, metavar="N", help="(default: 2)")
+    start.add_argument("--cores", type=_positive, default=1, metavar="N", help="of each worker (default: 1)")
+    commands.add_parser("stop", help="end all of them and remove the folder")
+    check = commands.add_parser("check", help="audit journals here and on the cluster, and compare")
+    check.add_argument("journals", type=Path, metavar="FOLDER")
+    check.add_argument("--store", metavar="URL", help="as of pubsub-audit run")
+    return top.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+# -- start and stop --------------------------------------------------------------------------------------------------
+
+
+def start(folder: Path, workers: int, cores: int) -> str:
+    """The URL of the master, when all workers have registered. Raises ClusterError, ConfigError, OSError."""
+    if (folder / STATE).exists():
+        raise ClusterError(f"{folder} holds a cluster already; stop it, or name another --folder")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    port, page = free_port(), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    environment = surroundings(folder)
+    address = ("--host", "127.0.0.1", "--port")
+    programs = {"master": ["master.Master", *address, str(port), "--webui-port", str(page)]}
+    for number in range(1, workers + 1):
+        work = ["--work-dir", str(folder / f"work-{number}"), "--cores", str(cores), "--memory", MEMORY]
+        programs[f"worker-{number}"] = ["worker.Worker", *address, "0", "--webui-port", "0", *work, url]
+    made = Cluster(url, {})
+    try:
+        for name, arguments in programs.items():
+            pid = _spawn(folder, name, arguments, environment)
+            made = Cluster(url, {**made.processes, pid: started(pid)})
+            (folder / STATE).write_bytes(msgspec.json.encode(made))
+        _wait(f"http://127.0.0.1:{page}/json/", workers, made, folder)
+    except BaseException:
+        stop(folder)
+        raise
+    return url
+
+
+def surroundings(folder: Path) -> Mapping[str, str]:
+    """The environment of master and workers, which is that of an audit's processes there. Raises ConfigError."""
+    home = java_home()
+    given = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": DAEMONS,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    return given if home is None else {**given, "JAVA_HOME": str(for_spark(home, folder / "java"))}
+
+
+def _spawn(folder: Path, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    import pyspark
+
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    with (folder / f"{name}.log").open("wb") as log:
+        running = subprocess.Popen(
+            [program, f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    return running.pid
+
+
+def _wait(page: str, workers: int, cluster: Cluster, folder: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            with urllib.request.urlopen(page, timeout=LOOK * 10) as answer:
+                if json.load(answer)["aliveworkers"] >= workers:
+                    return
+        except (OSError, ValueError):
+            pass  # not yet
+        gone = [number for number, pid in enumerate(cluster.processes) if not _alive(pid, cluster)]
+        if gone:
+            name = f"worker-{gone[0]}" if gone[0] else "master"
+            said = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+            raise ClusterError(f"the {name} ended: {said[-1] if said else 'it said nothing'}")
+        time.sleep(LOOK)
+    raise ClusterError(f"not all {workers} workers registered within {PATIENCE:.0f} s; see the logs in {folder}")
+
+
+def read(folder: Path) -> Cluster:
+    """The cluster that runs there. Raises ClusterError."""
+    try:
+        return msgspec.json.decode((folder / STATE).read_bytes(), type=Cluster)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ClusterError(f"{folder} holds no cluster; start one, or name its --folder") from error
+
+
+def stop(folder: Path) -> None:
+    """End its processes, and no others, and remove its folder. Raises ClusterError, OSError."""
+    cluster = read(folder)
+    there = [pid for pid in cluster.processes if _alive(pid, cluster)]
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        for pid in there:
+            _signal(pid, how)
+        until = time.monotonic() + END
+        while there and time.monotonic() < until:
+            time.sleep(LOOK)
+            there = [pid for pid in there if _alive(pid, cluster)]
+    shutil.rmtree(folder)
+
+
+def _signal(pid: int, how: signal.Signals) -> None:
+    try:
+        os.kill(pid, how)
+    except ProcessLookupError:
+        pass  # it has just ended
+
+
+def started(pid: int) -> str:
+    """When a process was started; "" when it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _alive(pid: int, cluster: Cluster) -> bool:
+    return started(pid) == cluster.processes[pid] != ""
+
+
+# -- check -----------------------------------------------------------------------------------------------------------
+
+
+def check(folder: Path, journals: Path, store: str | None) -> list[str]:
+    """What differs between an audit here and one on the cluster; nothing when all is the same. Raises ClusterError."""
+    master = read(folder).master
+    with tempfile.TemporaryDirectory(prefix="pubsub-check-") as scratch:
+        folders = [journals]
+        if store:
+            # Read once: each reading is a run of its own, which trails name.
+            folders.append(Path(scratch) / "store")
+            with Store(store) as opened:
+                journal_of_store(opened, folders[1])
+        here = _audited(folders, "local[2]", Path(scratch) / "here", folder)
+        there = _audited(folders, master, Path(scratch) / "there", folder)
+    return [f"{name}: {_first(here[name], there[name])}" for name in here if here[name] != there[name]]
+
+
+def _first(here: object, there: object) -> str:
+    """The first difference of two values, or of two lists, as both say it."""
+    if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
+        here, there = next((one, other) for one, other in zip(here, there, strict=True) if one != other)
+    return f"{here} here, {there} there"
+
+
+def _audited(folders: Sequence[Path], master: str, out: Path, folder: Path) -> Mapping[str, object]:
+    command = [sys.executable, "-m", "pubsub_lib.audit.main", "run", *map(str, folders), "--out", str(out)]
+    command += ["--master", master]
+    done = subprocess.run(command, env=surroundings(folder), capture_output=True, text=True, check=False)
+    if not (out / SUMMARY).is_file():
+        said = done.stderr.strip().splitlines()
+        raise ClusterError(f"the audit on {master} ended with status {done.returncode}: {said[-1] if said else ''}")
+    return comparable(read_summary(out))
+
+
+def comparable(summary: Summary) -> Mapping[str, object]:
+    """All of a summary but when it was made."""
+    return {name: value for name, value in msgspec.to_builtins(summary).items() if name != "audited"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    options = parse(arguments)
+    try:
+        if options.command == "start":
+            print(start(options.folder, options.workers, options.cores))
+        elif options.command == "stop":
+            stop(options.folder)
+        else:
+            different = check(options.folder, options.journals, options.store)
+            if different:
+                print(f"tools/spark_cluster: the results differ in {'; '.join(different)}", file=sys.stderr)
+                return DIFFERS
+            print("The same here and on the cluster.")
+    except KeyboardInterrupt:
+        print("tools/spark_cluster: interrupted", file=sys.stderr)
+        return 130
+    except (PubSubError, ConfigError, OSError) as error:
+        print(f"tools/spark_cluster: {' '.join(str(error).split())}", file=sys.stderr)
+        return NOT_RUN
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
