@@ -38,8 +38,12 @@ def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
     intervals = settled(words.intervals(events, rows, runs))
     publications = settled(words.publications(rows))
     commits = settled(words.commits(rows))
-    sent_points = settled(words.sent_points(rows))
-    heard = settled(receipts.receipts(rows, runs, intervals, publications, settings))
+    # Only commits and a changelog are compared with them.
+    asked_for = not (commits.isEmpty() and events.filter("kind = 'changelog'").isEmpty())
+    sent_points = settled(words.sent_points(rows if asked_for else rows.limit(0)))
+    streams = settled(receipts.sent_streams(publications))
+    heard = settled(receipts.receipts(rows, runs, intervals, streams, settings))
+    heard = receipts.looked_up(heard, publications, streams)
     skews = settled(_all_skews(words.skews(events), heard, publications))
     topics = publications.select("domain", "topic").union(commits.select("domain", "topic"))
     topics = topics.union(heard.select("domain", "topic")).distinct()
@@ -49,17 +53,17 @@ def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
         (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
     ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
     stale = settled(receipts.stale(rows, events))
-    streams = settled(receipts.streams(heard))
+    extremes = settled(receipts.streams(heard))
     judged = delivery.delivery(
-        expected, receipts.received(heard), histories, applied, stale, streams, skews, domains, settings
+        expected, receipts.received(heard), histories, applied, stale, extremes, skews, domains, settings
     )
     publishers = settled(strays.publishers(rows, runs))
-    unsent = settled(strays.unsent(heard, publications, publishers, skews))
+    unsent = settled(strays.unsent(heard, publishers, skews))
     unrecorded = strays.unrecorded(publications, publishers, unsent, histories)
     findings = changelog.findings(rows, events, commits, sent_points, domains, settings)
     return Tables(
         delivery=judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded)).persist(),
-        strays=strays.strays(heard, publications, runs, unsent).persist(),
+        strays=strays.strays(heard, runs, unsent).persist(),
         store=findings.select(*changelog.COLUMNS).persist(),
         state=state.differences(rows, events, runs, settings).select(*state.COLUMNS).persist(),
         syncs=syncs.syncs(events).persist(),

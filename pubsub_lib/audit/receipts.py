@@ -6,15 +6,28 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import ID, RUN
+from pubsub_lib.audit.words import ID, RUN, settled
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]
 
 
+def sent_streams(publications: DataFrame) -> DataFrame:
+    """Per (domain, uuid, topic): the lowest and the highest sequence that was sent, and whether all between were."""
+    return (
+        publications.groupBy("domain", "uuid", "topic")
+        .agg(F.min("sequence").alias("first_sent"), F.max("sequence").alias("last_sent"), F.count("*").alias("sent"))
+        .withColumn("whole", F.col("sent") == F.col("last_sent") - F.col("first_sent") + 1)
+        .drop("sent")
+    )
+
+
 def receipts(
-    rows: DataFrame, runs: DataFrame, intervals: DataFrame, publications: DataFrame, settings: AuditSettings
+    rows: DataFrame, runs: DataFrame, intervals: DataFrame, streams: DataFrame, settings: AuditSettings
 ) -> DataFrame:
-    """One row per receipt: with the name and first wall of its run, ``astray``, and ``overtaken``."""
+    """One row per receipt: with the name and first wall of its run, ``astray``, ``overtaken``, and ``published``.
+
+    ``streams``: see ``sent_streams``. ``published`` is null where only a look at the publications can tell.
+    """
     about = runs.filter(~F.col("polls")).select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"))
     heard = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
@@ -29,13 +42,15 @@ def receipts(
     earlier = Window.partitionBy(*STREAM).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     counts = ~F.col("astray") & (F.col("sequence") <= F.col("last_sent"))
     highest = F.max(F.when(counts, F.col("sequence"))).over(earlier)
-    sent = publications.groupBy("domain", "uuid", "topic").agg(F.max("sequence").alias("last_sent"))
-    heard = heard.join(F.broadcast(sent), ["domain", "uuid", "topic"], "left")
+    heard = heard.join(F.broadcast(streams), ["domain", "uuid", "topic"], "left")
+    among = F.col("sequence").between(F.col("first_sent"), F.col("last_sent"))
+    published = F.when(F.coalesce(~among, F.lit(True)), F.lit(False)).when(F.col("whole"), F.lit(True))
     return (
         heard.withColumn("astray", ~inside)
         .drop("around", "around_all")
         .withColumn("overtaken", F.coalesce(highest > F.col("sequence"), F.lit(False)))
-        .drop("last_sent")
+        .withColumn("published", published)
+        .drop("first_sent", "last_sent", "whole")
     )
 
 
@@ -50,6 +65,18 @@ def _inside(around: str, settings: AuditSettings) -> Column:
     )
 
 
+def looked_up(receipts: DataFrame, publications: DataFrame, streams: DataFrame) -> DataFrame:
+    """With ``published`` told for all of them. Most audits have only whole streams, and need no join for it."""
+    torn = settled(streams.filter(~F.col("whole")).select("domain", "uuid", "topic"))
+    if torn.isEmpty():
+        return receipts
+    sent = publications.join(F.broadcast(torn), ["domain", "uuid", "topic"], "left_semi")
+    known = sent.select(*ID, F.lit(True).alias("there"))
+    vague = receipts.filter(F.col("published").isNull()).join(known, ID, "left")
+    told = vague.withColumn("published", F.coalesce("there", F.lit(False))).drop("there")
+    return settled(receipts.filter(F.col("published").isNotNull()).unionByName(told))
+
+
 def received(receipts: DataFrame) -> DataFrame:
     """One row per (domain, name, uuid, topic, sequence) that was received, with ``first``: what its run ρ shows.
 
@@ -57,14 +84,14 @@ def received(receipts: DataFrame) -> DataFrame:
     """
     together = receipts.repartition(*ID)  # so that both groupings and the join with publications share one exchange
     straight = ~F.col("astray")
-    settled = straight & F.col("outcome").isin("applied", "old")
+    taken = straight & F.col("outcome").isin("applied", "old")
     in_run = together.groupBy(*ID, "name", "run").agg(
         F.first("first_wall").alias("first_wall"),
         F.first("host").alias("host"),
         F.min(F.when(straight, F.struct("number", "overtaken", "wall"))).alias("earliest"),
         F.count(F.when(straight, 1)).alias("times"),
         F.count(F.when(straight & (F.col("outcome") == "applied"), 1)).alias("applied"),
-        F.min(F.when(settled, F.col("wall"))).alias("settled"),
+        F.min(F.when(taken, F.col("wall"))).alias("settled"),
         F.min("hash").alias("low"),
         F.max("hash").alias("high"),
     )
@@ -103,7 +130,9 @@ def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
         lambda each: (each["version"] > F.col("position")) | (each["version"] <= F.col("prev_position")),
     )
     out_of_order = F.coalesce(F.max("position").over(earlier) > F.col("prev_position"), F.lit(False))
-    suspects = applied.withColumn("suspect", strange | out_of_order).filter("suspect").select(*RUN, "topic").distinct()
+    narrow = applied.select(*RUN, "topic", "number", "position", "prev_position", strange.alias("strange"))
+    suspects = narrow.withColumn("suspect", F.col("strange") | out_of_order).filter("suspect")
+    suspects = suspects.select(*RUN, "topic").distinct()
     return _stale_objects(events, applied.join(F.broadcast(suspects), [*RUN, "topic"], "left_semi"))
 
 

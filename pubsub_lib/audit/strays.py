@@ -13,7 +13,9 @@ COLUMNS: Final = ("domain", "name", "uuid", "topic", "sequence", "verdict")
 def publishers(rows: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per (domain, uuid) that sent: its host, whether a run of it has gaps, its last record's wall."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
-    by_run = sent.groupBy(*RUN, "uuid").agg(F.min(F.struct("wall", "run", "number", "host")).alias("first"))
+    # Two steps: the least of a struct in one would sort all that was sent.
+    of_runs = sent.groupBy(*RUN, "uuid", "host").agg(F.min("wall").alias("wall"))
+    by_run = of_runs.select(*RUN, "uuid", F.struct("wall", "run", "host").alias("first"))
     about = runs.select(*RUN, "last_wall", (F.size("gaps") > 0).alias("holed"))
     return (
         by_run.join(F.broadcast(about), RUN)
@@ -26,9 +28,9 @@ def publishers(rows: DataFrame, runs: DataFrame) -> DataFrame:
     )
 
 
-def unsent(receipts: DataFrame, publications: DataFrame, publishers: DataFrame, skews: DataFrame) -> DataFrame:
+def unsent(receipts: DataFrame, publishers: DataFrame, skews: DataFrame) -> DataFrame:
     """One row per received id without a publication, and whether it is provably a ``phantom``."""
-    strange = receipts.join(publications.select(*ID), ID, "left_anti")
+    strange = receipts.filter(~F.col("published"))
     strange = strange.join(F.broadcast(publishers), ["domain", "uuid"], "left")
     here = F.broadcast(skews.withColumnRenamed("replica_host", "host"))
     strange = strange.join(here, ["domain", "host", "publisher_host"], "left")
@@ -40,17 +42,16 @@ def unsent(receipts: DataFrame, publications: DataFrame, publishers: DataFrame, 
     ).withColumn("phantom", F.coalesce("provable", F.lit(False))).drop("provable")  # fmt: skip
 
 
-def strays(receipts: DataFrame, publications: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame:
+def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame:
     """Phantoms and misrouted messages, one row per id and replica."""
     phantoms = unsent.filter("phantom").select(*ID, F.explode("names").alias("name"), F.lit("phantom").alias("verdict"))
     first_gap = runs.select(*RUN, F.get("gaps", F.lit(0))["lo"].alias("first_gap"))
     lost_way = (
-        receipts.filter("astray")
+        receipts.filter(F.col("astray") & F.col("published"))
         .join(F.broadcast(first_gap), RUN)
         .filter(F.col("first_gap").isNull() | (F.col("first_gap") >= F.col("number")))
         .select(*ID, "name")
         .distinct()
-        .join(publications.select(*ID), ID, "left_semi")
     )
     return phantoms.select(*COLUMNS).unionByName(lost_way.withColumn("verdict", F.lit("misrouted")).select(*COLUMNS))
 

@@ -15,7 +15,8 @@ PARTICIPANTS: Final = ("writer", "service", "replica")
 FOREVER: Final = 2**62
 """In place of an endless time or number: far beyond every clock, and sums with it do not overflow."""
 RUN: Final = ["domain", "run"]
-ID: Final = ["domain", "uuid", "topic", "sequence"]
+ID: Final = ["sequence", "topic", "uuid", "domain"]
+"""Sorts compare the first of these alone as long as it differs, and numbers fastest."""
 POINT: Final = ["domain", "topic", "position", "nonce"]
 _EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", "listing", "changelog")
 
@@ -35,10 +36,8 @@ def events(rows: DataFrame) -> DataFrame:
 
 def runs(rows: DataFrame) -> DataFrame:
     """One row per run: who, first and last wall, its gaps, whether it is over, whether it polls."""
-    whole = rows.groupBy(*RUN).agg(
-        F.first("side").alias("side"),
-        F.first("name").alias("name"),
-        F.first("host").alias("host"),
+    # Who it is depends on the run alone. As keys, not as first(): an aggregate of strings would sort all records.
+    whole = rows.groupBy(*RUN, "side", "name", "host").agg(
         F.min("wall").alias("first_wall"),
         F.max("wall").alias("last_wall"),
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
@@ -102,8 +101,10 @@ def publications(rows: DataFrame) -> DataFrame:
     """One row per (domain, uuid, topic, sequence) that was sent."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
     first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written")
+    sent = sent.select(*ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "hash")
     return (
-        sent.groupBy(*ID)
+        sent.repartition(*ID)  # aggregates of structs sort what they aggregate: once, and not before the exchange, too
+        .groupBy(*ID)
         .agg(F.min(first).alias("first"), F.min("hash").alias("sent_low"), F.max("hash").alias("sent_high"))
         .select(
             *ID,
