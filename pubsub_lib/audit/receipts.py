@@ -80,7 +80,7 @@ def looked_up(receipts: DataFrame, publications: DataFrame, streams: DataFrame) 
 def received(receipts: DataFrame) -> DataFrame:
     """One row per (domain, name, uuid, topic, sequence) that was received, with ``first``: what its run ρ shows.
 
-    ``first`` is null when every receipt is astray.
+    ``first`` is null when every receipt is astray; ``heard_last`` is the wall of the last one.
     """
     together = receipts.repartition(*ID)  # so that both groupings and the join with publications share one exchange
     straight = ~F.col("astray")
@@ -94,6 +94,7 @@ def received(receipts: DataFrame) -> DataFrame:
         F.min(F.when(taken, F.col("wall"))).alias("settled"),
         F.min("hash").alias("low"),
         F.max("hash").alias("high"),
+        F.max("wall").alias("last"),
     )
     first = F.struct(
         "first_wall", "run", F.col("earliest.number").alias("number"), "host", "times", "applied", "settled",
@@ -103,27 +104,44 @@ def received(receipts: DataFrame) -> DataFrame:
         F.min(F.when(F.col("times") > 0, first)).alias("first"),
         F.min("low").alias("heard_low"),
         F.max("high").alias("heard_high"),
+        F.max("last").alias("heard_last"),
     )
 
 
-def streams(receipts: DataFrame) -> DataFrame:
-    """Per run and stream the lowest and the highest sequence that came, not astray."""
+def neighbours(receipts: DataFrame, asked: DataFrame) -> DataFrame:
+    """Per run, stream and sequence asked for: the lowest and the highest sequence that had come, not astray, at its
+    ``horizon``.
+    """
+    asked = asked.distinct()
+    streams = receipts.join(F.broadcast(asked.select(*STREAM).distinct()), STREAM, "left_semi")
+    came = streams.filter(~F.col("astray")).select(
+        *STREAM,
+        F.col("wall").alias("at"),
+        F.col("sequence").alias("came"),
+        F.lit(None).cast("bigint").alias("sequence"),
+    )
+    questions = asked.select(
+        *STREAM, F.col("horizon").alias("at"), F.lit(None).cast("bigint").alias("came"), "sequence"
+    )
+    until = Window.partitionBy(*STREAM).orderBy("at").rangeBetween(Window.unboundedPreceding, 0)
     return (
-        receipts.filter(~F.col("astray"))
-        .groupBy(*STREAM)
-        .agg(F.min("sequence").alias("lowest"), F.max("sequence").alias("highest"))
+        came.unionByName(questions)
+        .withColumns({"lowest": F.min("came").over(until), "highest": F.max("came").over(until)})
+        .filter(F.col("sequence").isNotNull())
+        .select(*STREAM, "sequence", "lowest", "highest")
     )
 
 
 def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """The points whose application took an object back to an older version: domain, run, topic, position, nonce.
+    """The points whose application took an object back to an older version: domain, run, topic, position, nonce, and
+    when that was first (``stale_at``).
 
     Only runs and topics in which links were not applied in the order of their chain are looked at object by object:
     where each applied link begins at or after all that were applied before, and holds its versions, none is stale.
     """
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
-    ).select(*RUN, "topic", "number", "position", "nonce", "prev_position", "changes")
+    ).select(*RUN, "topic", "number", "wall", "position", "nonce", "prev_position", "changes")
     earlier = Window.partitionBy(*RUN, "topic").orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     strange = F.exists(
         "changes",
@@ -148,8 +166,8 @@ def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
         applied.join(F.broadcast(ends), [*RUN, "topic"], "left")
         .join(F.broadcast(everything), RUN, "left")
         .withColumn("epoch", epoch)
-        .select(*RUN, "topic", "epoch", "number", "position", "nonce", F.explode("changes").alias("change"))
-        .select(*RUN, "topic", "epoch", "number", "position", "nonce", "change.*")
+        .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", F.explode("changes").alias("change"))
+        .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", "change.*")
     )
     # By number and not by row: changes of one message do not stand before each other.
     before = (
@@ -160,6 +178,6 @@ def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
     return (
         changes.withColumn("newest", F.max("version").over(before))
         .filter(F.col("newest") > F.col("version"))
-        .select(*RUN, "topic", "position", "nonce")
-        .distinct()
+        .groupBy(*RUN, "topic", "position", "nonce")
+        .agg(F.min("wall").alias("stale_at"))
     )
