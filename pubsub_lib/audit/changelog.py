@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit import words
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.words import POINT, closed, hidden_at_publisher
 
@@ -30,11 +31,11 @@ def findings(
 ) -> DataFrame:
     """Unpublished commits, phantom publications and broken chains, of the domains that have a changelog."""
     known = F.broadcast(limits(events))
-    about = F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "has_service"))
+    about = F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
     committed = commits.filter("committed")
     unpublished = (
-        committed.join(known.select("domain"), "domain", "left_semi")
-        .join(sent_points, POINT, "left_anti")
+        words.unpublished(committed, sent_points, settings)
+        .join(known.select("domain"), "domain", "left_semi")
         .join(about, "domain", "left")
         .filter(closed(F.col("p"), F.col("closed_until"), settings) & ~hidden_at_publisher(settings))
         .select(*POINT, F.lit("unpublished").alias("verdict"))

@@ -9,8 +9,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.receipts import neighbours, received
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import ID, POINT, closed, hidden_at_publisher, settled
+from pubsub_lib.audit.words import ID, POINT, closed, hidden_at_publisher, settled, unpublished, window_of, with_skew
 
 COLUMNS: Final = (
     "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
@@ -19,19 +20,22 @@ COLUMNS: Final = (
 _ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
 
 
+_SKEWS: Final = "array<struct<publisher_host:string,since:bigint,until:bigint,skew:bigint>>"
+
+
 def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> DataFrame:
     """Per (domain, topic, polls, name): its matching intervals in their order. ``topics``: all that a domain has."""
     of_hosts = skews.groupBy("domain", F.col("replica_host").alias("host")).agg(
-        F.map_from_entries(F.collect_list(F.struct("publisher_host", "skew"))).alias("skews")
+        F.collect_list(F.struct("publisher_host", "since", "until", "skew")).alias("skews")
     )
     every = intervals.filter(F.col("topic") == "").drop("topic").join(topics, "domain")
     named = intervals.filter(F.col("topic") != "")
     both = named.unionByName(every).join(F.broadcast(of_hosts), ["domain", "host"], "left")
     each = F.struct(
-        "first_wall", "run", "begin", "end", "drop_wall", "last_wall", "over", "last_sign", "syncs", "gaps", "host",
-        F.coalesce("skews", F.create_map().cast("map<string,bigint>")).alias("skews"),
+        "first_wall", "run", "begin", "end", "opened", "drop_wall", "last_wall", "over", "last_sign", "syncs", "gaps",
+        "host",
+        F.coalesce("skews", F.array().cast(_SKEWS)).alias("skews"),
     )  # fmt: skip
-    # Sorted by its own key: maps cannot be compared.
     key = F.struct("first_wall", "run", "begin")
     return (
         both.groupBy("domain", "topic", "polls", "name")
@@ -44,10 +48,10 @@ def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> Data
     )
 
 
-def items(publications: DataFrame, commits: DataFrame, sent_points: DataFrame) -> DataFrame:
+def items(publications: DataFrame, commits: DataFrame, sent_points: DataFrame, settings: AuditSettings) -> DataFrame:
     """Publications, unpublished commits, and (kind ``polled``) commits, in one table."""
-    unpublished = commits.join(sent_points, POINT, "left_anti").withColumn("kind", F.lit("unpublished"))
-    of_commits = unpublished.unionByName(commits.withColumn("kind", F.lit("polled")))
+    unsent = unpublished(commits, sent_points, settings).withColumn("kind", F.lit("unpublished"))
+    of_commits = unsent.unionByName(commits.withColumn("kind", F.lit("polled")))
     nothing = {
         "uuid": F.lit(""),
         "sequence": F.lit(0).cast("bigint"),
@@ -69,40 +73,60 @@ def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
 
 def delivery(
     expected: DataFrame,
-    received: DataFrame,
+    heard: DataFrame,
     histories: DataFrame,
     applied: DataFrame,
     stale: DataFrame,
-    streams: DataFrame,
     skews: DataFrame,
     domains: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
     """The delivery table without unrecorded items. ``applied``: the rows of replicas that were applied or old."""
-    joined = _with_receipts(expected, received, skews).join(
-        F.broadcast(stale.withColumn("stale", F.lit(True)).withColumnRenamed("run", "first_run")),
-        ["domain", "first_run", "topic", "position", "nonce"],
-        "left",
-    )
-    in_time = F.col("first.settled") - F.col("skew") <= F.col("p") + settings.bound
-    joined = settled(joined.withColumn("plain", F.coalesce(in_time, F.lit(False))))
+    joined = settled(_with_receipts(expected, received(heard), skews, stale, settings))
+    too_late = F.coalesce(F.col("heard_last") > F.col("p") + settings.reach, F.lit(False))
+    belated = joined.filter(too_late)
+    if not belated.isEmpty():  # few, if any: once more, without the receipts that came after the horizon
+        horizons = belated.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
+        in_time = heard.join(F.broadcast(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
+        again = _with_receipts(belated.select(*expected.columns), received(in_time), skews, stale, settings)
+        joined = joined.filter(~too_late).unionByName(settled(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
     slow = joined.filter(~F.col("plain")).join(F.broadcast(histories), ["domain", "topic", "polls", "name"])
+    slow = slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0)
     slow = _with_applied(slow, applied)
     slow = slow.join(
-        F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "has_service")), "domain", "left"
+        F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
     )
-    return at_once.unionByName(_judge(slow, streams, settings))
+    return at_once.unionByName(_judge(slow, heard, settings))
 
 
-def _with_receipts(expected: DataFrame, received: DataFrame, skews: DataFrame) -> DataFrame:
+def _until_horizon(settings: AuditSettings) -> Column:
+    """Of the intervals what can be known at the item's horizon."""
+    horizon = F.col("p") + settings.reach
+    open_then = F.filter("intervals", lambda each: each["opened"] <= horizon)
+    return F.transform(
+        open_then,
+        lambda each: each.withField("syncs", F.filter(each["syncs"], lambda sync: sync["wall"] <= horizon)),
+    )
+
+
+def _with_receipts(
+    expected: DataFrame, received: DataFrame, skews: DataFrame, stale: DataFrame, settings: AuditSettings
+) -> DataFrame:
     joined = expected.join(received, [*ID, "name"], "left").withColumn("first_run", F.col("first.run"))
-    here = F.broadcast(skews.withColumnRenamed("replica_host", "first_host"))
-    joined = joined.withColumn("first_host", F.col("first.host"))
-    joined = joined.join(here, ["domain", "first_host", "publisher_host"], "left")
+    joined = with_skew(joined.withColumn("first_host", F.col("first.host")), "first_host", skews, settings)
     low, high = F.least("sent_low", "heard_low"), F.greatest("sent_high", "heard_high")
-    return joined.withColumn("skew", F.coalesce("skew", F.lit(0).cast("bigint"))).withColumn(
-        "differs", F.coalesce(low != high, F.lit(False))
+    joined = joined.withColumn("differs", F.coalesce(low != high, F.lit(False)))
+    in_time = F.col("first.settled") - F.col("skew") <= F.col("p") + settings.bound
+    return joined.join(
+        F.broadcast(stale.withColumnRenamed("run", "first_run")),
+        ["domain", "first_run", "topic", "position", "nonce"],
+        "left",
+    ).withColumns(
+        {
+            "plain": F.coalesce(in_time, F.lit(False)),
+            "stale": F.coalesce(F.col("stale_at") <= F.col("p") + settings.reach, F.lit(False)),
+        }
     )
 
 
@@ -154,17 +178,21 @@ def _last(array: Column) -> Column:
     return F.try_element_at(array, F.lit(-1))
 
 
-def _judge(slow: DataFrame, streams: DataFrame, settings: AuditSettings) -> DataFrame:
+def _judge(slow: DataFrame, heard: DataFrame, settings: AuditSettings) -> DataFrame:
     number, position = F.col("first.number"), F.col("position")
     of_receipt = F.filter("intervals", lambda each: (each["run"] == F.col("first.run")) & (each["begin"] < number))
     in_question = F.filter("intervals", lambda each: F.coalesce(_base(each) < position, F.lit(False)))
     slow = slow.withColumn("of_receipt", _last(of_receipt)).withColumn("asked", _last(in_question))
     for name in ("of_receipt", "asked"):
         slow = slow.withColumn(f"{name}_settled", _settled(F.col(name), settings))
-    asked_skew = F.coalesce(F.try_element_at("asked.skews", F.col("publisher_host")), F.lit(0).cast("bigint"))
-    slow = slow.withColumn("asked_skew", asked_skew).withColumn("asked_run", F.col("asked.run"))
-    there = streams.withColumnRenamed("run", "asked_run")
-    slow = slow.join(F.broadcast(there), ["domain", "asked_run", "uuid", "topic"], "left")
+    slow = slow.withColumn("asked_skew", _skew(F.col("asked"), settings)).withColumn("asked_run", F.col("asked.run"))
+    published = slow.filter((F.col("kind") == "publication") & F.col("asked").isNotNull())
+    asked_for = published.select(
+        "domain", F.col("asked_run").alias("run"), "uuid", "topic", "sequence",
+        (F.col("p") + settings.reach).alias("horizon"),
+    )  # fmt: skip
+    there = neighbours(heard, asked_for).withColumnRenamed("run", "asked_run")
+    slow = slow.join(there, ["domain", "asked_run", "uuid", "topic", "sequence"], "left")
     got = F.col("first").isNotNull()
     by_message = got & (F.col("of_receipt_settled").isNotNull() | F.col("differs"))
     first_table = F.when(F.col("of_receipt_settled").isNull(), "corrupt").otherwise(
@@ -198,9 +226,21 @@ def _judge(slow: DataFrame, streams: DataFrame, settings: AuditSettings) -> Data
     )  # fmt: skip
 
 
+def _skew(interval: Column, settings: AuditSettings) -> Column:
+    """Between an interval's host and the publisher's, in the window of the item."""
+    window = window_of(F.col("p"), settings)
+    known = F.filter(
+        interval["skews"],
+        lambda each: (
+            (each["publisher_host"] == F.col("publisher_host")) & (each["since"] <= window) & (each["until"] > window)
+        ),
+    )
+    return F.coalesce(F.get(known, F.lit(0))["skew"], F.lit(0).cast("bigint"))
+
+
 def _settled(interval: Column, settings: AuditSettings) -> Column:
     """When the item was settled in an interval; null: never, or there is no such interval."""
-    skew = F.coalesce(F.try_element_at(interval["skews"], F.col("publisher_host")), F.lit(0).cast("bigint"))
+    skew = _skew(interval, settings)
     by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
     polled = F.col("kind") == "polled"
     applications = F.filter(
@@ -209,6 +249,7 @@ def _settled(interval: Column, settings: AuditSettings) -> Column:
             (each["run"] == interval["run"])
             & (each["number"] > interval["begin"])
             & (each["number"] < interval["end"])
+            & (each["wall"] <= F.col("p") + settings.reach)
             & ((each["outcome"] == "applied") | (polled & (each["outcome"] == "old")))
         ),
     )
@@ -223,17 +264,23 @@ def _settled(interval: Column, settings: AuditSettings) -> Column:
     return F.when(in_time, by_receipt).otherwise(any_way)
 
 
+def _end(interval: Column) -> Column:
+    """When it ended; null: it did not."""
+    return F.coalesce(interval["drop_wall"], F.when(interval["over"], interval["last_wall"]))
+
+
 def _second_table(settings: AuditSettings) -> Column:
     """The verdict on what was not received and settled: the second table of the document, from its top."""
     p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
     none = asked.isNull()
     based = F.exists("intervals", lambda each: F.size(each["syncs"]) > 0)
-    ended = F.forall("intervals", lambda each: each["drop_wall"].isNotNull() | each["over"])
+    ended = F.forall("intervals", lambda each: F.coalesce(_end(each) <= p + settings.reach, F.lit(False)))
     is_closed = closed(p, F.col("closed_until"), settings)
     gap = F.exists(
         asked["gaps"],
         lambda each: (
             (each["hi"] > asked["begin"])
+            & (each["lo_wall"] <= p + settings.reach)
             & (each["lo"] < asked["end"])
             & (each["lo_wall"] - skew <= p + settings.grace)
             & ((each["hi_wall"] - skew >= p) | (each["lo"] >= asked["last_sign"]))
@@ -241,8 +288,7 @@ def _second_table(settings: AuditSettings) -> Column:
     )
     publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
     at = F.col("asked_settled")
-    end_wall = F.coalesce(asked["drop_wall"], F.when(asked["over"], asked["last_wall"]))
-    stopped = F.coalesce(end_wall - skew < p + settings.bound, F.lit(False))
+    stopped = F.coalesce(_end(asked) - skew < p + settings.bound, F.lit(False))
     where = (
         F.when(F.col("kind") != "publication", "")
         .when(F.col("highest").isNull() | (F.col("sequence") > F.col("highest")), "suffix")

@@ -9,8 +9,8 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from pubsub_lib.audit import follow, report, summary
 from pubsub_lib.audit import input as journals
-from pubsub_lib.audit import report, summary
 from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
@@ -39,23 +39,38 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--store", metavar="URL", help="also read changelog and objects of this database")
     run.add_argument("--out", type=Path, metavar="FOLDER", help="where tables and summary are written")
-    run.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
-    run.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
-    run.add_argument("--strict", action="store_true", help="reordered and repeated messages are faults, too")
-    for name, default, text in _SECONDS:
-        run.add_argument(f"--{name}", type=float, default=default, metavar="SECONDS", help=f"{text} (%(default)s)")
+    _add_settings(run)
+    following = commands.add_parser("follow", help="give the verdicts of windows as they close")
+    following.add_argument("journals", nargs="+", metavar="[DOMAIN=]FOLDER", help="folders of journals, as of run")
+    follow.add_options(following)
+    _add_settings(following)
     again = commands.add_parser("report", help="show the result of an earlier run")
     again.add_argument("folder", type=Path, metavar="FOLDER", help="what --out was")
     again.add_argument("--page", type=Path, metavar="FILE", help="also write the page there")
-    for each in (run, again):
+    for each in (run, following, again):
         each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
     return top
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
+    command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
+    command.add_argument("--strict", action="store_true", help="reordered and repeated messages are faults, too")
+    for name, default, text in _SECONDS:
+        command.add_argument(f"--{name}", type=float, default=default, metavar="SECONDS", help=f"{text} (%(default)s)")
+
+
+def _settings(options: argparse.Namespace) -> AuditSettings:
+    times = {name: round(getattr(options, name) * SECOND) for name, _, _ in _SECONDS}
+    return AuditSettings(**times, strict=options.strict)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     options = parser().parse_args(arguments)
     try:
+        if options.command == "follow":
+            return follow.follow(options, _settings(options), _folders(options.journals))
         found = _again(options) if options.command == "report" else _run(options)
     except ConfigError as error:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
@@ -78,9 +93,7 @@ def _again(options: argparse.Namespace) -> summary.Summary:
 
 
 def _run(options: argparse.Namespace) -> summary.Summary:
-    settings = AuditSettings(
-        **{name: round(getattr(options, name) * SECOND) for name, _, _ in _SECONDS}, strict=options.strict
-    )
+    settings = _settings(options)
     if options.out:
         report.check_free(options.out)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit import changelog, delivery, receipts, state, strays, syncs, words
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import RUN, settled
+from pubsub_lib.audit.words import HOSTS, RUN, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -37,35 +37,36 @@ def audit(rows: DataFrame, settings: AuditSettings) -> Tables:
     domains = settled(words.domains(runs, settings))
     intervals = settled(words.intervals(events, rows, runs))
     publications = settled(words.publications(rows))
-    commits = settled(words.commits(rows))
-    sent_points = settled(words.sent_points(rows))
-    heard = settled(receipts.receipts(rows, runs, intervals, publications, settings))
-    skews = settled(_all_skews(words.skews(events), heard, publications))
+    commits = settled(words.commits(rows, settings))
+    # Only commits and a changelog are compared with them.
+    asked_for = not (commits.isEmpty() and events.filter("kind = 'changelog'").isEmpty())
+    sent_points = settled(words.sent_points(rows if asked_for else rows.limit(0)))
+    streams = settled(receipts.sent_streams(publications))
+    heard = settled(receipts.receipts(rows, runs, intervals, streams, settings))
+    heard = receipts.looked_up(heard, publications, streams)
+    skews = settled(_all_skews(words.skews(events, settings), heard, publications, settings))
     topics = publications.select("domain", "topic").union(commits.select("domain", "topic"))
     topics = topics.union(heard.select("domain", "topic")).distinct()
     histories = settled(delivery.histories(intervals, topics, skews))
-    expected = delivery.expected(delivery.items(publications, commits, sent_points), histories)
+    expected = delivery.expected(delivery.items(publications, commits, sent_points, settings), histories)
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
     ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
     stale = settled(receipts.stale(rows, events))
-    streams = settled(receipts.streams(heard))
-    judged = delivery.delivery(
-        expected, receipts.received(heard), histories, applied, stale, streams, skews, domains, settings
-    )
+    judged = delivery.delivery(expected, heard, histories, applied, stale, skews, domains, settings)
     publishers = settled(strays.publishers(rows, runs))
-    unsent = settled(strays.unsent(heard, publications, publishers, skews))
-    unrecorded = strays.unrecorded(publications, publishers, unsent, histories)
+    unsent = settled(strays.unsent(heard, publishers, skews, settings))
+    unrecorded = strays.unrecorded(publications, publishers, unsent, histories, settings)
     findings = changelog.findings(rows, events, commits, sent_points, domains, settings)
     return Tables(
         delivery=judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded)).persist(),
-        strays=strays.strays(heard, publications, runs, unsent).persist(),
+        strays=strays.strays(heard, runs, unsent).persist(),
         store=findings.select(*changelog.COLUMNS).persist(),
         state=state.differences(rows, events, runs, settings).select(*state.COLUMNS).persist(),
         syncs=syncs.syncs(events).persist(),
         runs=runs,
         domains=domains,
-        skews=skews,
+        skews=skews.filter(F.col("until") == words.FOREVER).drop("since", "until"),
         rows=rows,
     )
 
@@ -78,31 +79,36 @@ _UNRECORDED: Final = {
 
 def _as_delivery(unrecorded: DataFrame) -> DataFrame:
     constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
-    nulls = {name: F.lit(None).cast("bigint") for name in ("p", "settled", "detected", "written", "received", "skew")}
+    nulls = {name: F.lit(None).cast("bigint") for name in ("settled", "detected", "written", "received", "skew")}
     return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
 
 
-def _all_skews(measured: DataFrame, heard: DataFrame, publications: DataFrame) -> DataFrame:
-    """Also of pairs of hosts that no question compared: their most negative latency, when there is one."""
-    pairs = ["domain", "replica_host", "publisher_host"]
-    there = heard.select("domain", F.col("host").alias("replica_host")).distinct()
-    here = publications.select("domain", "publisher_host").distinct()
+def _all_skews(measured: DataFrame, heard: DataFrame, publications: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Also of pairs of hosts before the first question compared them: their most negative latency, if there is one."""
     measured = settled(measured)
-    open_pairs = (
+    asked = measured.groupBy(*HOSTS).agg(F.min("since").alias("asked"))
+    there = heard.select("domain", F.col("host").alias("replica_host")).distinct()
+    here = publications.groupBy("domain", "publisher_host").agg(F.min("p").alias("begin"))
+    unasked = (
         there.join(here, "domain")
         .filter(F.col("replica_host") != F.col("publisher_host"))
-        .join(measured, pairs, "left_anti")
+        .join(asked, HOSTS, "left")
+        .withColumn("asked", F.coalesce("asked", F.lit(words.FOREVER)))
+        .filter(F.col("begin") < F.col("asked"))
+        .drop("begin")
     )
-    open_pairs = settled(open_pairs)
-    if open_pairs.isEmpty():
+    unasked = settled(unasked)
+    if unasked.isEmpty():
         return measured
-    raw = heard.withColumnRenamed("host", "replica_host").join(
-        publications.select(*words.ID, "p", "publisher_host"), words.ID
-    )
+    sent = publications.select(*words.ID, "p", "publisher_host")
+    raw = heard.withColumnRenamed("host", "replica_host").join(sent, words.ID).join(F.broadcast(unasked), HOSTS)
+    since = words.window_of(F.col("p"), settings)
     least = (
-        raw.join(F.broadcast(open_pairs), pairs)
-        .groupBy(*pairs)
-        .agg(F.min(F.col("wall") - F.col("p")).alias("skew"))
-        .filter(F.col("skew") < 0)
+        raw.filter(F.col("wall") <= F.col("p") + settings.reach)
+        .groupBy(*HOSTS, "asked", since.alias("since"))
+        .agg(F.least(F.lit(0), F.min(F.col("wall") - F.col("p"))).alias("best"))
+        .filter(F.col("since") < F.col("asked"))
     )
-    return measured.unionByName(least)
+    guessed = words.steps(least).withColumn("until", F.least("until", "asked"))
+    guessed = guessed.filter(F.col("best") < 0)
+    return measured.unionByName(guessed.select(*HOSTS, "since", "until", F.col("best").alias("skew")))

@@ -6,15 +6,28 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import ID, RUN
+from pubsub_lib.audit.words import ID, RUN, settled
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]
 
 
+def sent_streams(publications: DataFrame) -> DataFrame:
+    """Per (domain, uuid, topic): the lowest and the highest sequence that was sent, and whether all between were."""
+    return (
+        publications.groupBy("domain", "uuid", "topic")
+        .agg(F.min("sequence").alias("first_sent"), F.max("sequence").alias("last_sent"), F.count("*").alias("sent"))
+        .withColumn("whole", F.col("sent") == F.col("last_sent") - F.col("first_sent") + 1)
+        .drop("sent")
+    )
+
+
 def receipts(
-    rows: DataFrame, runs: DataFrame, intervals: DataFrame, publications: DataFrame, settings: AuditSettings
+    rows: DataFrame, runs: DataFrame, intervals: DataFrame, streams: DataFrame, settings: AuditSettings
 ) -> DataFrame:
-    """One row per receipt: with the name and first wall of its run, ``astray``, and ``overtaken``."""
+    """One row per receipt: with the name and first wall of its run, ``astray``, ``overtaken``, and ``published``.
+
+    ``streams``: see ``sent_streams``. ``published`` is null where only a look at the publications can tell.
+    """
     about = runs.filter(~F.col("polls")).select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"))
     heard = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
@@ -29,13 +42,15 @@ def receipts(
     earlier = Window.partitionBy(*STREAM).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     counts = ~F.col("astray") & (F.col("sequence") <= F.col("last_sent"))
     highest = F.max(F.when(counts, F.col("sequence"))).over(earlier)
-    sent = publications.groupBy("domain", "uuid", "topic").agg(F.max("sequence").alias("last_sent"))
-    heard = heard.join(F.broadcast(sent), ["domain", "uuid", "topic"], "left")
+    heard = heard.join(F.broadcast(streams), ["domain", "uuid", "topic"], "left")
+    among = F.col("sequence").between(F.col("first_sent"), F.col("last_sent"))
+    published = F.when(F.coalesce(~among, F.lit(True)), F.lit(False)).when(F.col("whole"), F.lit(True))
     return (
         heard.withColumn("astray", ~inside)
         .drop("around", "around_all")
         .withColumn("overtaken", F.coalesce(highest > F.col("sequence"), F.lit(False)))
-        .drop("last_sent")
+        .withColumn("published", published)
+        .drop("first_sent", "last_sent", "whole")
     )
 
 
@@ -50,23 +65,36 @@ def _inside(around: str, settings: AuditSettings) -> Column:
     )
 
 
+def looked_up(receipts: DataFrame, publications: DataFrame, streams: DataFrame) -> DataFrame:
+    """With ``published`` told for all of them. Most audits have only whole streams, and need no join for it."""
+    torn = settled(streams.filter(~F.col("whole")).select("domain", "uuid", "topic"))
+    if torn.isEmpty():
+        return receipts
+    sent = publications.join(F.broadcast(torn), ["domain", "uuid", "topic"], "left_semi")
+    known = sent.select(*ID, F.lit(True).alias("there"))
+    vague = receipts.filter(F.col("published").isNull()).join(known, ID, "left")
+    told = vague.withColumn("published", F.coalesce("there", F.lit(False))).drop("there")
+    return settled(receipts.filter(F.col("published").isNotNull()).unionByName(told))
+
+
 def received(receipts: DataFrame) -> DataFrame:
     """One row per (domain, name, uuid, topic, sequence) that was received, with ``first``: what its run ρ shows.
 
-    ``first`` is null when every receipt is astray.
+    ``first`` is null when every receipt is astray; ``heard_last`` is the wall of the last one.
     """
     together = receipts.repartition(*ID)  # so that both groupings and the join with publications share one exchange
     straight = ~F.col("astray")
-    settled = straight & F.col("outcome").isin("applied", "old")
+    taken = straight & F.col("outcome").isin("applied", "old")
     in_run = together.groupBy(*ID, "name", "run").agg(
         F.first("first_wall").alias("first_wall"),
         F.first("host").alias("host"),
         F.min(F.when(straight, F.struct("number", "overtaken", "wall"))).alias("earliest"),
         F.count(F.when(straight, 1)).alias("times"),
         F.count(F.when(straight & (F.col("outcome") == "applied"), 1)).alias("applied"),
-        F.min(F.when(settled, F.col("wall"))).alias("settled"),
+        F.min(F.when(taken, F.col("wall"))).alias("settled"),
         F.min("hash").alias("low"),
         F.max("hash").alias("high"),
+        F.max("wall").alias("last"),
     )
     first = F.struct(
         "first_wall", "run", F.col("earliest.number").alias("number"), "host", "times", "applied", "settled",
@@ -76,34 +104,53 @@ def received(receipts: DataFrame) -> DataFrame:
         F.min(F.when(F.col("times") > 0, first)).alias("first"),
         F.min("low").alias("heard_low"),
         F.max("high").alias("heard_high"),
+        F.max("last").alias("heard_last"),
     )
 
 
-def streams(receipts: DataFrame) -> DataFrame:
-    """Per run and stream the lowest and the highest sequence that came, not astray."""
+def neighbours(receipts: DataFrame, asked: DataFrame) -> DataFrame:
+    """Per run, stream and sequence asked for: the lowest and the highest sequence that had come, not astray, at its
+    ``horizon``.
+    """
+    asked = asked.distinct()
+    streams = receipts.join(F.broadcast(asked.select(*STREAM).distinct()), STREAM, "left_semi")
+    came = streams.filter(~F.col("astray")).select(
+        *STREAM,
+        F.col("wall").alias("at"),
+        F.col("sequence").alias("came"),
+        F.lit(None).cast("bigint").alias("sequence"),
+    )
+    questions = asked.select(
+        *STREAM, F.col("horizon").alias("at"), F.lit(None).cast("bigint").alias("came"), "sequence"
+    )
+    until = Window.partitionBy(*STREAM).orderBy("at").rangeBetween(Window.unboundedPreceding, 0)
     return (
-        receipts.filter(~F.col("astray"))
-        .groupBy(*STREAM)
-        .agg(F.min("sequence").alias("lowest"), F.max("sequence").alias("highest"))
+        came.unionByName(questions)
+        .withColumns({"lowest": F.min("came").over(until), "highest": F.max("came").over(until)})
+        .filter(F.col("sequence").isNotNull())
+        .select(*STREAM, "sequence", "lowest", "highest")
     )
 
 
 def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """The points whose application took an object back to an older version: domain, run, topic, position, nonce.
+    """The points whose application took an object back to an older version: domain, run, topic, position, nonce, and
+    when that was first (``stale_at``).
 
     Only runs and topics in which links were not applied in the order of their chain are looked at object by object:
     where each applied link begins at or after all that were applied before, and holds its versions, none is stale.
     """
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
-    ).select(*RUN, "topic", "number", "position", "nonce", "prev_position", "changes")
+    ).select(*RUN, "topic", "number", "wall", "position", "nonce", "prev_position", "changes")
     earlier = Window.partitionBy(*RUN, "topic").orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     strange = F.exists(
         "changes",
         lambda each: (each["version"] > F.col("position")) | (each["version"] <= F.col("prev_position")),
     )
     out_of_order = F.coalesce(F.max("position").over(earlier) > F.col("prev_position"), F.lit(False))
-    suspects = applied.withColumn("suspect", strange | out_of_order).filter("suspect").select(*RUN, "topic").distinct()
+    narrow = applied.select(*RUN, "topic", "number", "position", "prev_position", strange.alias("strange"))
+    suspects = narrow.withColumn("suspect", F.col("strange") | out_of_order).filter("suspect")
+    suspects = suspects.select(*RUN, "topic").distinct()
     return _stale_objects(events, applied.join(F.broadcast(suspects), [*RUN, "topic"], "left_semi"))
 
 
@@ -119,8 +166,8 @@ def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
         applied.join(F.broadcast(ends), [*RUN, "topic"], "left")
         .join(F.broadcast(everything), RUN, "left")
         .withColumn("epoch", epoch)
-        .select(*RUN, "topic", "epoch", "number", "position", "nonce", F.explode("changes").alias("change"))
-        .select(*RUN, "topic", "epoch", "number", "position", "nonce", "change.*")
+        .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", F.explode("changes").alias("change"))
+        .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", "change.*")
     )
     # By number and not by row: changes of one message do not stand before each other.
     before = (
@@ -131,6 +178,6 @@ def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
     return (
         changes.withColumn("newest", F.max("version").over(before))
         .filter(F.col("newest") > F.col("version"))
-        .select(*RUN, "topic", "position", "nonce")
-        .distinct()
+        .groupBy(*RUN, "topic", "position", "nonce")
+        .agg(F.min("wall").alias("stale_at"))
     )

@@ -18,6 +18,11 @@ class AuditSettings(msgspec.Struct, frozen=True):
     silence: int = 60 * SECOND
     strict: bool = False
 
+    @property
+    def reach(self) -> int:
+        """From the time of an item to its horizon: later evidence does not count (docs/audit.md, "Words")."""
+        return self.bound + 2 * self.grace
+
     def __post_init__(self) -> None:
         for name, least in (("window", 1), ("grace", 0), ("bound", 0), ("silence", 0)):
             value = getattr(self, name)

@@ -94,6 +94,7 @@ class Summary(msgspec.Struct, frozen=True):
     balance: Mapping[str, Balance]
     counts: Sequence[Count]
     skews: Sequence[Mapping[str, Any]]
+    """Of each pair of hosts as it was known in the end."""
     silent: Sequence[str]
     open_domains: Sequence[str]
     syncs: Sequence[Mapping[str, Any]]

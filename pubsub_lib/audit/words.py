@@ -15,8 +15,10 @@ PARTICIPANTS: Final = ("writer", "service", "replica")
 FOREVER: Final = 2**62
 """In place of an endless time or number: far beyond every clock, and sums with it do not overflow."""
 RUN: Final = ["domain", "run"]
-ID: Final = ["domain", "uuid", "topic", "sequence"]
+ID: Final = ["sequence", "topic", "uuid", "domain"]
+"""Sorts compare the first of these alone as long as it differs, and numbers fastest."""
 POINT: Final = ["domain", "topic", "position", "nonce"]
+HOSTS: Final = ["domain", "replica_host", "publisher_host"]
 _EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", "listing", "changelog")
 
 
@@ -35,10 +37,8 @@ def events(rows: DataFrame) -> DataFrame:
 
 def runs(rows: DataFrame) -> DataFrame:
     """One row per run: who, first and last wall, its gaps, whether it is over, whether it polls."""
-    whole = rows.groupBy(*RUN).agg(
-        F.first("side").alias("side"),
-        F.first("name").alias("name"),
-        F.first("host").alias("host"),
+    # Who it is depends on the run alone. As keys, not as first(): an aggregate of strings would sort all records.
+    whole = rows.groupBy(*RUN, "side", "name", "host").agg(
         F.min("wall").alias("first_wall"),
         F.max("wall").alias("last_wall"),
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
@@ -80,7 +80,7 @@ def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
             F.min("first_wall").alias("begin"),
             F.max("last_wall").alias("latest"),
             F.flatten(F.collect_list(F.when(publishing, F.col("gaps")))).alias("publisher_gaps"),
-            F.max(F.col("side") == "service").alias("has_service"),
+            F.min(F.when(F.col("side") == "service", F.col("first_wall"))).alias("service_since"),
         )
     )
 
@@ -95,15 +95,18 @@ def hidden_at_publisher(settings: AuditSettings) -> Column:
     """Whether a gap may hide the publication of what was committed at ``p``, beside the columns of ``domains``."""
     p = F.col("p")
     around = F.exists("publisher_gaps", lambda gap: (gap["lo_wall"] <= p + settings.grace) & (gap["hi_wall"] >= p))
-    return ~F.coalesce("has_service", F.lit(False)) | F.coalesce(around, F.lit(False))
+    there = F.coalesce(F.col("service_since") <= p + settings.reach, F.lit(False))
+    return ~there | F.coalesce(around, F.lit(False))
 
 
 def publications(rows: DataFrame) -> DataFrame:
     """One row per (domain, uuid, topic, sequence) that was sent."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
     first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written")
+    sent = sent.select(*ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "hash")
     return (
-        sent.groupBy(*ID)
+        sent.repartition(*ID)  # aggregates of structs sort what they aggregate: once, and not before the exchange, too
+        .groupBy(*ID)
         .agg(F.min(first).alias("first"), F.min("hash").alias("sent_low"), F.max("hash").alias("sent_high"))
         .select(
             *ID,
@@ -119,24 +122,35 @@ def publications(rows: DataFrame) -> DataFrame:
     )
 
 
-def commits(rows: DataFrame) -> DataFrame:
+def commits(rows: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per (domain, topic, position, nonce) that was committed, with how far its way is recorded."""
     way = F.col("outcome").isin("committed", "handed", "taken")
-    has = {name: F.max(F.col("outcome") == name).alias(name) for name in ("committed", "handed", "taken")}
+    first = [F.min(F.when(F.col("outcome") == name, F.col("wall"))).alias(name) for name in ("handed", "taken")]
     return (
         rows.filter((F.col("kind") == "data") & way)
         .groupBy(*POINT)
         .agg(
             F.coalesce(F.min(F.when(F.col("written") > 0, F.col("written"))), F.min("wall")).alias("p"),
             F.coalesce(F.min(F.when(F.col("cause") != "", F.col("cause"))), F.lit("")).alias("service"),
-            *has.values(),
+            F.max(F.col("outcome") == "committed").alias("committed"),
+            *first,
+        )
+        .withColumns(
+            {name: F.coalesce(F.col(name) <= F.col("p") + settings.reach, F.lit(False)) for name in ("handed", "taken")}
         )
     )
 
 
 def sent_points(rows: DataFrame) -> DataFrame:
-    """The distinct points per topic that were sent."""
-    return rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent")).select(*POINT).distinct()
+    """The distinct points per topic that were sent, and when (``sent_at``) they first were."""
+    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
+    return sent.groupBy(*POINT).agg(F.min("wall").alias("sent_at"))
+
+
+def unpublished(commits: DataFrame, sent_points: DataFrame, settings: AuditSettings) -> DataFrame:
+    """The commits that nobody published before their horizon."""
+    unsent = F.col("sent_at").isNull() | (F.col("sent_at") > F.col("p") + settings.reach)
+    return commits.join(sent_points, POINT, "left").filter(unsent).drop("sent_at")
 
 
 def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
@@ -154,6 +168,7 @@ def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
             *RUN,
             "topic",
             F.col("number").alias("begin"),
+            F.col("wall").alias("opened"),
             F.coalesce("drop.number", F.lit(FOREVER)).alias("end"),
             F.col("drop.wall").alias("drop_wall"),
             F.col("drop.mono").alias("drop_mono"),
@@ -164,7 +179,7 @@ def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
     about = runs.select(*RUN, "name", "host", "first_wall", "last_wall", "over", "polls", "gaps")
     return found.join(F.broadcast(about), RUN).select(
         *RUN, "topic", "name", "polls", "host", "first_wall", "last_wall", "over", "gaps", "begin", "end",
-        "drop_wall", "drop_mono",
+        "opened", "drop_wall", "drop_mono",
         F.coalesce("syncs", F.array().cast("array<struct<number:bigint,position:bigint,wall:bigint,began:bigint>>"))
         .alias("syncs"),
         F.greatest(F.col("begin"), F.coalesce("sign", F.lit(0))).alias("last_sign"),
@@ -201,8 +216,10 @@ def _signs(rows: DataFrame, begun: DataFrame, runs: DataFrame) -> DataFrame:
     return inside.groupBy(*RUN, F.col("of_interval").alias("topic"), "begin").agg(F.max("number").alias("sign"))
 
 
-def skews(events: DataFrame) -> DataFrame:
-    """Per pair of hosts that questions measured: replica_host, publisher_host, skew."""
+def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Per pair of hosts that questions measured: replica_host, publisher_host, and its skew for windows (their
+    begins) from ``since`` on and before ``until``.
+    """
     asked = events.filter(F.col("kind") == "ask").select(
         *RUN, "peer", F.col("host").alias("replica_host"), F.col("wall").alias("a")
     )
@@ -216,11 +233,40 @@ def skews(events: DataFrame) -> DataFrame:
         (F.col("b") - F.col("a")).alias("round"),
         (F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")).alias("skew"),
     )
-    return (
+    samples = (
         asked.join(heard, [*RUN, "peer"])
         .join(said, ["domain", "peer", "uuid"])
         .filter(F.col("replica_host") != F.col("publisher_host"))
-        .groupBy("domain", "replica_host", "publisher_host")
-        .agg(F.min(sample).alias("best"))
-        .select("domain", "replica_host", "publisher_host", F.col("best.skew").alias("skew"))
+        .select(*HOSTS, window_of(F.col("b"), settings).alias("since"), sample.alias("best"))
     )
+    return steps(samples).select(*HOSTS, "since", "until", F.col("best.skew").alias("skew"))
+
+
+def window_of(time: Column, settings: AuditSettings) -> Column:
+    """The begin of its window."""
+    return time - F.pmod(time, F.lit(settings.window))
+
+
+def steps(samples: DataFrame) -> DataFrame:
+    """The least ``best`` of each pair of hosts as it was known from window ``since`` on and before ``until``."""
+    so_far = Window.partitionBy(*HOSTS).orderBy("since").rangeBetween(Window.unboundedPreceding, 0)
+    known = samples.withColumn("best", F.min("best").over(so_far)).distinct()
+    after = F.lead("since").over(Window.partitionBy(*HOSTS).orderBy("since"))
+    return known.withColumn("until", F.coalesce(after, F.lit(FOREVER)))
+
+
+def with_skew(table: DataFrame, host: str, skews: DataFrame, settings: AuditSettings) -> DataFrame:
+    """With the ``skew`` between ``host`` and ``publisher_host`` in the window of ``p``; 0 where none is known."""
+    window = window_of(F.col("p"), settings)
+    there = F.broadcast(
+        skews.select(*[F.col(name).alias(f"skew_{name}") for name in (*HOSTS, "since", "until", "skew")])
+    )
+    here = (
+        (F.col("domain") == F.col("skew_domain"))
+        & (F.col(host) == F.col("skew_replica_host"))
+        & (F.col("publisher_host") == F.col("skew_publisher_host"))
+        & (window >= F.col("skew_since"))
+        & (window < F.col("skew_until"))
+    )
+    joined = table.join(there, here, "left").withColumn("skew", F.coalesce("skew_skew", F.lit(0).cast("bigint")))
+    return joined.drop(*[f"skew_{name}" for name in (*HOSTS, "since", "until", "skew")])

@@ -34,6 +34,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
     },
     "audit/figures.py": "tests/unit/audit/test_page.py",  # parts of the page, which a browser shows as a whole
     "audit/kinds.py": "tests/unit/audit/test_summary.py",  # the words of a summary
+    # What a follower consists of, seen only as a whole.
+    **{f"audit/follow_{name}.py": "tests/unit/audit/test_following.py" for name in ("stream", "windows")},
     "testing/simulator/": "tests/simulator",  # a program of its own, tested as a whole and by its mutants
 }
 

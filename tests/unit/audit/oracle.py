@@ -19,6 +19,7 @@ class Interval(NamedTuple):
     topic: str
     begin: int
     end: float
+    opened: Row
     dropped: Row | None
     syncs: tuple[Row, ...]
 
@@ -102,7 +103,7 @@ class Oracle:
             and row.uuid
             and row.sequence
         ]
-        self._skews: dict[tuple[str, str], int] = {}
+        self._skews: dict[tuple[str, str, int], int] = {}
 
     # -- words ---------------------------------------------------------------------------------------------------
 
@@ -177,13 +178,13 @@ class Oracle:
                     if row.topic == topic and row.kind == "interest" and begin is None:
                         begin = row
                     elif row.topic == topic and row.kind == "drop" and begin is not None:
-                        found.append(self._interval(run, topic, begin.number, row))
+                        found.append(self._interval(run, topic, begin, row))
                         begin = None
                 if begin is not None:
-                    found.append(self._interval(run, topic, begin.number, None))
+                    found.append(self._interval(run, topic, begin, None))
         return found
 
-    def _interval(self, run: str, topic: str, begin: int, drop: Row | None) -> Interval:
+    def _interval(self, run: str, topic: str, opened: Row, drop: Row | None) -> Interval:
         end = INFINITE if drop is None else drop.number
         syncs = tuple(
             row
@@ -191,38 +192,39 @@ class Oracle:
             if row.kind == "sync_end"
             and row.outcome in ("delta", "full")
             and row.topic == topic
-            and begin < row.number < end
+            and opened.number < row.number < end
         )
-        return Interval(run, topic, begin, end, drop, syncs)
+        return Interval(run, topic, opened.number, end, opened, drop, syncs)
 
-    def skew(self, replica: str, publisher: str) -> int:
+    def skew(self, replica: str, publisher: str, time: int) -> int:
         if replica == publisher or not publisher:
             return 0
-        if (replica, publisher) not in self._skews:
-            self._skews[replica, publisher] = self._measured(replica, publisher)
-        return self._skews[replica, publisher]
+        window = time // self.window
+        if (replica, publisher, window) not in self._skews:
+            self._skews[replica, publisher, window] = self._measured(replica, publisher, window)
+        return self._skews[replica, publisher, window]
 
-    def _measured(self, replica: str, publisher: str) -> int:
+    def _measured(self, replica: str, publisher: str, window: int) -> int:
         samples = [
             (answer.wall - ask.wall, (ask.wall + answer.wall) // 2 - said.wall)
             for ask in self.rows
             if ask.kind == "ask" and ask.host == replica
             for answer in self.runs[ask.run]
-            if answer.kind == "hello" and answer.peer == ask.peer
+            if answer.kind == "hello" and answer.peer == ask.peer and answer.wall // self.window <= window
             for said in self.rows
             if said.kind == "hello" and said.side != "replica" and said.host == publisher
             if (said.peer, said.uuid) == (ask.peer, answer.uuid)
         ]
         if samples:
             return min(samples)[1]
-        raw = [
-            row.wall - self.publications[row.uuid, row.topic, row.sequence][0].wall
-            for row in self.receipts
-            if row.host == replica
-            and (row.uuid, row.topic, row.sequence) in self.publications
-            and self.publications[row.uuid, row.topic, row.sequence][0].host == publisher
-        ]
-        return min([0, *raw])
+        raw = [0]
+        for row in self.receipts:
+            if row.host == replica and (row.uuid, row.topic, row.sequence) in self.publications:
+                sent = self.publications[row.uuid, row.topic, row.sequence][0]
+                known = sent.wall // self.window <= window and row.wall <= self.horizon(sent.wall)
+                if sent.host == publisher and known:
+                    raw.append(row.wall - sent.wall)
+        return min(raw)
 
     def matching(self, topic: str, name: str, *, polling: bool) -> list[Interval]:
         found = [
@@ -233,6 +235,17 @@ class Oracle:
             and (each.run in self.polling) == polling
         ]
         return sorted(found, key=lambda each: (self.first_wall(each.run), each.run, each.begin))
+
+    def horizon(self, time: int) -> int:
+        return time + self.bound + 2 * self.grace
+
+    def until(self, intervals: list[Interval], horizon: int) -> list[Interval]:
+        """What can be known of them at the horizon: those that were open, and the syncs until then."""
+        return [
+            each._replace(syncs=tuple(row for row in each.syncs if row.wall <= horizon))
+            for each in intervals
+            if each.opened.wall <= horizon
+        ]
 
     def names(self) -> list[str]:
         return sorted({rows[0].name for rows in self.runs.values() if rows[0].side == "replica"})
@@ -265,12 +278,16 @@ class Oracle:
                     first.host,
                 )
             )
-        points = {(row.topic, row.position, row.nonce) for rows in self.publications.values() for row in rows}
+        points: dict[tuple[str, int, int], int] = {}
+        for rows in self.publications.values():
+            for row in rows:
+                point = (row.topic, row.position, row.nonce)
+                points[point] = min(points.get(point, row.wall), row.wall)
         for (topic, position, nonce), rows in self.commits.items():
             written = [row.written for row in rows if row.written > 0]
             p = min(written) if written else min(row.wall for row in rows)
             service = min((row.cause for row in rows if row.cause), default="")
-            if (topic, position, nonce) not in points:
+            if points.get((topic, position, nonce), INFINITE) > self.horizon(p):
                 found.append(Item("unpublished", service, "", topic, 0, position, nonce, p, ""))
             found.append(Item("polled", service, "", topic, 0, position, nonce, p, ""))
         return found
@@ -280,6 +297,7 @@ class Oracle:
         for item in self.items():
             for name in self.names():
                 intervals = self.matching(item.topic, name, polling=item.kind == "polled")
+                intervals = self.until(intervals, self.horizon(item.p))
                 if intervals:
                     found.append(self._judge(item, name, intervals))
         for name, uuid, topic, sequence in self._unrecorded():
@@ -294,12 +312,14 @@ class Oracle:
         found = [
             row
             for row in self.receipts
-            if row.name == name and (row.uuid, row.topic, row.sequence) == (item.uuid, item.topic, item.sequence)
+            if row.name == name
+            and (row.uuid, row.topic, row.sequence) == (item.uuid, item.topic, item.sequence)
+            and row.wall <= self.horizon(item.p)
         ]
         return sorted(found, key=lambda row: (self.first_wall(row.run), row.run, row.number))
 
     def _settled(self, item: Item, interval: Interval, received: Sequence[Row]) -> int | None:
-        skew = self.skew(self.runs[interval.run][0].host, item.host)
+        skew = self.skew(self.runs[interval.run][0].host, item.host, item.p)
         walls = [
             row.wall
             for row in received
@@ -311,7 +331,7 @@ class Oracle:
         for row in self.runs[interval.run]:
             inside = interval.begin < row.number < interval.end
             same = (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
-            if row.kind == "data" and row.outcome in good and inside and same:
+            if row.kind == "data" and row.outcome in good and inside and same and row.wall <= self.horizon(item.p):
                 walls.append(row.wall)
         walls += [row.wall for row in interval.syncs if row.position >= item.position]
         return min(walls, default=None)
@@ -337,11 +357,12 @@ class Oracle:
         if not candidates:
             if any(each.base is not None for each in intervals):
                 return verdict("excused", "covered")
-            if all(each.dropped is not None or self.over(each.run) for each in intervals):
+            ends = [self._end(each) for each in intervals]
+            if all(end is not None and end <= self.horizon(item.p) for end in ends):
                 return verdict("excused", "not following")
             return verdict("unknown", "no sync") if self.closed(item.p) else verdict("pending")
         interval = candidates[-1]
-        skew = self.skew(self.runs[interval.run][0].host, item.host)
+        skew = self.skew(self.runs[interval.run][0].host, item.host, item.p)
         if self._hidden(item, interval, skew):
             return verdict("unknown", "gap")
         if item.kind == "unpublished" and self._hidden_at_publisher(item):
@@ -350,16 +371,17 @@ class Oracle:
         settled = self._settled(item, interval, received)
         if settled is not None:
             return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame)
-        ended = None
-        if interval.dropped is not None:
-            ended = interval.dropped.wall
-        elif self.over(interval.run):
-            ended = self.last_wall(interval.run)
+        ended = self._end(interval)
         if ended is not None and ended - skew < item.p + self.bound:
             return verdict("excused", "stopped")
         if not self.closed(item.p):
             return verdict("pending")
         return verdict("lost", self._where(item, interval.run), blame)
+
+    def _end(self, interval: Interval) -> int | None:
+        if interval.dropped is not None:
+            return interval.dropped.wall
+        return self.last_wall(interval.run) if self.over(interval.run) else None
 
     def _delivered(self, item: Item, first: Row, received: list[Row], hashes: set[int], settled: int) -> str:
         run = first.run
@@ -370,7 +392,7 @@ class Oracle:
             return "duplicate_applied"
         if self._stale(item, run):
             return "stale_applied"
-        if settled - self.skew(first.host, item.host) > item.p + self.bound:
+        if settled - self.skew(first.host, item.host, item.p) > item.p + self.bound:
             return "late"
         stream = (item.uuid, item.topic)
         last = max(sequence for *each, sequence in self.publications if tuple(each) == stream)
@@ -393,6 +415,7 @@ class Oracle:
             if row.kind != "data" or row.outcome != "applied" or row.topic != item.topic:
                 continue
             mine = (row.position, row.nonce) == (item.position, item.nonce)
+            mine = mine and row.wall <= self.horizon(item.p)
             if mine and any(newest.get((each.table, each.key), -1) > each.version for each in row.changes):
                 return True
             for each in row.changes:
@@ -415,13 +438,15 @@ class Oracle:
         for lo, lo_wall, hi, hi_wall in self.gaps(interval.run):
             inside = hi > interval.begin and lo < interval.end
             around = hi_wall - skew >= item.p or lo >= max(signs)
-            if inside and lo_wall - skew <= item.p + self.grace and around:
+            known = lo_wall <= self.horizon(item.p)
+            if inside and known and lo_wall - skew <= item.p + self.grace and around:
                 return True
         return False
 
     def _hidden_at_publisher(self, item: Item) -> bool:
         runs = [run for run, rows in self.runs.items() if rows[0].side in ("writer", "service")]
-        if not any(self.runs[run][0].side == "service" for run in runs):
+        services = [run for run in runs if self.runs[run][0].side == "service"]
+        if not any(self.first_wall(run) <= self.horizon(item.p) for run in services):
             return True
         return any(
             lo_wall <= item.p + self.grace and hi_wall >= item.p
@@ -436,7 +461,8 @@ class Oracle:
             return "wire"
         if item.kind == "polled":
             return "polling"
-        outcomes = {row.outcome for row in self.commits[item.topic, item.position, item.nonce]}
+        rows = self.commits[item.topic, item.position, item.nonce]
+        outcomes = {row.outcome for row in rows if row.wall <= self.horizon(item.p)}
         return "service" if "taken" in outcomes else "hop" if "handed" in outcomes else "writer"
 
     def _where(self, item: Item, run: str) -> str:
@@ -445,7 +471,10 @@ class Oracle:
         heard = [
             row.sequence
             for row in self.receipts
-            if row.run == run and (row.uuid, row.topic) == (item.uuid, item.topic) and not self.astray(row)
+            if row.run == run
+            and (row.uuid, row.topic) == (item.uuid, item.topic)
+            and row.wall <= self.horizon(item.p)
+            and not self.astray(row)
         ]
         if not heard or item.sequence > max(heard):
             return "suffix"
@@ -459,14 +488,23 @@ class Oracle:
             key=lambda row: (row.wall, row.run, row.number),
         )
         runs = {row.run for row in mine}
-        if not mine or any(self.gaps(run) for run in runs):
+        if not mine or any(self._holed(run, self.light(uuid, topic, sequence)) for run in runs):
             return False
         heard = [
-            row.wall - self.skew(row.host, mine[0].host)
+            row.wall - self.skew(row.host, mine[0].host, self.light(uuid, topic, sequence))
             for row in self.receipts
             if (row.uuid, row.topic, row.sequence) == (uuid, topic, sequence)
         ]
         return max(self.last_wall(run) for run in runs) >= min(heard)
+
+    def light(self, uuid: str, topic: str, sequence: int) -> int:
+        """The p of an unrecorded item."""
+        walls = [row.wall for row in self.receipts if (row.uuid, row.topic, row.sequence) == (uuid, topic, sequence)]
+        later = [each for each in self.publications if each[:2] == (uuid, topic) and each[2] > sequence]
+        return min(walls) if walls else self.publications[min(later)][0].wall
+
+    def _holed(self, run: str, time: int) -> bool:
+        return any(lo_wall <= self.horizon(time) for _, lo_wall, _, _ in self.gaps(run))
 
     def _unrecorded(self) -> list[tuple[str, str, str, int]]:
         missing = {
@@ -476,20 +514,21 @@ class Oracle:
             and not self._is_phantom(row.uuid, row.topic, row.sequence)
         }
         streams = defaultdict(set)
-        holed = set()
+        runs: dict[str, set[str]] = defaultdict(set)
         for (uuid, topic, sequence), rows in self.publications.items():
             streams[uuid, topic].add(sequence)
-            if any(self.gaps(row.run) for row in rows):
-                holed.add(uuid)
+            runs[uuid] |= {row.run for row in rows}
         for (uuid, topic), sequences in streams.items():
-            if uuid in holed:
-                missing |= {
-                    (uuid, topic, each)
-                    for each in range(min(sequences), max(sequences))
-                    if each not in sequences and not self._received_phantom(uuid, topic, each)
-                }
+            for each in range(min(sequences), max(sequences)):
+                if each not in sequences and not self._received_phantom(uuid, topic, each):
+                    after = self.publications[uuid, topic, min(other for other in sequences if other > each)][0].wall
+                    if any(self._holed(run, after) for run in runs[uuid]):
+                        missing.add((uuid, topic, each))
         return [
-            (name, *each) for each in missing for name in self.names() if self.matching(each[1], name, polling=False)
+            (name, *each)
+            for each in missing
+            for name in self.names()
+            if self.until(self.matching(each[1], name, polling=False), self.horizon(self.light(*each)))
         ]
 
     def _received_phantom(self, uuid: str, topic: str, sequence: int) -> bool:
@@ -505,6 +544,21 @@ class Oracle:
             elif self.astray(row) and not any(lo < row.number for lo, _, _, _ in self.gaps(row.run)):
                 found.add(Stray(row.name, row.uuid, row.topic, row.sequence, "misrouted"))
         return sorted(found)
+
+    def timed(self) -> list[tuple[Verdict | Stray, int]]:
+        """Delivery and strays with the time by which each belongs to a window."""
+        times: dict[tuple[object, ...], int] = {item[:7]: item.p for item in self.items()}
+        found: list[tuple[Verdict | Stray, int]] = []
+        for row in self.delivery():
+            of_item = tuple(row)[1:8]
+            dark = row.kind == "unrecorded"
+            found.append((row, self.light(row.uuid, row.topic, row.sequence) if dark else times[of_item]))
+        for stray in self.strays():
+            walls = [
+                row.wall for row in self.receipts if (row.name, row.uuid, row.topic, row.sequence) == tuple(stray)[:4]
+            ]
+            found.append((stray, min(walls)))
+        return found
 
     # -- store to publisher ------------------------------------------------------------------------------------------
 

@@ -385,7 +385,8 @@ def a_publication_that_was_rolled_back(world: Scenario) -> list[Row]:
 def a_publication_that_a_restored_backup_does_not_hold(world: Scenario) -> list[Row]:
     """The same, but a replica saw that history began again: nobody can tell whether it was committed once."""
     world.replica.say(BEGIN + 5_000, kind="sync_begin", topic="t", sequence=99, cause="doubted")
-    return a_publication_that_was_rolled_back(world)
+    rows: list[Row] = a_publication_that_was_rolled_back(world)
+    return rows
 
 
 @case({("chain_broken", "", ""): 1}, 4)

@@ -1,0 +1,184 @@
+"""``pubsub-audit follow``: verdicts of windows as they close, as long as it runs (docs/audit.md, "Following")."""
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from pubsub_lib.audit import follow_windows
+from pubsub_lib.audit.follow_intake import Intake
+from pubsub_lib.audit.follow_stream import Stream
+from pubsub_lib.audit.follow_windows import Closed
+from pubsub_lib.audit.following import Follower, Round, spark_judge
+from pubsub_lib.audit.session import session
+from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.summary import INCOMPLETE
+from pubsub_lib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS: Final = "8"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Those that ``run`` does not have, or has otherwise."""
+    command.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="where each closed window is written"
+    )
+    command.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="what a restart needs (OUT/checkpoint)")
+    command.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks (%(default)s)")
+    command.add_argument("--once", action="store_true", help="take in what is there, close what can be closed, and end")
+    command.add_argument(
+        "--patience", type=float, default=60.0, metavar="SECONDS",
+        help="a file that is missing between others counts as lost after so long (%(default)s)",
+    )  # fmt: skip
+
+
+def follow(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]]) -> int:
+    """Follow until a signal comes (with ``--once``: one round). Returns the exit code of all that was found so far.
+
+    Blocks. Raises ConfigError for wrong options and for a checkpoint that does not fit. Only in the main thread.
+    """
+    for name in ("every", "patience"):
+        if getattr(options, name) < 0:
+            raise ConfigError(f"--{name} is {getattr(options, name)}; it cannot be negative")
+    checkpoint = options.checkpoint or options.out / "checkpoint"
+    if not checkpoint.exists() and (options.out / "windows").exists():
+        raise ConfigError(f"{options.out} has windows, but {checkpoint} is gone; bring it back, or name a new --out")
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be made ({error.strerror}); name another folder") from error
+    spark, ours = session(
+        options.master,
+        memory=options.memory,
+        quiet=not sys.stderr.isatty(),
+        options={"spark.sql.shuffle.partitions": PARTITIONS},
+    )
+    try:
+        return _follow(options, settings, folders, checkpoint, spark)
+    finally:
+        if ours:
+            spark.stop()
+
+
+def _follow(
+    options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]], checkpoint: Path,
+    spark: "SparkSession",
+) -> int:  # fmt: skip
+    stream = Stream(spark, checkpoint)
+    intake = Intake(folders, stream.spool, options.patience)
+    judge = spark_judge(spark, settings, options.out)
+    follower = Follower(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000)
+    said = Said(follow_windows.written(options.out), options.format == "json", settings)
+    try:
+        with _stopped_by_signals() as stop:
+            while True:
+                said.broken = _round(follower, said, last=options.once)
+                if options.once or stop.wait(options.every):
+                    return said.exit_code(follower.problems)
+    finally:
+        follower.close()
+
+
+def _round(follower: Follower, said: "Said", *, last: bool) -> bool:
+    """One round; whether Spark or a disk broke it off. What was broken off, the next round repeats."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        said.round(follower.round(last=last))
+    except (PySparkException, Py4JJavaError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        said.problem(f"Spark broke a round off: {reason}; give it more --memory if that is what it lacks")
+    except OSError as error:
+        said.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is tried again")
+    else:
+        return False
+    return True
+
+
+class Said:
+    """What goes to stdout (closed windows) and stderr (problems), and the exit code that follows from it."""
+
+    def __init__(self, before: Sequence[Closed], as_json: bool, settings: AuditSettings) -> None:
+        self._code = 0
+        for closed in before:
+            self._code |= closed.exit_code
+        self._any = bool(before)
+        self._json = as_json
+        self._settings = settings
+        self._waiting: Mapping[str, tuple[str, int | None]] = {}
+        self.broken = False
+
+    def exit_code(self, problems: Sequence[str]) -> int:
+        """Of all windows that were ever closed; incomplete when something could not be read, or none is closed."""
+        incomplete = problems or self.broken or not self._any
+        return self._code | INCOMPLETE if incomplete else self._code
+
+    def round(self, one: Round) -> None:
+        """Tell what a round brought."""
+        for problem in one.problems:
+            self.problem(problem)
+        for closed in one.closed:
+            self._code |= closed.exit_code
+            self._any = True
+            print(self._line(closed), flush=True)  # noqa: T201
+        for domain, (run, until) in one.waiting.items():
+            if self._waiting.get(domain, ("", None))[0] != run:
+                known = "nothing of it is known yet" if until is None or until < 0 else f"known until {_time(until)}"
+                print(f"pubsub-audit: windows{_of(domain)} wait for the run {run} ({known})", file=sys.stderr)  # noqa: T201
+        self._waiting = one.waiting
+
+    def problem(self, sentence: str) -> None:
+        """One sentence to stderr."""
+        print(f"pubsub-audit: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
+
+    def _line(self, closed: Closed) -> str:
+        if self._json:
+            return msgspec.json.encode({**msgspec.to_builtins(closed), "exit_code_so_far": self._code}).decode()
+        end = _time(closed.window + self._settings.window)
+        balance = msgspec.to_builtins(closed.balance)
+        sums = " + ".join(f"{number} {name}" for name, number in balance.items() if name != "expected")
+        wrong = f"{closed.anomalies} anomal{'y' if closed.anomalies == 1 else 'ies'}"
+        return (
+            f"{_time(closed.window)} to {end}{_of(closed.domain)}: {balance['expected']} expected = {sums}; {wrong}; "
+            f"exit code so far {self._code}"
+        )
+
+
+def _of(domain: str) -> str:
+    return f" of {domain}" if domain else ""
+
+
+def _time(micros: int) -> str:
+    return f"{datetime.fromtimestamp(micros // SECOND, UTC):%Y-%m-%d %H:%M:%S}.{micros % SECOND // 1000:03d}"
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """Set by SIGTERM or SIGINT: the round is finished then. A second one ends the process, which loses nothing."""
+    stop = threading.Event()
+
+    def handle(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before: dict[int, Callable[..., object] | int | None] = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before[number] = signal.signal(number, handle)
+    try:
+        yield stop
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)

@@ -1,0 +1,80 @@
+"""Journals' files that come bit by bit, as a follower sees them: cut into parts, in any order, some being written."""
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pubsub_lib.journal.rolling import SCHEMA_KEY
+from pubsub_lib.journal.rows import SCHEMA, Row, arrow_schema, as_dict
+
+
+class File(NamedTuple):
+    """One part of a run."""
+
+    domain: str
+    stem: str
+    rows: Sequence[Row]
+
+    @property
+    def first(self) -> int:
+        return min(row.wall for row in self.rows)
+
+    @property
+    def last(self) -> int:
+        return max(row.wall for row in self.rows)
+
+
+def cut(domain: str, rows: Sequence[Row], rng: random.Random) -> list[File]:
+    """Each run in one to three parts."""
+    runs: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda each: (each.run, each.number)):
+        runs[row.run].append(row)
+    found = []
+    for run, of_run in runs.items():
+        cuts = sorted(rng.sample(range(1, len(of_run)), min(rng.randrange(3), len(of_run) - 1)))
+        for part, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(of_run)], strict=True), 1):
+            found.append(File(domain, f"{run}-{part:06d}", of_run[begin:end]))
+    return found
+
+
+def write_part(folder: Path, file: File) -> Path:
+    """As a journal's roller does it."""
+    schema = arrow_schema().with_metadata({SCHEMA_KEY: str(SCHEMA).encode()})
+    path, beside = folder / f"{file.stem}.parquet", folder / f".{file.stem}.parquet.1"
+    pq.write_table(pa.Table.from_pylist([as_dict(row) for row in file.rows], schema=schema), beside)
+    beside.rename(path)
+    (folder / f"{file.stem}.journal").unlink(missing_ok=True)
+    return path
+
+
+class Arrivals:
+    """Folders of domains. Until a part comes, and once its run has begun, it is there as a file that is being written
+    (an empty one, which nobody takes for a finished one).
+    """
+
+    def __init__(self, root: Path, cases: Mapping[str, Sequence[Row]], rng: random.Random) -> None:
+        self.folders = {domain: [root / f"f{index}"] for index, domain in enumerate(sorted(cases))}
+        for (folder,) in self.folders.values():
+            folder.mkdir(parents=True)
+        self._rng = rng
+        self._coming = [file for domain in sorted(cases) for file in cut(domain, cases[domain], rng)]
+
+    def come(self, until: int, begun: int, share: float = 1.0) -> None:
+        """Of the files that end by ``until`` so many come, in any order; runs that begin by ``begun`` show."""
+        ready = [file for file in self._coming if file.last <= until and self._rng.random() < share]
+        self._rng.shuffle(ready)
+        for file in ready:
+            write_part(self.folders[file.domain][0], file)
+        done = {(file.domain, file.stem) for file in ready}
+        self._coming = [file for file in self._coming if (file.domain, file.stem) not in done]
+        for file in self._coming:
+            if file.first <= begun:
+                (self.folders[file.domain][0] / f"{file.stem}.journal").touch()
+
+    def all_come(self) -> None:
+        self.come(2**62, 2**62)

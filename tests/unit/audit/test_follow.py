@@ -1,0 +1,117 @@
+"""The command: what it says, how it ends, and what it refuses."""
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from pubsub_lib.audit.follow import Said
+from pubsub_lib.audit.follow_windows import Closed, summed
+from pubsub_lib.audit.following import Follower, Round
+from pubsub_lib.audit.main import main
+from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.summary import Balance, Count
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOST = (Count("net", "delivery", "lost", "middle", "wire", 2), False)
+CAME = (Count("net", "delivery", "ok", "", "", 7), True)
+LATE = (Count("net", "delivery", "late", "", "", 1), True)
+TWICE = (Count("net", "delivery", "duplicate_dropped", "", "", 1), True)
+STRAY = (Count("net", "strays", "phantom", "", "", 1), False)
+
+
+def window(*counts: tuple[Count, bool], strict: bool = False) -> Closed:
+    return summed("net", 1_000_000 * SECOND, counts, AuditSettings(strict=strict))
+
+
+def test_a_window_in_sums() -> None:
+    closed = window(LOST, CAME, LATE, TWICE, STRAY)
+    assert closed.balance == Balance(expected=11, delivered=9, lost=2)
+    assert closed.balance.holds
+    assert (closed.anomalies, closed.exit_code) == (2 + 1 + 1, 1 + 2 + 8)
+    assert window(TWICE).anomalies == window(TWICE).exit_code == 0
+    assert (window(TWICE, strict=True).anomalies, window(TWICE, strict=True).exit_code) == (1, 16)
+
+
+def test_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said([window(LATE)], as_json=False, settings=AuditSettings())
+    said.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
+    out, err = capsys.readouterr()
+    assert out == (
+        "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 2 lost + 0 pending + "
+        "0 excused + 0 unknown; 2 anomalies; exit code so far 9\n"
+    )
+    assert err == (
+        "pubsub-audit: x is garbage\n"
+        "pubsub-audit: windows of net wait for the run ab (known until 1970-01-01 00:00:05.000)\n"
+    )
+    assert said.exit_code([]) == 9
+    assert said.exit_code(["x is garbage"]) == 41
+
+
+def test_a_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    Said([], as_json=True, settings=AuditSettings()).round(Round([window(CAME, STRAY)], [], {}))
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert (found["domain"], found["window"], found["anomalies"]) == ("net", 1_000_000 * SECOND, 1)
+    assert (found["exit_code"], found["exit_code_so_far"], found["balance"]["delivered"]) == (2, 2, 7)
+
+
+def test_without_a_closed_window_the_evidence_is_incomplete() -> None:
+    assert Said([], as_json=True, settings=AuditSettings()).exit_code([]) == 32
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_after_the_round(
+    which: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
+) -> None:
+    before = signal.getsignal(which)
+
+    def interrupted(follower: Follower, *, last: bool) -> Round:
+        os.kill(os.getpid(), which)
+        return Round([window(LOST)], [], {})
+
+    monkeypatch.setattr(Follower, "round", interrupted)
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "1000"]) == 1
+    assert signal.getsignal(which) is before
+
+
+def test_garbage_alone_is_told_and_is_32(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder, out = tmp_path / "journals", tmp_path / "out"
+    folder.mkdir()
+    (folder / "a.parquet").write_bytes(b"PAR1 nonsense")
+    command = ["follow", str(folder), str(tmp_path / "gone"), "--out", str(out), "--once"]
+    assert main(command) == 32
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{folder}/a.parquet is no whole Parquet file; remove it or copy it again" in said.err
+    assert f"the journals' folder {tmp_path}/gone cannot be read (No such file or directory)" in said.err
+    assert "Traceback" not in said.err
+    assert main([*command, "--bound", "11"]) == 64
+    assert "follow with those, or name another --checkpoint and another --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--every", "-1"], "--every is -1.0; it cannot be negative"),
+        (["--window", "0"], "window is 0 microseconds; it must be at least 1"),
+    ],
+)
+def test_wrong_values_are_64(options: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 64
+    assert capsys.readouterr().err == f"pubsub-audit: {says}\n"
+
+
+def test_windows_without_their_checkpoint_are_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out" / "windows").mkdir(parents=True)
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out")]) == 64
+    assert "is gone; bring it back, or name a new --out" in capsys.readouterr().err

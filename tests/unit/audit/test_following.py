@@ -1,0 +1,235 @@
+"""A follower says of every closed window what the batch says, whatever comes when, and whenever it is killed."""
+
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from pubsub_lib.audit.follow_intake import Intake, domain_of
+from pubsub_lib.audit.follow_stream import Stream
+from pubsub_lib.audit.follow_windows import Closed, Span, place_of, written
+from pubsub_lib.audit.following import Follower, Judge, spark_judge
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.summary import Balance, Count
+from pubsub_lib.journal.reading import read
+from pubsub_lib.journal.rows import Row
+from tests.unit.audit.arrivals import Arrivals
+from tests.unit.audit.generator import BEGIN, Generator
+from tests.unit.audit.oracle import Oracle, Stray, Verdict
+from tests.unit.audit.scenario import Scenario
+from tests.unit.audit.test_pipeline import CASES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WINDOW, GRACE, BOUND, SILENCE = 5_000, 6_000, 3_000, 25_000
+"""Twice the grace exceeds what the clocks of generated journals may differ."""
+SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
+Kept = Counter[tuple[str, int, Verdict | Stray]]
+
+
+def without_store(rows: Sequence[Row]) -> list[Row]:
+    """A follower does not read it."""
+    return [row for row in rows if row.side != "store"]
+
+
+def generated(seed: int) -> list[Row]:
+    return without_store(Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows())
+
+
+def journals(seeds: Iterable[int]) -> dict[str, list[Row]]:
+    """Known answers and generated ones."""
+    found = {name: without_store(build(Scenario(name))) for name, (build, _, _) in CASES.items()}
+    return {**found, **{f"d{seed}": generated(seed) for seed in seeds}}
+
+
+def said_by_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
+    """Of the windows that a follower closes when it has all files."""
+    found: Kept = Counter()
+    for domain, rows in cases.items():
+        one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+        for verdict, time in one.timed():
+            window = time // WINDOW * WINDOW
+            if window + WINDOW + BOUND + GRACE <= one.closed_until():
+                found[domain, window, verdict] += 1
+    return found
+
+
+def said_by_follower(out: Path) -> Kept:
+    found: Kept = Counter()
+    for path in sorted(out.glob("windows/*/*/*/*.parquet")):
+        kind: type[Verdict | Stray] = Verdict if path.parent.name == "delivery" else Stray
+        window = int(path.parents[1].name.removeprefix("window="))
+        for row in pq.read_table(path, partitioning=None).to_pylist():
+            assert row["domain"] == domain_of(path.parents[2].name)
+            found[row["domain"], window, kind(*[row[name] for name in kind._fields])] += 1
+    return found
+
+
+class Bench:
+    """A follower that can be started again."""
+
+    def __init__(self, spark: "SparkSession", root: Path, folders: Mapping[str, Sequence[Path]]) -> None:
+        self.spark, self.out, self.checkpoint, self.folders = spark, root / "out", root / "checkpoint", folders
+        self.out.mkdir()
+        self.checkpoint.mkdir()
+
+    def start(self, judge: Judge | None = None, patience: float = 1e9) -> Follower:
+        stream = Stream(self.spark, self.checkpoint)
+        intake = Intake(self.folders, stream.spool, patience)
+        judge = judge or spark_judge(self.spark, SETTINGS, self.out)
+        return Follower(stream, intake, judge, SETTINGS, self.checkpoint, lambda: 2**50)
+
+
+def test_every_closed_window_is_as_in_the_batch(spark: "SparkSession", tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    cases = journals(rng.sample(range(1000), 20))
+    arrivals = Arrivals(tmp_path / "journals", cases, rng)
+    bench = Bench(spark, tmp_path, arrivals.folders)
+    truth = said_by_oracle(cases)
+    follower = bench.start()
+    arrivals.come(BEGIN + 45_000, BEGIN + 45_000 + GRACE, 0.9)
+    first = follower.round()
+    early = said_by_follower(bench.out)
+    assert early <= truth, list(early - truth)[:3]
+    follower.close()
+    arrivals.all_come()
+    follower = bench.start()
+    follower.round(last=True)
+    follower.close()
+    assert first.closed
+    found = said_by_follower(bench.out)
+    assert found == truth, (list((found - truth).items())[:5], list((truth - found).items())[:5])
+    assert 0 < early.total() < found.total()
+
+
+def oracle_judge(out: Path) -> Judge:
+    """Cheap, in place of the pipeline's: windows have one row for each count of the oracle."""
+
+    def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
+        found = []
+        for domain, span in spans.items():
+            rows = [row for path in files[domain] for row in read(path)]
+            counted: dict[int, Counter[Verdict | Stray]] = defaultdict(Counter)
+            for verdict, time in Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).timed():
+                window = time // WINDOW * WINDOW
+                if (span.begin is None or window >= span.begin) and window + WINDOW <= span.end:
+                    counted[window][verdict] += 1
+            for window, verdicts in sorted(counted.items()):
+                target = place_of(out, domain, window)
+                if not target.exists():
+                    counts = [(Count(domain, "delivery", str(key), "", "", n), False) for key, n in verdicts.items()]
+                    closed = Closed(domain, window, 0, Balance(), 0, [count for count, _ in counts])
+                    beside = target.with_name(f".{target.name}")
+                    beside.mkdir(parents=True, exist_ok=True)
+                    (beside / "summary.json").write_bytes(msgspec.json.encode(closed))
+                    beside.rename(target)
+                    found.append(closed)
+        return found
+
+    return judge
+
+
+class Killed(Exception):
+    """Instead of a signal: nothing catches it."""
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Names are given to files and folders only so often; then the process is dead: ``[]`` is for ever."""
+    left: list[int] = []
+    rename, replace = Path.rename, Path.replace
+
+    def mortal(real: Callable[..., Path]) -> Callable[..., Path]:
+        def move(self: Path, target: Path) -> Path:
+            if left:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+            return real(self, target)
+
+        return move
+
+    monkeypatch.setattr(Path, "rename", mortal(rename))
+    monkeypatch.setattr(Path, "replace", mortal(replace))
+    return left
+
+
+def test_killed_anywhere_it_goes_on_where_it_was(spark: "SparkSession", tmp_path: Path, dying: list[int]) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    cases = {name: rows for name, rows in journals(range(3)).items() if name in ("d1", "d2", "clean")}
+    truth = said_by_oracle(cases)
+    arrivals = Arrivals(tmp_path / "journals", cases, rng)
+    bench = Bench(spark, tmp_path, arrivals.folders)
+    kills = 0
+    for end in (BEGIN + 30_000, BEGIN + 45_000, 2**62):
+        arrivals.come(end, end + GRACE)
+        for lives in (rng.randrange(12), rng.randrange(3), None):
+            follower = bench.start(oracle_judge(bench.out))
+            dying[:] = [] if lives is None else [lives]
+            try:
+                follower.round(last=end == 2**62)
+            except (Killed, StreamingQueryException):
+                kills += 1
+            finally:
+                dying.clear()
+                follower.close()
+    assert kills
+    found: Counter[tuple[str, int, str]] = Counter()
+    for closed in written(bench.out):
+        found.update({(closed.domain, closed.window, each.verdict): each.count for each in closed.counts})
+    assert found == {(domain, window, str(key)): n for (domain, window, key), n in truth.items()}
+
+
+JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
+"""So many generated journals are cut; set to 1000 for all of them (a minute and a half)."""
+
+
+def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], int | None]:
+    """What may have come of each run at some moment, and when the first run began of which nothing has."""
+    runs: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda each: (each.run, each.number)):
+        runs[row.run].append(row)
+    moment = rng.randrange(min(row.wall for row in rows), max(row.wall for row in rows))
+    found: list[Row] = []
+    unseen: list[int] = []
+    for of_run in runs.values():
+        until = moment + rng.randrange(20_000)
+        last = max((row.number for row in of_run if row.wall <= until), default=0)
+        found += [row for row in of_run if row.number <= last]
+        if not last:
+            unseen.append(of_run[0].wall)
+    return found, min(unseen, default=None)
+
+
+def test_what_is_said_of_a_closed_window_stays_true() -> None:
+    """By the oracle alone: whatever comes later changes nothing."""
+    rng = random.Random(20261121)
+    compared = 0
+    for seed in range(JOURNALS):
+        rows = generated(seed)
+        whole = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).timed()
+        for _ in range(3):
+            early, unseen = prefix(rows, rng)
+            one = Oracle(early, WINDOW, GRACE, BOUND, SILENCE)
+            frontier = one.closed_until() + GRACE
+            until = (frontier if unseen is None else min(frontier, unseen)) - BOUND - 2 * GRACE
+
+            def closed(said: list[tuple[Verdict | Stray, int]], until: float = until) -> Kept:
+                return Counter(("", time, row) for row, time in said if time // WINDOW * WINDOW + WINDOW <= until)
+
+            then, now = closed(one.timed()), closed(whole)
+            assert then == now, (seed, list((then - now).items())[:3], list((now - then).items())[:3])
+            compared += now.total()
+    assert compared > 10 * JOURNALS
