@@ -22,30 +22,16 @@ from typing import NoReturn
 from _bench import fullsync, report
 from _bench.cases import cases
 from _bench.measure import QUICK, Row, Sizes
+from _command_line import Parser, positive
 from rich.console import Console
 
 from pubsub_lib.errors import PubSubError
 
-MET, MISSED, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+MET, MISSED, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
 EXIT_CODES = (
     "exit codes: 0 every ratio is met (of --quick: everything arrived); 1 one is missed; 2 wrong option; "
     "3 it could not be run, or something did not arrive; 130 interrupted"
 )
-
-
-class Parser(argparse.ArgumentParser):
-    """Refuses in one sentence, without the usage around it."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit status 2."""
-        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def positive(text: str) -> int:
-    """An option's type."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -16,37 +16,22 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 from _bench_audit import report
 from _bench_audit.chain import AUDIT, BARE, Measured, measure
 from _bench_audit.journals import journals, whole
+from _command_line import Parser, positive
 from rich.console import Console
 
 from pubsub_lib.errors import PubSubError
 
-MET, MISSED, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+MET, MISSED, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
 EXIT_CODES = (
-    "exit codes: 0 every ratio is met; 1 one is missed, or a verdict is wrong; 2 wrong option; 3 it could not be run; "
-    "130 interrupted"
+    "exit codes: 0 every ratio is met; 1 one is missed, many messages take too long, or a verdict is wrong; "
+    "2 wrong option; 3 it could not be run (disk, a process that failed); 130 interrupted"
 )
 SIZES = (1_000_000, 10_000_000)
-
-
-class Parser(argparse.ArgumentParser):
-    """Refuses in one sentence, without the usage around it."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit status 2."""
-        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def positive(text: str) -> int:
-    """An option's type."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -94,7 +79,7 @@ def in_turns(folder: Path, rounds: int, memory: str) -> dict[str, list[Measured]
 
 
 def run(options: argparse.Namespace) -> report.Report:
-    """All measurements. Raises PubSubError."""
+    """All measurements. Raises PubSubError, OSError."""
     sizes = sorted(options.size or SIZES)
     sets = [(size, False) for size in sizes]
     if options.hot or not options.size:
@@ -116,8 +101,8 @@ def main(arguments: Sequence[str]) -> int:
             print(msgspec.json.encode(measure(what, Path(folder), options.memory)).decode())
             return MET
         made = run(options)
-    except PubSubError as error:
-        print(f"tools/bench_audit: {error}", file=sys.stderr)
+    except (PubSubError, OSError) as error:
+        print(f"tools/bench_audit: {' '.join(str(error).split())}", file=sys.stderr)
         return NOT_RUN
     if options.format == "json":
         print(report.as_json(made))

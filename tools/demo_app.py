@@ -10,6 +10,7 @@ Everything is in a temporary folder and gone afterwards, but for what the audit 
 stdout, progress to stderr.
 """
 
+import os
 import sys
 import tempfile
 import time
@@ -69,7 +70,8 @@ def main(arguments: Sequence[str]) -> int:
         help="a new folder for what the audit finds (default: one with the time in its name, in the temporary folder)",
     )
     options = parser.parse_args(arguments)
-    results = options.out or Path(tempfile.gettempdir()) / time.strftime("pubsub-audit-%Y%m%d-%H%M%S")
+    named = f"{time.strftime('pubsub-audit-%Y%m%d-%H%M%S')}-{os.getpid()}"  # so that two at once are not in one folder
+    results = options.out or Path(tempfile.gettempdir()) / named
 
     def work(run: Callable[[Plan], int], folder: Path) -> int:
         return run(

@@ -7,8 +7,8 @@
     tools/spark_cluster check FOLDER --store URL       # audits FOLDER here and there: are the results the same?
     tools/spark_cluster stop
 
-All files, those of the running master and workers included, are in one folder, which ``stop`` removes. Ports are free
-ones of the loopback.
+All files, those of the running master and workers included, are in one folder, which ``stop`` removes; ``start`` takes
+a new one or an empty one of ours. Ports are free ones of the loopback.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -23,10 +24,10 @@ import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 from _bench.children import free_port
+from _command_line import Parser, positive
 
 from pubsub_lib.audit.fromstore import journal_of_store
 from pubsub_lib.audit.java import for_spark, java_home
@@ -35,7 +36,7 @@ from pubsub_lib.audit.summary import Summary
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.store import Store
 
-DONE, DIFFERS, WRONG_OPTION, NOT_RUN = 0, 1, 2, 3
+DONE, DIFFERS, NOT_RUN = 0, 1, 3
 EXIT_CODES = "exit codes: 0 done, of check: the same; 1 the results differ; 2 wrong option; 3 it could not be done"
 STATE = "cluster.json"
 PATIENCE = 120.0
@@ -60,14 +61,6 @@ class Cluster(msgspec.Struct, frozen=True):
     processes: Mapping[int, str]
 
 
-class Parser(argparse.ArgumentParser):
-    """Refuses in one sentence, without the usage around it."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit status 2."""
-        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see tools/spark_cluster --help\n")
-
-
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
     top = Parser(prog="tools/spark_cluster", description="A Spark standalone cluster here.", epilog=EXIT_CODES)
@@ -79,8 +72,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start = commands.add_parser("start", help="start master and workers, and print the master's URL")
-    start.add_argument("--workers", type=_positive, default=2, metavar="N", help="(default: 2)")
-    start.add_argument("--cores", type=_positive, default=1, metavar="N", help="of each worker (default: 1)")
+    start.add_argument("--workers", type=positive, default=2, metavar="N", help="(default: 2)")
+    start.add_argument("--cores", type=positive, default=1, metavar="N", help="of each worker (default: 1)")
     commands.add_parser("stop", help="end all of them and remove the folder")
     check = commands.add_parser("check", help="audit journals here and on the cluster, and compare")
     check.add_argument("journals", type=Path, metavar="FOLDER")
@@ -88,23 +81,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return top.parse_args(arguments)
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
-
-
 # -- start and stop --------------------------------------------------------------------------------------------------
 
 
 def start(folder: Path, workers: int, cores: int) -> str:
     """The URL of the master, when all workers have registered. Raises ClusterError, ConfigError, OSError."""
-    if (folder / STATE).exists():
-        raise ClusterError(f"{folder} holds a cluster already; stop it, or name another --folder")
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    claim(folder)
     port, page = free_port(), free_port()
     url = f"spark://127.0.0.1:{port}"
-    environment = surroundings(folder)
     address = ("--host", "127.0.0.1", "--port")
     programs = {"master": ["master.Master", *address, str(port), "--webui-port", str(page)]}
     for number in range(1, workers + 1):
@@ -112,15 +96,35 @@ def start(folder: Path, workers: int, cores: int) -> str:
         programs[f"worker-{number}"] = ["worker.Worker", *address, "0", "--webui-port", "0", *work, url]
     made = Cluster(url, {})
     try:
+        environment = surroundings(folder)
         for name, arguments in programs.items():
             pid = _spawn(folder, name, arguments, environment)
             made = Cluster(url, {**made.processes, pid: started(pid)})
             (folder / STATE).write_bytes(msgspec.json.encode(made))
         _wait(f"http://127.0.0.1:{page}/json/", workers, made, folder)
     except BaseException:
-        stop(folder)
+        _end(made)
+        shutil.rmtree(folder)
         raise
     return url
+
+
+def claim(folder: Path) -> None:
+    """Make it, for us alone. Raises ConfigError unless it is new or empty, ClusterError when it holds a cluster."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _check_owner(folder)
+    if (folder / STATE).exists():
+        raise ClusterError(f"{folder} holds a cluster already; stop it, or name another --folder")
+    if any(folder.iterdir()):
+        raise ConfigError(f"{folder} holds files that are not of a cluster; name a new or an empty --folder")
+    folder.chmod(0o700)
+
+
+def _check_owner(folder: Path) -> None:
+    """Raises ConfigError for what another user made, or a link to elsewhere: the default name is easily guessed."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise ConfigError(f"{folder} is not a folder of this user; name another --folder")
 
 
 def surroundings(folder: Path) -> Mapping[str, str]:
@@ -173,16 +177,21 @@ def _wait(page: str, workers: int, cluster: Cluster, folder: Path) -> None:
 
 
 def read(folder: Path) -> Cluster:
-    """The cluster that runs there. Raises ClusterError."""
+    """The cluster that runs there. Raises ClusterError, and ConfigError for a folder of somebody else."""
     try:
+        _check_owner(folder)
         return msgspec.json.decode((folder / STATE).read_bytes(), type=Cluster)
     except (OSError, msgspec.MsgspecError) as error:
         raise ClusterError(f"{folder} holds no cluster; start one, or name its --folder") from error
 
 
 def stop(folder: Path) -> None:
-    """End its processes, and no others, and remove its folder. Raises ClusterError, OSError."""
-    cluster = read(folder)
+    """End its processes, and no others, and remove its folder. Raises ClusterError, ConfigError, OSError."""
+    _end(read(folder))
+    shutil.rmtree(folder)
+
+
+def _end(cluster: Cluster) -> None:
     there = [pid for pid in cluster.processes if _alive(pid, cluster)]
     for how in (signal.SIGTERM, signal.SIGKILL):
         for pid in there:
@@ -191,7 +200,6 @@ def stop(folder: Path) -> None:
         while there and time.monotonic() < until:
             time.sleep(LOOK)
             there = [pid for pid in there if _alive(pid, cluster)]
-    shutil.rmtree(folder)
 
 
 def _signal(pid: int, how: signal.Signals) -> None:
@@ -218,7 +226,10 @@ def _alive(pid: int, cluster: Cluster) -> bool:
 
 
 def check(folder: Path, journals: Path, store: str | None) -> list[str]:
-    """What differs between an audit here and one on the cluster; nothing when all is the same. Raises ClusterError."""
+    """What differs between an audit here and one on the cluster; nothing when all is the same.
+
+    Raises ClusterError, also when there was nothing to judge: two empty results are the same and show nothing.
+    """
     master = read(folder).master
     with tempfile.TemporaryDirectory(prefix="pubsub-check-") as scratch:
         folders = [journals]
@@ -246,7 +257,12 @@ def _audited(folders: Sequence[Path], master: str, out: Path, folder: Path) -> M
     if not (out / SUMMARY).is_file():
         said = done.stderr.strip().splitlines()
         raise ClusterError(f"the audit on {master} ended with status {done.returncode}: {said[-1] if said else ''}")
-    return comparable(read_summary(out))
+    found = read_summary(out)
+    if found.problems:
+        raise ClusterError(f"the audit on {master} has a problem: {found.problems[0]}")
+    if not any(balance.expected for balance in found.balance.values()):
+        raise ClusterError(f"the audit on {master} found no deliveries to judge; name a folder with a run's journals")
+    return comparable(found)
 
 
 def comparable(summary: Summary) -> Mapping[str, object]:

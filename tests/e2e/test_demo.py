@@ -13,6 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from selenium.webdriver.common.by import By
+
+from pubsub_lib.errors import ConfigError
+from tests.conftest import IN_CI
+from tests.unit.audit.browser import chromium
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tools" / "data"
@@ -43,13 +48,13 @@ def call(
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Processes that were started with this temporary folder."""
-    mark = f"TMPDIR={folder}".encode()
+    """Processes that were started with this temporary folder, or with one in it."""
+    mark = f"TMPDIR={folder}/".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                if any((each + b"/").startswith(mark) for each in (entry / "environ").read_bytes().split(b"\0")):
                     found.append(int(entry.name))
             except OSError:
                 pass  # it has just ended
@@ -152,7 +157,21 @@ def test_the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed
     folder = Path(audit["folder"])
     assert (folder / "summary.json").is_file()
     assert list((folder / "delivery").glob("*.parquet"))
-    assert audit["page"] in (None, str(folder / "page.html"))
+    assert audit["page"] == str(folder / "page.html")
+
+
+@pytest.mark.slow
+def test_the_page_of_the_audit_opens_without_a_word(report: dict[str, Any], tmp_path: Path) -> None:
+    try:
+        with chromium(tmp_path) as browser:
+            browser.get(Path(report["audit"]["page"]).as_uri())
+            said: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
+            assert said == []
+            assert browser.find_elements(By.CSS_SELECTOR, "#figure-balance .main-svg .trace path")
+    except ConfigError as error:
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
 
 
 @pytest.mark.slow

@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import spark_cluster_app
-from spark_cluster_app import Cluster
+from spark_cluster_app import Cluster, ClusterError
 
 from pubsub_lib.audit.summary import nothing
+from pubsub_lib.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -50,6 +51,42 @@ def test_a_process_that_came_by_the_same_number_is_left_alone(tmp_path: Path) ->
             assert other.poll() is None
         finally:
             other.kill()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "thesis.txt"
+    kept.touch()
+    for command, reason in (("start", "holds files that are not of a cluster; name"), ("stop", "holds no cluster")):
+        done = call(tmp_path, command)
+        assert (done.returncode, done.stderr.count("\n")) == (3, 1), done.stderr
+        assert f"{tmp_path} {reason}" in done.stderr
+        assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, link = tmp_path / "cluster", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    (folder / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
+    for other, each in ((0, link), (1, folder)):
+        monkeypatch.setattr(os, "geteuid", lambda other=other: os.getuid() + other)
+        for act in (spark_cluster_app.claim, spark_cluster_app.read, spark_cluster_app.stop):
+            with pytest.raises(ConfigError, match=f"{each} is not a folder of this user"):
+                act(each)
+    assert (folder / "cluster.json").exists()
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match=r"JAVA_HOME is .* and no bin/java is there"):
+        spark_cluster_app.start(tmp_path / "cluster", 1, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_here_and_nothing_there_is_not_the_same(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
+    with pytest.raises(ClusterError, match=r"has a problem: .*nowhere cannot be read"):
+        spark_cluster_app.check(tmp_path, tmp_path / "nowhere", None)
 
 
 def test_two_audits_of_the_same_are_the_same_whenever_they_were_made() -> None:

@@ -61,7 +61,17 @@ class Report(msgspec.Struct, frozen=True):
                 times = hot.audit / even.audit
                 if not even.hot and even.messages == hot.messages and times > HOT_RATIO:
                     found.append(f"{_name(hot)}: {times:.2f} times what it takes evenly spread, more than {HOT_RATIO}")
+        found += [
+            f"{_name(two)}: {two.audit / one.audit:.2f} times what {_name(one)} take, more than {_times(one, two):g}"
+            for one, two in self.steps()
+            if two.audit / one.audit > _times(one, two)
+        ]
         return found
+
+    def steps(self) -> list[tuple[Figures, Figures]]:
+        """Each size of evenly spread traffic with the next larger one."""
+        even = sorted((each for each in self.figures if not each.hot), key=lambda each: each.messages)
+        return [(one, two) for one, two in pairwise(even) if one.messages < two.messages]
 
 
 def figures(messages: int, hot: bool, measured: Mapping[str, Sequence[Measured]]) -> Figures:
@@ -102,12 +112,15 @@ def show(made: Report, console: Console) -> None:
             f"{each.audit_processor:.0f} s", f"{each.bare_processor:.0f} s", f"{each.audit_megabytes:,.0f} MB",
         )  # fmt: skip
     console.print(table)
-    even = [each for each in made.figures if not each.hot]
-    for one, two in pairwise(even):
-        times = two.messages / one.messages
-        console.print(f"{times:g} times the messages take {two.audit / one.audit:.1f} times as long.")
+    for one, two in made.steps():
+        console.print(f"{_times(one, two):g} times the messages take {two.audit / one.audit:.1f} times as long.")
     for sentence in made.wrong():
         console.print(f"[bold red]missed[/] {sentence}")
+
+
+def _times(one: Figures, two: Figures) -> float:
+    """How many times the messages of ``one`` there are in ``two``."""
+    return two.messages / one.messages
 
 
 def _name(each: Figures) -> str:

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,17 @@ from _routes.children import TOOLS, ChildError, uninterrupted
 from _routes.plan import Plan
 from _routes.progress import Progress
 from pubsub_lib.audit.java import java_home
-from pubsub_lib.audit.report import SUMMARY, read_summary
+from pubsub_lib.audit.report import PAGE, SUMMARY, read_summary
 from pubsub_lib.audit.summary import BITS, USAGE, Balance, Count
 from pubsub_lib.errors import UsageError
 
-PAGE = "page.html"
-"""In the folder of results, where an audit writes a page."""
 SHOWN = 5
 """Faults that are shown; the tables hold all."""
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """What it found. ``faults``: the first of each kind that makes the exit code. ``folder``: tables, summary and,
-    where one was written, ``page``.
+    """What it found. ``faults``: the first of each kind that makes the exit code. ``folder``: tables, summary and
+    ``page``.
     """
 
     exit_code: int
@@ -41,7 +40,7 @@ class Audit(msgspec.Struct, frozen=True):
     faults: Sequence[Mapping[str, Any]]
     problems: Sequence[str]
     folder: str
-    page: str | None
+    page: str
     seconds: float
 
 
@@ -50,15 +49,26 @@ def journals(folder: Path) -> Path:
     return folder / "journals"
 
 
-def check(results: Path) -> None:
-    """What can be said before the run. Raises UsageError when the results cannot go there, ConfigError without Java."""
-    if results.exists():
-        raise UsageError(f"{results} is there already; name a folder that is not")
+@contextmanager
+def claimed(results: Path) -> Iterator[None]:
+    """Make the folder for the results, for this run alone; it is removed again when the block is broken off.
+
+    Raises UsageError when the results cannot go there, ConfigError without Java, OSError.
+    """
     java_home()
+    try:
+        results.mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(f"{results} is there already; name a folder that is not") from None
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(results)
+        raise
 
 
 def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
-    """Audit the run that worked in ``folder``. The results go to ``plan.results`` all at once, or not at all.
+    """Audit the run that worked in ``folder``. The results go to ``plan.results``, which is ``claimed``.
 
     Blocks until the end, and leaves no process. Raises ChildError when the audit breaks off, and OSError.
     """
@@ -66,15 +76,16 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
     began, made, told = time.monotonic(), folder / "audit", folder / "audit.txt"
     with progress.waiting("auditing the run by its journals"):
         status, complaint = _execute(
-            ["run", str(journals(folder)), "--store", plan.url, "--out", str(made)],
-            {"SPARK_LOCAL_DIRS": str(folder)},  # so that nothing is left elsewhere, however it ends
+            ["run", str(journals(folder)), "--store", plan.url, "--out", str(made), "--bound", f"{plan.bound:g}"],
+            _inside(folder),
             told,
         )
     if status == USAGE or not (made / SUMMARY).is_file():
         raise ChildError(f"the audit ended with status {status}: {complaint or 'it said nothing'}")
-    plan.results.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(made, plan.results)
-    found, page = read_summary(plan.results), plan.results / PAGE
+    found = read_summary(made)
+    if status != found.exit_code:
+        raise ChildError(f"the audit ended with status {status}, its summary says {found.exit_code}: {complaint}")
+    shutil.copytree(made, plan.results, dirs_exist_ok=True)
     bad = frozenset[str]().union(*BITS.values())
     return Audit(
         exit_code=found.exit_code,
@@ -84,7 +95,7 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
         faults=[_short(each) for each in found.first if each["verdict"] in bad],
         problems=found.problems,
         folder=str(plan.results),
-        page=str(page) if page.is_file() else None,
+        page=str(plan.results / PAGE),
         seconds=time.monotonic() - began,
     )
 
@@ -93,35 +104,47 @@ def _short(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "trail" and value not in ("", None, False)}
 
 
+def _inside(folder: Path) -> dict[str, str]:
+    """Variables by which an audit leaves nothing outside of a folder, however it ends. Java does not heed TMPDIR."""
+    of_java = f'-Djava.io.tmpdir="{folder}" -XX:-UsePerfData'
+    return {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": of_java}
+
+
 def _execute(arguments: list[str], variables: dict[str, str], told: Path) -> tuple[int, str]:
     """The exit status and the last line on stderr of a ``pubsub-audit``; its stdout goes to a file."""
     path = os.pathsep.join(filter(None, (str(TOOLS), os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, "-m", "_routes.attached", "pubsub_lib.audit.main", *arguments]
-    with uninterrupted(), told.open("wb") as file:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, **variables},
-            start_new_session=True,
-        )
-    assert process.stderr is not None
-    last = b""
+    process, last = None, b""
     try:
+        with uninterrupted(), told.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path, **variables},
+                start_new_session=True,
+            )
+        assert process.stderr is not None
         for line in process.stderr:
             last = line.strip() or last
         return process.wait(), last.decode(errors="replace")
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # the usual end
-        # Its Java is nobody's child by then; it is gone when nobody holds the other end.
-        for _ in process.stderr:
-            pass
-        process.wait()
-        process.stderr.close()
+        if process is not None:
+            _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stderr is not None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # the usual end
+    # Its Java is nobody's child by then; it is gone when nobody holds the other end.
+    for _ in process.stderr:
+        pass
+    process.wait()
+    process.stderr.close()
 
 
 def show(made: Audit, console: Console) -> None:
@@ -146,5 +169,4 @@ def show(made: Audit, console: Console) -> None:
     for fault in made.faults[:SHOWN]:
         say("Fault: " + " ".join(f"{name}={value}" for name, value in fault.items()))
     say(f"{made.sentence} The audit took {made.seconds:.1f} s.")
-    page = f"; open {made.page}" if made.page else ""
-    say(f"Tables and summary are in {made.folder}{page}.")
+    say(f"Tables and summary are in {made.folder}; open {made.page}.")

@@ -1,6 +1,5 @@
 """What the commands have in common: a temporary folder, an end that leaves nothing behind, and exit codes."""
 
-import argparse
 import signal
 import sys
 import tempfile
@@ -9,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from _command_line import Parser, at_least
 from rich.console import Console
 
 from _routes.plan import Plan
@@ -17,19 +17,11 @@ from _routes.report import as_json, show
 from _routes.run import Run
 from pubsub_lib.errors import PubSubError
 
-KEPT, BROKEN, WRONG_OPTION, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+KEPT, BROKEN, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
 EXIT_CODES = (
     "exit codes: 0 everything is as promised; 1 something is not, for example differs; 2 wrong option; "
     "3 it could not be run (database, disk, a process that failed); 130 interrupted"
 )
-
-
-class Parser(argparse.ArgumentParser):
-    """Refuses in one sentence, without the usage around it."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit status 2."""
-        self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def parser(prog: str, description: str, fewest_changes: int, seconds: int, codes: str = EXIT_CODES) -> Parser:
@@ -51,17 +43,6 @@ def parser(prog: str, description: str, fewest_changes: int, seconds: int, codes
     )
     made.add_argument("--routes", type=at_least(1000), metavar="N", help="load only the first N routes (at least 1000)")
     return made
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """An option's type: an integer from ``least`` on."""
-
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
-        return int(text)
-
-    return number
 
 
 def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path], int]) -> int:

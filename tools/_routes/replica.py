@@ -83,8 +83,9 @@ def sabotage(replica: Replica) -> tuple[str, str]:
     The library has no way to do this, and none is wanted: so the tool reaches inside.
     """
     record = min(replica.records(), key=lambda each: (each.table, each.key))
-    topics = replica._engine.follower.cache._topics.values()
-    (entry,) = [topic.tables[record.table][record.key] for topic in topics if record.key in topic.tables[record.table]]
+    # A topic has only the tables of which it holds an object.
+    tables = [topic.tables.get(record.table, {}) for topic in replica._engine.follower.cache._topics.values()]
+    (entry,) = [objects[record.key] for objects in tables if record.key in objects]
     entry.value = b'{"sabotaged":true}'
     return record.table, record.key
 

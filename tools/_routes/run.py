@@ -1,13 +1,13 @@
 """One run from the empty database to the report: load, follow, replay with kills, compare."""
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import msgspec
 
 from _routes import comparison, data, dump
-from _routes.audit import audit, check
+from _routes.audit import audit, claimed
 from _routes.children import Children
 from _routes.configuration import Configuration
 from _routes.crew import Crew
@@ -30,10 +30,12 @@ class Run:
 
     def execute(self) -> Report:
         """Do everything. Blocks until the end."""
+        with nullcontext() if self._plan.results is None else claimed(self._plan.results):
+            return self._execute()
+
+    def _execute(self) -> Report:
         began = time.monotonic()
         plan = self._plan
-        if plan.results is not None:
-            check(plan.results)
         with ExitStack() as stack:
             store = stack.enter_context(Store(plan.url))
             if store.topics():

@@ -34,7 +34,7 @@ def measured(audit: float, bare: float = 10.0, verdicts: dict[str, int] | None =
     found = OK if verdicts is None else verdicts
     return {
         AUDIT: [Measured(audit + more, 2 * audit, 900.0, found) for more in (-1.0, 0.0, 50.0)],
-        BARE: [Measured(bare, bare, 800.0, OK)] * 3,
+        BARE: [Measured(bare, bare, 800.0, {"ok": sum(found.values())})] * 3,
     }
 
 
@@ -48,6 +48,23 @@ def test_a_ratio_is_of_medians_and_missed_above_what_is_required() -> None:
         "1,000,000: 1.51 times the bare chain, more than 1.5",
         "1,000,000 (one hot): 2.01 times what it takes evenly spread, more than 2.0",
     ]
+
+
+def test_ten_times_the_messages_may_take_ten_times_as_long_and_no_more() -> None:
+    small, hot = report.figures(1_000_000, False, measured(4.0)), report.figures(1_000_000, True, measured(4.0))
+    met, missed = (report.figures(10_000_000, False, measured(each, 40.0, {"ok": 10_000_000})) for each in (40.0, 40.4))
+    assert report.report([small, hot, met], "2g", 3).wrong() == []
+    assert report.report([small, hot, missed], "2g", 3).wrong() == [
+        "10,000,000: 10.10 times what 1,000,000 take, more than 10"
+    ]
+
+
+def test_a_disk_that_cannot_be_written_is_3_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert bench_audit_app.main(["--size", "1", "--cache", str(tmp_path / "file")]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("tools/bench_audit: ")
+    assert said.count("\n") == 1
 
 
 def test_another_verdict_than_ok_is_told() -> None:

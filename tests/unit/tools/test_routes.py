@@ -3,6 +3,8 @@
 import gzip
 import io
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 from _routes import command, comparison, data, dump
-from _routes.audit import Audit, check
+from _routes.audit import Audit, audit, claimed
+from _routes.children import ChildError
 from _routes.comparison import Differences
 from _routes.plan import PROGRESS, Plan
+from _routes.progress import Progress
 from _routes.replica import Versions, Watch, percentile, sabotage, within
 from _routes.report import KillRow, ReplicaRow, Report, Sabotaged, WriterRow, as_json, show
 from _routes.run import Run
@@ -20,7 +24,8 @@ from _routes.writer import committed_after
 from rich.console import Console
 
 from pubsub_lib import Event, Replica, Settings, Store
-from pubsub_lib.audit.summary import Balance, Count
+from pubsub_lib.audit.report import save_summary
+from pubsub_lib.audit.summary import Balance, Count, nothing
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import StoreFull, UsageError
 from pubsub_lib.store.verbs import Stored
@@ -239,23 +244,80 @@ def test_what_the_audit_found_fits_and_names_fault_and_page() -> None:
     assert ["delivery", "repaired", "wire", "1"] in [line.split() for line in shown.splitlines()]
 
 
-def test_results_do_not_go_where_something_is(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"{tmp_path} is there already; name a folder that is not"):
-        check(tmp_path)
+def test_results_do_not_go_where_something_is_and_a_run_that_breaks_off_leaves_none(tmp_path: Path) -> None:
+    results = tmp_path / "new" / "results"
+    with pytest.raises(StoreFull), claimed(results):
+        with (
+            pytest.raises(UsageError, match=f"{results} is there already; name a folder that is not"),
+            claimed(results),
+        ):
+            pytest.fail("two runs have one folder")
+        assert results.is_dir(), "it is the first one's"
+        raise StoreFull("no room")
+    assert not results.exists()
+
+
+def audited_by(monkeypatch: pytest.MonkeyPatch, folder: Path, status: int) -> Audit:
+    """What comes of an audit's process that writes a summary of nothing (its exit code is 32) and ends like this."""
+
+    def execute(arguments: list[str], variables: dict[str, str], told: Path) -> tuple[int, str]:
+        assert (arguments[-2:], variables["TMPDIR"]) == (["--bound", "60"], str(folder))
+        save_summary(nothing(["no journals"]), Path(arguments[arguments.index("--out") + 1]))
+        told.write_text("A verdict.\nMore.\n")
+        return status, "its last words"
+
+    monkeypatch.setattr("_routes.audit._execute", execute)
+    plan = Plan("SQLite", "sqlite://", folder, folder, (), results=folder / "results")
+    with claimed(folder / "results"):
+        return audit(plan, folder, Progress(Console(file=io.StringIO())))
+
+
+def test_an_audit_that_ends_otherwise_than_its_summary_says_is_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ChildError, match="ended with status 0, its summary says 32: its last words"):
+        audited_by(monkeypatch, tmp_path, 0)
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_results_of_an_audit_are_where_they_were_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = audited_by(monkeypatch, tmp_path, 32)
+    assert (found.exit_code, found.sentence, found.problems) == (32, "A verdict.", ["no journals"])
+    assert found.page == str(tmp_path / "results" / "page.html")
+    assert Path(found.page).is_file()
+
+
+def test_an_interrupt_while_the_audit_is_being_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def interrupted(_command: list[str], **given: Any) -> "subprocess.Popen[bytes]":
+        started.append(popen([sys.executable, "-c", "import time; time.sleep(600)"], **given))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr("_routes.audit.java_home", lambda: None)
+    monkeypatch.setattr("_routes.audit.subprocess.Popen", interrupted)
+    plan = Plan("SQLite", "sqlite://", tmp_path, tmp_path, (), results=tmp_path / "results")
+    with pytest.raises(KeyboardInterrupt):
+        audit(plan, tmp_path, Progress(Console(file=io.StringIO())))
+    assert started[0].returncode == -signal.SIGKILL
 
 
 def test_the_sabotaged_object_keeps_its_version_and_the_replica_its_digest(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         with store.transaction() as tx:
+            tx.set("another", "z", {"n": 1}, topic="without a route")
             for key in ("b", "a", "c"):
                 tx.set("route", key, {"n": 1}, topic="t")
-        with Replica(Settings(store_url=sqlite_url, driver="db_polling_pubsub_driver"), ["t"]) as replica:
+        settings = Settings(store_url=sqlite_url, driver="db_polling_pubsub_driver")
+        with Replica(settings, ["t", "without a route"]) as replica:
             replica.wait_synced(20.0)
             before = {(each.table, each.key): each for each in replica.records()}
             identity = sabotage(replica)
             after = {(each.table, each.key): each for each in replica.records()}
             assert replica.status().faults.mismatches == 0
-    assert identity == ("route", "a")
+    assert identity == ("another", "z")
     assert [each for each in before if before[each] != after[each]] == [identity]
     assert after[identity].version == before[identity].version
 
