@@ -17,14 +17,26 @@ class AppendFile:
     def __init__(self, path: Path, beginning: bytes) -> None:
         """Create it. Raises OSError; then no file stays behind."""
         self.path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size = 0
+        # Before it is locked it looks finished: who rolls the folder may claim it, and take it away.
+        while not self._created():
+            self.close()
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
             self.append(beginning)
         except OSError:
             self.close()
             path.unlink(missing_ok=True)
+            raise
+
+    def _created(self) -> bool:
+        """Create and lock it; False when it was taken away in between."""
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            return _stands(self._fd, self.path)
+        except OSError:
+            self.close()
+            self.path.unlink(missing_ok=True)
             raise
 
     def append(self, *parts: bytes | bytearray) -> None:
@@ -32,19 +44,19 @@ class AppendFile:
         as long as it can be cut (what cannot is a torn tail, and readers stop there).
         """
         size = sum(map(len, parts))
-        written = os.writev(self._fd, parts)
-        if written < size:
-            self._append_rest(b"".join(parts), written)
-        self.size += size
+        try:
+            written = os.writev(self._fd, parts)
+            if written < size:
+                self._append_rest(b"".join(parts), written)
+            self.size += size
+        except BaseException:  # an interrupt, too: what follows half a frame is never read
+            os.ftruncate(self._fd, self.size)
+            raise
 
     def _append_rest(self, frame: bytes, written: int) -> None:
         with memoryview(frame) as whole:
-            try:
-                while written < len(frame):
-                    written += os.write(self._fd, whole[written:])
-            except OSError:
-                os.ftruncate(self._fd, self.size)
-                raise
+            while written < len(frame):
+                written += os.write(self._fd, whole[written:])
 
     def close(self) -> None:
         """Idempotent; releases the lock."""
@@ -63,7 +75,17 @@ def claim(path: Path) -> int | None:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _stands(fd, path):
+            return fd
     except OSError:
-        os.close(fd)
-        return None
-    return fd
+        pass
+    os.close(fd)
+    return None
+
+
+def _stands(fd: int, path: Path) -> bool:
+    """Whether this open file is still the one at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

@@ -2,6 +2,7 @@
 ``python -m pubsub_lib.journal.rolling FOLDER KEEP_BYTES KEEP_SECONDS``.
 """
 
+import contextlib
 import itertools
 import os
 import sys
@@ -23,6 +24,7 @@ PARQUET_SUFFIX: Final = ".parquet"
 BAD_SUFFIX: Final = ".unreadable"
 SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
 _SLICE: Final = 50_000  # rows that are in memory at once
+_STALE: Final = 3600.0  # seconds after which nobody can still be about to write what has not begun
 
 
 class Rolled(msgspec.Struct):
@@ -46,8 +48,7 @@ def roll(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None
         if fd is None:
             continue  # still being written, or somebody else was quicker
         try:
-            if path.exists():
-                _roll_one(path, done)
+            _roll_one(path, done)
         finally:
             os.close(fd)
     _retain(folder, keep_bytes, keep_seconds, done)
@@ -55,8 +56,17 @@ def roll(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None
 
 
 def _roll_one(path: Path, done: Rolled) -> None:
+    """The caller has claimed it."""
+    stat = path.stat()
+    if stat.st_size == 0:  # its writer is about to lock it, or was killed just then
+        if time.time() - stat.st_mtime > _STALE:
+            path.unlink()
+        return
+    target = path.with_suffix(PARQUET_SUFFIX)
+    for left in path.parent.glob(f".{target.name}.*"):
+        left.unlink(missing_ok=True)  # of somebody who was killed: who writes one has claimed the append file
     try:
-        write_parquet(path, path.with_suffix(PARQUET_SUFFIX))
+        write_parquet(path, target)
     except JournalError as error:
         _log.warning("%s", error)
         path.rename(path.with_suffix(BAD_SUFFIX))
@@ -90,8 +100,9 @@ def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, do
     files = []
     for path in folder.iterdir():
         if path.suffix in (PARQUET_SUFFIX, BAD_SUFFIX):
-            stat = path.stat()
-            files.append((stat.st_mtime, stat.st_size, path))
+            with contextlib.suppress(FileNotFoundError):  # somebody else removes, too
+                stat = path.stat()
+                files.append((stat.st_mtime, stat.st_size, path))
     total = sum(size for _, size, _ in files)
     now = time.time()
     for changed, size, path in sorted(files):

@@ -77,8 +77,11 @@ class _Run:
         self._stop = threading.Event()
         self._roller: subprocess.Popen[bytes] | None = None
         self.rejected: Callable[[], Mapping[str, int]] = dict
+        self._telling = threading.Lock()
+        """Around what was told: the thread of the marks and ``close`` may count at once."""
         self._told: dict[str, int] = {}
         """How many rejects of each cause are recorded."""
+        self._complaints: set[str] = set()
         self._pid = os.getpid()
         # Whoever ends without closing must not look like one that was killed. Processes of multiprocessing run only
         # the latter, and after a fork only what was registered in them.
@@ -108,6 +111,7 @@ class _Run:
         with self.lock:
             if self._closed:
                 return
+            self._closed = kind == "close"  # nothing stands after it
             number = self.number + 1
             wall, mono = time.time_ns() // 1000, time.monotonic_ns() // 1000
             entry = Entry(
@@ -123,6 +127,8 @@ class _Run:
                     self._file.append(*frame_parts(entry, self._buffer))
                 except OSError as error:
                     self._failed(error)
+                except Exception:  # noqa: BLE001 - such a record is lost alone, and the sync goes on
+                    self._complain("a record of the journal cannot be encoded and is lost; please report this")
                 else:
                     self.written += records
                     return
@@ -134,12 +140,12 @@ class _Run:
             return
         self._part += 1
         self._opened = time.monotonic()
-        header = Header(SCHEMA, self._side, self._name, socket.gethostname(), self.run, self._part)
         path = self._folder / f"{self.run}-{self._part:06d}{OPEN_SUFFIX}"
         try:
+            header = Header(SCHEMA, self._side, self._name, socket.gethostname(), self.run, self._part)
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = AppendFile(path, beginning(header))
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - a name that is no text, too, must not stop the sync
             self._failed(error)
         else:
             self.error = ""
@@ -147,7 +153,8 @@ class _Run:
     def _may_try_again(self) -> bool:
         return time.monotonic() - self._opened >= self._settings.mark_seconds
 
-    def _failed(self, error: OSError) -> None:
+    def _failed(self, error: Exception) -> None:
+        why = f"{getattr(error, 'strerror', None) or error}"
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -157,9 +164,15 @@ class _Run:
                 "the journal in %s cannot be written (%s): records are lost and counted, nothing else stops; "
                 "make room or correct its rights",
                 self._folder,
-                error.strerror or error,
+                why,
             )
-        self.error = f"{error.strerror or error}"
+        self.error = why
+
+    def _complain(self, what: str) -> None:
+        """Once, with the traceback of what is being handled, if anything is."""
+        if what not in self._complaints:
+            self._complaints.add(what)
+            _log.error(what, exc_info=sys.exc_info()[0] is not None)
 
     def upkeep(self) -> None:
         """Mark, roll, retain; called by the thread."""
@@ -168,7 +181,7 @@ class _Run:
         with self.lock:
             file, settings = self._file, self._settings
             old = time.monotonic() - self._opened >= settings.roll_seconds
-            if file is not None and (file.size >= settings.roll_bytes or old):
+            if file is not None and not self._closed and (file.size >= settings.roll_bytes or old):
                 file.close()
                 self._file = None
                 self._open_file()
@@ -179,14 +192,26 @@ class _Run:
             self._start_roller()
 
     def _note_rejected(self) -> None:
-        for cause, number in self.rejected().items():
-            more = number - self._told.get(cause, 0)
-            if more > 0:
-                self._told[cause] = number
-                self.put("reject", cause=cause, count=more)
+        try:
+            counted = dict(self.rejected())
+        except Exception:  # noqa: BLE001 - neither marks nor the end of the run may fail for it
+            self._complain("what was rejected cannot be counted, the journal goes on without; please report this")
+            return
+        with self._telling:
+            for cause, number in counted.items():
+                more = number - self._told.get(cause, 0)
+                if more > 0:
+                    self._told[cause] = number
+                    self.put("reject", cause=cause, count=more)
 
     def _start_roller(self) -> None:
         # A process of its own: the conversion costs more than the writing did, and must not take this one's time.
+        if not sys.executable:  # an embedded interpreter
+            self._complain(
+                "journals are not made into Parquet: this process does not know its Python (sys.executable is empty); "
+                "set to_parquet to false and call pubsub_lib.journal.rolling.roll from another process"
+            )
+            return
         settings = self._settings
         command = [sys.executable, "-m", "pubsub_lib.journal.rolling", settings.folder]
         command += [str(settings.keep_bytes), str(settings.keep_seconds)]
@@ -207,11 +232,11 @@ class _Run:
             self._note_rejected()
         self.put("close")
         with self.lock:
-            self._closed = True
             self._release()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's file, whose lock would otherwise outlive the parent."""
+        self._pid = 0  # so that ``_end`` does nothing, even if this process has the number of one that wrote it
         self._release()
 
     def _release(self) -> None:
@@ -329,10 +354,11 @@ class Journal:
                     run = self._runs[pid] = _Run(self._settings, self._side, self._name)
         return run
 
-    def _abandon_others(self) -> None:
-        for pid, run in self._runs.items():
-            if pid != os.getpid():
-                run.abandon()
+    def _abandon(self) -> None:
+        """In a forked child: all runs are those of its ancestors, also one that had the same process id."""
+        for run in self._runs.values():
+            run.abandon()
+        self._runs.clear()
 
 
 def open_journal(settings: JournalSettings, side: Side, name: str) -> Journal | None:
@@ -347,4 +373,4 @@ def _forget_parent(journal: Journal | None) -> None:
     global _begin
     _begin = threading.Lock()  # the parent's may be held by a thread that does not exist here
     if journal is not None:
-        journal._abandon_others()
+        journal._abandon()

@@ -1,5 +1,6 @@
 """Append files on a real disk, also a full one."""
 
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,55 @@ def test_a_file_that_cannot_begin_is_not_left_behind(tmp_path: Path, limited: in
     with pytest.raises(OSError, match="File too large"):
         AppendFile(tmp_path / "f", b"x" * (limited + 1))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_leaves_no_half_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(fd: int, parts: tuple[bytes, ...]) -> int:
+        os.write(fd, b"".join(parts)[:2])
+        raise KeyboardInterrupt
+
+    file = AppendFile(tmp_path / "f", b"begin")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", half)
+        with pytest.raises(KeyboardInterrupt):
+            file.append(b"lost")
+    file.append(b"next")
+    file.close()
+    assert (tmp_path / "f").read_bytes() == b"beginnext"
+
+
+def test_a_file_that_was_taken_away_before_it_was_locked_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock, before = tmp_path / "f", fcntl.flock, ["renamed", "removed"]
+
+    def late(fd: int, how: int) -> None:
+        if before:
+            if before.pop() == "renamed":
+                path.rename(tmp_path / "f.unreadable")
+            else:
+                path.unlink()
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    file = AppendFile(path, b"begin")
+    file.append(b"next")
+    file.close()
+    assert path.read_bytes() == b"beginnext"
+    assert (tmp_path / "f.unreadable").read_bytes() == b""
+
+
+def test_what_became_another_file_meanwhile_is_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, lock = tmp_path / "f", fcntl.flock
+    path.touch()
+
+    def late(fd: int, how: int) -> None:
+        lock(fd, how)
+        path.rename(tmp_path / "old")
+        path.touch()
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert claim(path) is None
 
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:

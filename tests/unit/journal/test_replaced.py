@@ -1,5 +1,7 @@
 """Which version was replaced: known answers."""
 
+import msgspec
+
 from pubsub_lib.journal.replaced import with_before
 from pubsub_lib.journal.rows import ChangeRow, Kind, Outcome, Row, Side
 
@@ -41,6 +43,30 @@ def test_what_may_have_changed_it_meanwhile_makes_it_unknown() -> None:
         assert before([applied(("a", 1, "set")), *rows, applied(("a", 2, "set"))]) == [None, wanted]
     for other in (row("sync_end", "full", ""), row("sync_end", "failed"), row("drop")):
         assert before([applied(("a", 1, "set")), other, applied(("a", 2, "set"))]) == [None, None]
+
+
+def part(outcome: Outcome, number: int, *changes: tuple[str, int, str], position: int = 9, parts: int = 2) -> Row:
+    found = row("data", outcome, "t", *changes)
+    return msgspec.structs.replace(found, position=position, part=number, parts=parts)
+
+
+def test_a_large_link_is_applied_with_the_part_that_comes_last() -> None:
+    begun = [applied(("k", 1, "set"), ("m", 2, "set"), ("n", 3, "set"))]
+    in_order = [part("part", 1, ("k", 10, "set"), ("m", 10, "delete")), part("applied", 2, ("k", 11, "set"))]
+    turned = [part("part", 2, ("k", 11, "set")), part("applied", 1, ("k", 10, "set"), ("m", 10, "delete"))]
+    after = [applied(("k", 12, "set"), ("m", 12, "create"), ("n", 12, "set"))]
+    assert before([*begun, *in_order, *after])[3:] == [None, None, 10, 11, None, 3]
+    assert before([*begun, *turned, *after])[3:] == [None, 1, 2, 11, None, 3]
+    read = [row("sync_end", "full")]  # replaces all objects; the link is not known to be in it
+    assert before([*begun, turned[0], *read, *turned[1:], *after])[3:] == [None, None, None, 11, None, None]
+
+
+def test_a_large_link_of_which_the_file_lacks_parts_makes_the_topic_unknown() -> None:
+    begun, end = applied(("k", 1, "set"), ("m", 2, "set")), applied(("k", 12, "set"), ("m", 12, "set"))
+    other = part("part", 1, ("k", 5, "set"), position=8)  # never becomes whole
+    assert before([begun, other, part("applied", 2, ("m", 10, "set")), end])[2:] == [None, None, None, 10]
+    whole = part("applied", 1, ("k", 5, "set"), ("m", 6, "set"), position=8, parts=1)  # by a delta
+    assert before([begun, other, whole, end])[2:] == [None, 1, 2, 5, 6]
 
 
 def test_only_what_a_replica_applied_replaced_something() -> None:

@@ -75,6 +75,37 @@ def test_garbage_is_put_aside_and_stops_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "a.unreadable").read_bytes() == b"nonsense"
 
 
+def test_an_empty_file_is_left_to_its_writer_until_it_is_old(tmp_path: Path) -> None:
+    path = tmp_path / "a.journal"
+    path.touch()
+    assert roll(tmp_path) == rolling.Rolled()
+    assert list(tmp_path.iterdir()) == [path]
+    os.utime(path, (0, 0))
+    assert roll(tmp_path) == rolling.Rolled()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_roller_left_goes_with_the_next(tmp_path: Path) -> None:
+    path = finished(tmp_path)
+    (tmp_path / f".{path.stem}.parquet.1").write_bytes(b"half")
+    busy = Journal(settings(tmp_path), "service", "s")  # claimed by somebody else, who may be writing it
+    others = tmp_path / f".{busy.run}-000001.parquet.1"
+    others.touch()
+    roll(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
+        [others.name, f"{busy.run}-000001.journal", f"{path.stem}.parquet"]
+    )
+    busy.close()
+
+
+def test_a_file_that_somebody_else_removes_meanwhile_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "gone.parquet").symlink_to("nowhere")
+    path = tmp_path / "old.parquet"
+    path.touch()
+    os.utime(path, (0, 0))
+    assert roll(tmp_path, keep_seconds=1).removed == 1
+
+
 def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None:
     for age in (100, 300, 200):
         path = finished(tmp_path)

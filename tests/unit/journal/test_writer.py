@@ -1,5 +1,6 @@
 """A journal is written before it returns, and nothing of its disk reaches its caller."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -18,7 +19,7 @@ import pytest
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
-from pubsub_lib.journal.writer import SLICE, Journal, JournalSettings, _Run, open_journal
+from pubsub_lib.journal.writer import SLICE, Journal, JournalSettings, _forget_parent, _Run, open_journal
 from tests.unit.journal.builders import envelope, files_that_end_at, link, settings
 
 KILLED = """
@@ -154,6 +155,92 @@ def test_what_was_rejected_is_told_with_the_marks_and_once(tmp_path: Path) -> No
         ("reject", "version", 2), ("mark", "", 0), ("reject", "foreign", 3), ("mark", "", 0), ("mark", "", 0),
         ("reject", "foreign", 1), ("close", "", 0),
     ]  # fmt: skip
+
+
+def test_what_cannot_be_counted_does_not_cost_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> dict[str, int]:
+        raise RuntimeError("a bug")
+
+    journal = Journal(settings(tmp_path), "replica", "r")
+    journal.watch(broken)
+    run_of(journal).upkeep()
+    journal.close()
+    assert kinds(rows(tmp_path)) == ["open", "mark", "close"]
+    assert len(caplog.records) == 1
+
+
+def test_marks_and_the_end_at_once_tell_rejects_once_and_nothing_after_the_end(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "replica", "r")
+    run, counting, comparing = run_of(journal), threading.Barrier(2), threading.Barrier(2)
+
+    class Number(int):
+        def __sub__(self, told: int) -> int:  # both at once, if they may
+            with contextlib.suppress(threading.BrokenBarrierError):
+                comparing.wait(0.5)
+            return int(self) - told
+
+    def counted() -> dict[str, int]:
+        counting.wait(20)
+        return {"foreign": Number(3)}
+
+    journal.watch(counted)
+    marks = threading.Thread(target=run.upkeep)
+    marks.start()
+    journal.close()
+    marks.join()
+    found = rows(tmp_path)
+    assert [row.count for row in found if row.kind == "reject"] == [3]
+    assert found[-1].kind == "close"
+
+
+def test_a_record_that_comes_between_the_end_and_the_release_is_ignored(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "replica", "r")
+    run_of(journal).put("close")
+    journal.note("hello")
+    journal.close()
+    assert kinds(rows(tmp_path)) == ["open", "close"]
+
+
+def test_a_record_that_cannot_be_encoded_is_lost_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(settings(tmp_path), "replica", "r")
+    for peer in ("a", "\ud800", "\udfff", "b"):
+        journal.note("hello", peer=peer)
+    journal.close()
+    assert [(row.number, row.peer) for row in rows(tmp_path)] == [(1, ""), (2, "a"), (5, "b"), (6, "")]
+    assert journal.counters() == {"written": 4, "lost": 2}
+    assert len(caplog.records) == 1
+
+
+def test_a_name_that_is_no_text_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(settings(tmp_path), "replica", "\ud800")
+    journal.note("hello")
+    journal.close()
+    assert journal.counters() == {"written": 0, "lost": 3}
+    assert "surrogates not allowed" in journal.error
+    assert len(caplog.records) == 1
+
+
+def test_a_descendant_with_the_process_id_of_an_ancestor_has_a_run_of_its_own(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "writer", "w")
+    ancestors = run_of(journal)
+    _forget_parent(journal)  # as after forks, in a process with the same id
+    journal.note("hello")
+    assert journal.run != ancestors.run
+    ancestors._end()  # inherited, as what is to be done at the end of the process
+    journal.close()
+    found = {run: [row.kind for row in rows(tmp_path) if row.run == run] for run in (ancestors.run, journal.run)}
+    assert found == {ancestors.run: ["open"], journal.run: ["open", "hello", "close"]}
+
+
+def test_a_program_without_an_interpreter_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", None)
+    journal = Journal(msgspec.structs.replace(settings(tmp_path, roll_bytes=1), to_parquet=True), "writer", "w")
+    for _ in range(2):
+        run_of(journal).upkeep()
+    journal.close()
+    assert [record.getMessage().count("to_parquet") for record in caplog.records] == [1]
 
 
 def test_threads_share_the_numbers_without_holes(tmp_path: Path) -> None:
