@@ -102,18 +102,20 @@ class Publisher:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
         if self._trace is not None:
             links = with_trace(links, self._trace)
+        sent: list[Envelope] = []
         try:
-            asleep = self._publish(links)
+            asleep = self._publish(links, sent)
         except PubSubError:
             if self._own_journal is not None:
-                self._own_journal.links("handed", links)  # what is sent says as much, and all this twice would cost
+                # What is sent says as much, and all this twice would cost.
+                self._own_journal.links("handed", _unsent(links, sent))
             raise
         # What is sent makes the next hello later, never sooner; only who had nothing to say has to be woken.
         if asleep:
             self._loop.wake()
 
-    def _publish(self, links: Sequence[Link]) -> bool:
-        """Whether the thread that says hello sleeps until it is woken."""
+    def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> bool:
+        """Whether the thread that says hello sleeps until it is woken. ``sent`` gets what left, also when it raises."""
         with self._lock:
             if self._closing:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
@@ -121,6 +123,7 @@ class Publisher:
                 if self._journal is not None:
                     self._journal.messages(_SENT, envelope)
                 self._driver.send_event(envelope)
+                sent.append(envelope)
             return self._again == NEVER
 
     def counters(self) -> Mapping[str, int]:
@@ -190,6 +193,17 @@ class Publisher:
             except PubSubError as error:
                 self._unsent += 1
                 _log.warning("a hello could not be sent: %s", error, extra=fields(topic=envelope.topic))
+
+
+def _unsent(links: Sequence[Link], sent: Sequence[Envelope]) -> list[Link]:
+    """The links that these envelopes do not hold whole: a large one left whole when its last part did."""
+    whole = {
+        (message.link.topic, message.link.point)
+        for envelope in sent
+        for message in envelope.messages
+        if message.part == message.parts
+    }
+    return [link for link in links if (link.topic, link.point) not in whole]
 
 
 def _load(settings: Settings) -> DriverPublisher:

@@ -20,6 +20,7 @@ from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.journal.rows import Row
 from pubsub_lib.runtime.journaling import ReplicaJournal
+from pubsub_lib.runtime.publisher import _unsent
 from tests.unit.audit.oracle import Oracle
 from tests.unit.runtime.world import QUICK, settings
 
@@ -102,6 +103,26 @@ def test_a_writer_that_publishes_notes_as_handed_only_what_it_could_not_send(
                 tx.set("lport", "p", {"n": broken}, topic="t1")
     found = [(row.position, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
     assert found == [(1, "sent"), (2, "sent"), (2, "handed")]
+
+
+def test_of_a_transaction_that_was_sent_in_part_only_the_rest_is_noted_as_handed(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(sqlite_url) as store, Publisher(journalled(sqlite_url, tmp_path), store) as publisher:
+        monkeypatch.setattr(publisher._driver, "send_event", lambda each: fail(each) if each.topic == "t2" else None)
+        with store.transaction() as tx:
+            for topic in ("t1", "t2", "t3"):
+                tx.set("lport", topic, {"n": 1}, topic=topic)
+    found = [(row.topic, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [("t1", "sent"), ("t2", "sent"), ("t2", "handed"), ("t3", "handed")]
+
+
+def test_a_large_link_that_was_sent_in_part_counts_as_not_sent() -> None:
+    first, large = link(3), link(4)
+    parts = [Envelope("s", "ab" * 16, "t", 5 + part, [Message(large, part, 3)]) for part in (1, 2, 3)]
+    sent = [Envelope("s", "ab" * 16, "t", 5, [Message(first)]), *parts[:2]]
+    assert _unsent([first, large], sent) == [large]
+    assert _unsent([first, large], [*sent, parts[2]]) == []
 
 
 def fail(_envelope: Envelope) -> None:
