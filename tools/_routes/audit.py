@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -39,6 +41,8 @@ class Audit(msgspec.Struct, frozen=True):
     counts: Sequence[Count]
     faults: Sequence[Mapping[str, Any]]
     problems: Sequence[str]
+    stopped: Mapping[str, int]
+    """Deliveries that were excused since a run of this replica ended before the bound. Only a kill excuses them here."""
     folder: str
     page: str
     seconds: float
@@ -94,10 +98,20 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
         counts=found.counts,
         faults=[_short(each) for each in found.first if each["verdict"] in bad],
         problems=found.problems,
+        stopped=_stopped(made),
         folder=str(plan.results),
         page=str(plan.results / PAGE),
         seconds=time.monotonic() - began,
     )
+
+
+def _stopped(made: Path) -> dict[str, int]:
+    """By replica. A bound that is longer than the run would else excuse whatever was lost."""
+    table = made / "delivery"
+    if not table.exists():
+        return {}  # without input there are no tables
+    which = [("verdict", "=", "excused"), ("detail", "=", "stopped")]
+    return Counter(pq.read_table(table, columns=["name"], filters=which)["name"].to_pylist())
 
 
 def _short(row: Mapping[str, Any]) -> dict[str, Any]:

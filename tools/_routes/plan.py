@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
     """A folder, to be made, for what an audit of the run finds; None: no journals are kept, and nothing is audited."""
     bound: float = 60.0
     """Seconds within which a change must be in every replica, else the audit calls it late. Far above what a run
-    needs: what it is to show is that nothing is lost or wrong, and not how busy the machine is.
+    needs: it is to show that nothing is lost or wrong, and not how busy the machine is.
     """
     sabotage: str = ""
     """The name of a replica in which one object is corrupted at the end, to see whether that is found."""

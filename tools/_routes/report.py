@@ -131,6 +131,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         found += [sentence for row in self.replicas for sentence in row.broken()]
         if self.audit is not None and self.audit.exit_code:
             found.append(f"the audit says: {self.audit.sentence}")
+        for row in self.replicas:
+            if self.audit is not None and not row.kills and self.audit.stopped.get(row.name):
+                found.append(f"{self.audit.stopped[row.name]:,} changes never came to {row.name}, which was not killed")
         return found
 
 

@@ -180,6 +180,7 @@ def audited(exit_code: int, **changed: Any) -> Audit:
         "counts": [Count("", "delivery", "repaired", "", "wire", 1), Count("", "state", "wrong_value", "", "", 1)],
         "faults": [{"of": "state", "verdict": "wrong_value", "name": "replica-1", "key": "[a]"}],
         "problems": [],
+        "stopped": {"replica-1": 45},
         "folder": "/tmp/found",
         "page": "/tmp/found/page.html",
         "seconds": 8.0,
@@ -216,8 +217,9 @@ def test_the_table_fits_into_80_columns() -> None:
         (report(kills=[KillRow("worker-2", 10, 20, 0)]), "nothing was unsent when worker-2 was killed"),
         (report(kills=[]), "0 processes were killed where 1 were to be"),
         (report(audit=audited(8)), "the audit says: Of 9 expected deliveries: a sentence."),
+        (report(row(kills=0), audit=audited(0)), "45 changes never came to replica-1, which was not killed"),
     ],
-    ids=["replica", "files", "faults", "twice", "full sync", "nothing unsent", "no kill", "audit"],
+    ids=["replica", "files", "faults", "twice", "full sync", "nothing unsent", "no kill", "audit", "excused"],
 )
 def test_each_broken_promise_is_named(ended: Report, sentence: str) -> None:
     (found,) = ended.broken()
