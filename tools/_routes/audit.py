@@ -42,7 +42,7 @@ class Audit(msgspec.Struct, frozen=True):
     faults: Sequence[Mapping[str, Any]]
     problems: Sequence[str]
     stopped: Mapping[str, int]
-    """Deliveries that were excused since a run of this replica ended before the bound. Only a kill excuses them here."""
+    """Deliveries that were excused since a run of the replica ended before the bound; only a kill excuses them here."""
     folder: str
     page: str
     seconds: float
