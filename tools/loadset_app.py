@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from _command_line import Parser, positive
 from _routes import command, comparison, data
 from realset_app import DATA, ROUTES, SERVERS, database
 
@@ -136,15 +137,14 @@ def execute(url: str, file: Path, kills: Sequence[int], most_megabytes: int) -> 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
-    parser = command.Parser(prog="tools/loadset", description=(__doc__ or "").partition("\n")[0])
-    number = command.at_least(1)
+    parser = Parser(prog="tools/loadset", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--database", default="sqlite", metavar="NAME|URL", help="as for tools/realset")
     parser.add_argument("--file", type=Path, default=DATA / ROUTES, metavar="FILE", help="(default: %(default)s)")
     parser.add_argument(
-        "--kills", type=number, nargs="*", default=KILLS, metavar="N", help="SIGKILL when N are in (60000 200000)"
+        "--kills", type=positive, nargs="*", default=KILLS, metavar="N", help="SIGKILL when N are in (60000 200000)"
     )
     parser.add_argument(
-        "--most-megabytes", type=number, default=MOST_MEGABYTES, metavar="N", help="of memory (default: %(default)s)"
+        "--most-megabytes", type=positive, default=MOST_MEGABYTES, metavar="N", help="of memory (default: %(default)s)"
     )
     options: argparse.Namespace = parser.parse_args(arguments)
     if not options.file.is_file():
