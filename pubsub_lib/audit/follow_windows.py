@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from pubsub_lib.audit.follow_intake import folder_of
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.small import small
 from pubsub_lib.audit.summary import STRICT, Balance, Count, category, exit_code
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 SUMMARY: Final = "summary.json"
 TABLES: Final = ("delivery", "strays")
+_SPANS: Final = pa.schema(
+    [("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())]
+)
 _BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
 
 
@@ -77,9 +82,11 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     aside = out / ".aside"
     shutil.rmtree(aside, ignore_errors=True)
     places = sorted(spans)
-    each = [(place, domain, spans[domain].begin, spans[domain].end) for place, domain in enumerate(places)]
-    spark = tables.rows.sparkSession
-    known = F.broadcast(spark.createDataFrame(each, "place int, domain string, begin bigint, end bigint"))
+    each = [
+        {"place": place, "domain": domain, "begin": spans[domain].begin, "end": spans[domain].end}
+        for place, domain in enumerate(places)
+    ]
+    known = F.broadcast(small(tables.rows.sparkSession, each, _SPANS))
     inside = (F.col("window") + settings.window <= F.col("end")) & (
         F.col("begin").isNull() | (F.col("window") >= F.col("begin"))
     )

@@ -1,5 +1,6 @@
 """From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -8,7 +9,7 @@ import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.reading import check_parquet, find
-from pubsub_lib.journal.rolling import write_parquet
+from pubsub_lib.journal.rolling import PARQUET_SUFFIX, write_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,8 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
         for place in places:
             _gather_one(place, scratch / str(index), found, problems)
         files[domain] = [found[name] for name in sorted(found)]
-    return Input(files, problems)
+    # A file's name may be any bytes; sentences must be text everywhere.
+    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
 
 
 def _gather_one(place: Path, scratch: Path, found: dict[str, Path], problems: list[str]) -> None:
@@ -60,14 +62,9 @@ def _gather_one(place: Path, scratch: Path, found: dict[str, Path], problems: li
         if path.stem in found:
             continue
         try:
-            if path in there.parquet:
-                check_parquet(path)
-                found[path.stem] = path
-            else:
-                scratch.mkdir(parents=True, exist_ok=True)
-                copy = scratch / f"{path.stem}.parquet"
-                write_parquet(path, copy)
-                found[path.stem] = copy
+            readable = _readable(path, scratch)
+            if readable is not None:
+                found[path.stem] = readable
         except JournalError as error:
             problems.append(str(error))
         except FileNotFoundError:
@@ -76,12 +73,33 @@ def _gather_one(place: Path, scratch: Path, found: dict[str, Path], problems: li
             problems.append(f"{path} cannot be read ({error.strerror}); correct its rights or its disk")
 
 
+def _readable(path: Path, scratch: Path) -> Path | None:
+    """The file itself, or its Parquet form in ``scratch``; None: its writer has only just made it."""
+    if path.suffix == PARQUET_SUFFIX:
+        check_parquet(path)
+        return path
+    try:
+        if path.stat().st_size == 0:
+            return None
+        scratch.mkdir(parents=True, exist_ok=True)
+        copy = scratch / f"{path.stem}{PARQUET_SUFFIX}"
+        write_parquet(path, copy)
+    except FileNotFoundError:
+        # A participant that lives makes its files Parquet meanwhile, beside them and under the same name.
+        finished = path.with_suffix(PARQUET_SUFFIX)
+        if not finished.exists():
+            raise
+        check_parquet(finished)
+        return finished
+    return copy
+
+
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. Must not be empty."""
     from pyspark.sql import functions as F  # noqa: N812
 
     tables = [
-        spark.read.schema(SCHEMA).parquet(*[str(path) for path in paths]).withColumn("domain", F.lit(domain))
+        spark.read.schema(SCHEMA).parquet(*[address(path) for path in paths]).withColumn("domain", F.lit(domain))
         for domain, paths in gathered.files.items()
         if paths
     ]
@@ -89,3 +107,9 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     for table in tables[1:]:
         whole = whole.unionByName(table)
     return whole
+
+
+def address(path: Path) -> str:
+    """A local path as Spark takes it: it would read some characters as wildcards, and a bare path may mean HDFS."""
+    escaped = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path.absolute()))
+    return f"file://{escaped}"

@@ -1,8 +1,11 @@
 """``pubsub-audit``: the command. Exit codes are bits (docs/audit.md)."""
 
 import argparse
+import io
+import math
 import sys
 import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
@@ -49,7 +52,19 @@ def parser() -> argparse.ArgumentParser:
     again.add_argument("--page", type=Path, metavar="FILE", help="also write the page there")
     for each in (run, following, again):
         each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
+        each.add_argument("--debug", action="store_true", help="show the traceback of an error nobody thought of")
     return top
+
+
+def _seconds(text: str) -> float:
+    """An option's type."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
@@ -57,7 +72,8 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
     command.add_argument("--strict", action="store_true", help="reordered and repeated messages are faults, too")
     for name, default, text in _SECONDS:
-        command.add_argument(f"--{name}", type=float, default=default, metavar="SECONDS", help=f"{text} (%(default)s)")
+        told = f"{text} (%(default)s)"
+        command.add_argument(f"--{name}", type=_seconds, default=default, metavar="SECONDS", help=told)
 
 
 def _settings(options: argparse.Namespace) -> AuditSettings:
@@ -66,18 +82,35 @@ def _settings(options: argparse.Namespace) -> AuditSettings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; returns the exit code. No exception gets out, because Python's own exit code 1 means a loss."""
     options = parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
     try:
-        if options.command == "follow":
-            return follow.follow(options, _settings(options), _folders(options.journals))
-        found = _again(options) if options.command == "report" else _run(options)
+        return _command(options)
     except ConfigError as error:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.USAGE
     except PubSubError as error:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.INCOMPLETE
+    except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
+        if options.debug:
+            traceback.print_exc()
+        kind = type(error).__name__
+        print(  # noqa: T201
+            f"pubsub-audit: the audit broke off: {kind}: {' '.join(str(error).split())}; "
+            "run it with --debug and report what it shows",
+            file=sys.stderr,
+        )
+        return summary.INCOMPLETE
+
+
+def _command(options: argparse.Namespace) -> int:
+    if options.command == "follow":
+        return follow.follow(options, _settings(options), _folders(options.journals))
+    found = _again(options) if options.command == "report" else _run(options)
     if options.format == "json":
         print(msgspec.json.format(msgspec.json.encode(found)).decode())  # noqa: T201
     else:

@@ -84,7 +84,7 @@ def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -
         writer = every[name].write
         if name in _FOLDERS:
             writer = writer.partitionBy(_FOLDERS[name])
-        writer.parquet(str(folder / name))
+        writer.parquet(f"file://{(folder / name).absolute()}")  # a bare path may mean HDFS
     save_summary(summary, folder)
 
 

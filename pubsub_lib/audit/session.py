@@ -16,6 +16,9 @@ _LEAST_PARTITIONS: Final = 2
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+"""A JVM that is soon quick. Its own room for code is too small for Spark's plans: when it is full nothing is compiled
+any more."""
 
 
 def session(
@@ -23,7 +26,8 @@ def session(
 ) -> "tuple[SparkSession, bool]":
     """A session for one audit, and whether it is new: then the caller stops it. Blocks for some seconds.
 
-    Raises ConfigError without Java or pyspark. ``quiet``: no progress bar; ``options``: more of Spark's own settings.
+    Raises ConfigError without Java or pyspark, and when Spark does not start so. ``quiet``: no progress bar;
+    ``options``: more of Spark's own settings.
     """
     try:
         from pyspark.sql import SparkSession
@@ -48,8 +52,18 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running, False
-    with java():
-        made = builder.getOrCreate()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        with java():
+            made = builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ConfigError(
+            f"Spark does not start with the master {master!r} and {memory!r} of memory: {reason}; "
+            "correct --master or --memory"
+        ) from error
     made.sparkContext.setLogLevel("ERROR")
     return made, True
 
@@ -63,4 +77,4 @@ def tuning(size: int) -> dict[str, str]:
     partitions = {"spark.sql.shuffle.partitions": str(max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION)))}
     if size >= _SMALL:
         return partitions
-    return {**partitions, "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return {**partitions, "spark.driver.extraJavaOptions": QUICK_JVM}

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.small import small
 from pubsub_lib.audit.words import POINT
 
 WITH_TRAIL: Final = 5
@@ -18,9 +20,10 @@ _SHOWN: Final = (
     "side", "name", "host", "run", "number", "kind", "outcome", "cause", "wall", "uuid", "sequence", "position",
     "version",
 )  # fmt: skip
-_WANTED: Final = (
-    "index int, domain string, name string, uuid string, topic string, sequence bigint, position bigint, nonce bigint, "
-    "`table` string, key string"
+_NAMES: Final = ("domain", "name", "uuid", "topic", "sequence", "position", "nonce", "table", "key")
+_NUMBERS: Final = ("sequence", "position", "nonce")
+_WANTED: Final = pa.schema(
+    [("index", pa.int64()), *((name, pa.int64() if name in _NUMBERS else pa.string()) for name in _NAMES)]
 )
 
 
@@ -36,16 +39,13 @@ def with_trails(first: Sequence[Mapping[str, Any]], rows: DataFrame) -> list[dic
 
 
 def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) -> dict[int, list[dict[str, Any]]]:
-    names = ("domain", "name", "uuid", "topic", "sequence", "position", "nonce", "table", "key")
-    wanted: dict[str, list[tuple[Any, ...]]] = {"point": [], "id": [], "object": []}
+    wanted: dict[str, list[dict[str, Any]]] = {"point": [], "id": [], "object": []}
     for index, each in chosen:
         by = "object" if each.get("key") is not None else "point" if each.get("position") else "id"
-        wanted[by].append((index, *[each.get(name) for name in names]))
+        wanted[by].append({"index": index, **{name: each.get(name) for name in _NAMES}})
     matching = {"point": _by_point, "id": _by_id, "object": _by_object}
     found = [
-        matching[by](rows, F.broadcast(rows.sparkSession.createDataFrame(some, _WANTED)))
-        for by, some in wanted.items()
-        if some
+        matching[by](rows, F.broadcast(small(rows.sparkSession, some, _WANTED))) for by, some in wanted.items() if some
     ]
     whole = found[0]
     for other in found[1:]:

@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,9 +64,15 @@ class Arrivals:
         self._rng = rng
         self._coming = [file for domain in sorted(cases) for file in cut(domain, cases[domain], rng)]
 
-    def come(self, until: int, begun: int, share: float = 1.0) -> None:
-        """Of the files that end by ``until`` so many come, in any order; runs that begin by ``begun`` show."""
-        ready = [file for file in self._coming if file.last <= until and self._rng.random() < share]
+    def come(self, until: int, begun: int, share: float = 1.0, whole: Collection[str] = ()) -> None:
+        """Of the files that end by ``until`` so many come, in any order, and all of the domains ``whole``; runs that
+        begin by ``begun`` show.
+        """
+        ready = [
+            file
+            for file in self._coming
+            if file.last <= until and (self._rng.random() < share or file.domain in whole)
+        ]
         self._rng.shuffle(ready)
         for file in ready:
             write_part(self.folders[file.domain][0], file)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pubsub_lib.audit.session import session
+from pubsub_lib.audit.session import QUICK_JVM, session
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.rows import COLUMNS, Row, arrow_schema
@@ -31,7 +31,7 @@ def spark() -> Iterator["SparkSession"]:
     options = {
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
     }
     try:
         made, _ = session("local[2]", options=options)

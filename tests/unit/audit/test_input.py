@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.input import SCHEMA, gather, load
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.reading import read
@@ -78,6 +79,30 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> Non
         "name one that",
     ):
         assert sum(words in each for each in said) == 1, (words, said)
+
+
+def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of which nothing is written yet is no garbage; one that is made Parquet meanwhile is read as that."""
+    folder = tmp_path / "jour[1]nals"
+    journal(folder)
+    (folder / "just-begun.journal").touch()
+    convert = journals.write_parquet
+
+    def rolled_before(source: Path, target: Path) -> None:
+        roll(folder)
+        convert(source, target)
+
+    monkeypatch.setattr(journals, "write_parquet", rolled_before)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert not gathered.problems
+    assert [path.parent for path in gathered.files[""]] == [folder]
+
+
+def test_a_folder_s_name_may_hold_wildcards(tmp_path: Path, spark: "SparkSession") -> None:
+    folder = tmp_path / "jour[1]n{a}l*s?"
+    journal(folder)
+    roll(folder)
+    assert load(spark, gather({"": [folder]}, tmp_path / "scratch")).count() == 6
 
 
 def test_empty_folders_are_no_input(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The command: one sentence for each mistake, and its exit codes."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     [
         (["run"], "the following arguments are required"),
         (["walk"], "invalid choice: 'walk'"),
-        (["run", "x", "--bound", "soon"], "invalid float value: 'soon'"),
+        (["run", "x", "--bound", "soon"], "'soon' is no number of seconds"),
+        (["run", "x", "--window", "nan"], "'nan' is no number of seconds"),
     ],
 )
 def test_wrong_usage_is_64(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +60,27 @@ def test_garbage_alone_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["exit_code"] == 32
     assert "is no whole Parquet file" in found["problems"][0]
+
+
+def test_what_nobody_thought_of_is_a_sentence_and_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_given: object) -> object:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(journals, "gather", broken)
+    assert main(["run", str(tmp_path)]) == 32
+    said = capsys.readouterr().err
+    assert said.startswith("pubsub-audit: the audit broke off: ZeroDivisionError: division by zero; run it with ")
+    assert "Traceback" not in said
+    assert main(["run", str(tmp_path), "--debug"]) == 32
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.journal")).write_bytes(b"nonsense")
+    assert main(["run", str(tmp_path), "--out", str(tmp_path / "out")]) == 32
+    assert main(["report", str(tmp_path / "out")]) == 32
 
 
 def test_no_report_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
