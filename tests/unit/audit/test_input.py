@@ -10,7 +10,7 @@ from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.input import SCHEMA, gather, load
 from pubsub_lib.core.model import Point, Record
 from pubsub_lib.journal.reading import read
-from pubsub_lib.journal.rolling import roll
+from pubsub_lib.journal.rolling import roll, write_parquet
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, settings
@@ -86,11 +86,9 @@ def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     folder = tmp_path / "jour[1]nals"
     journal(folder)
     (folder / "just-begun.journal").touch()
-    convert = journals.write_parquet
-
     def rolled_before(source: Path, target: Path) -> None:
         roll(folder)
-        convert(source, target)
+        write_parquet(source, target)
 
     monkeypatch.setattr(journals, "write_parquet", rolled_before)
     gathered = gather({"": [folder]}, tmp_path / "scratch")
