@@ -97,11 +97,15 @@ def java() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="pubsub-java-") as folder:
+        before = os.environ.get("JAVA_HOME")
         os.environ["JAVA_HOME"] = str(for_spark(home, Path(folder)))
         try:
             yield
         finally:
-            del os.environ["JAVA_HOME"]
+            if before is None:
+                del os.environ["JAVA_HOME"]
+            else:
+                os.environ["JAVA_HOME"] = before
 
 
 def _of_wheel() -> Path | None:

@@ -13,8 +13,8 @@ HOPS: Final = ("commit_publish", "publish_receive", "receive_apply", "publish_ap
 PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 """Name -> thousandths."""
 _GROUP: Final = ["domain", "name", "hop"]
-_LONGEST: Final = 18
-"""Digits of the longest latency: more than a 64-bit number of microseconds has."""
+_LONGEST: Final = 19
+"""Digits of the longest latency: as many as a 64-bit number has."""
 
 
 def latencies(delivery: DataFrame) -> DataFrame:
@@ -54,8 +54,8 @@ def counted(values: DataFrame) -> DataFrame:
 def cut(value: Column) -> Column:
     """A number of which all digits after the third are 0. In integers: no rounding."""
     size = F.abs(value)
-    found = F.lit(None).cast("bigint")
-    for digits in range(_LONGEST, 3, -1):
+    found = size - F.pmod(size, F.lit(10 ** (_LONGEST - 3)))
+    for digits in range(_LONGEST - 1, 3, -1):
         unit = 10 ** (digits - 3)
         found = F.when(size < 10**digits, size - F.pmod(size, F.lit(unit))).otherwise(found)
     found = F.when(size < 1000, size).otherwise(found)

@@ -6,7 +6,7 @@ import math
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -161,12 +161,22 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
         derived = derive(tables, settings)
         found = summarize(tables, derived, settings, gathered.problems)
         if options.out:
-            report.save(tables, derived, found, options.out)
+            found = _saved(lambda: report.save(tables, derived, found, options.out), found)
     except (PySparkException, Py4JJavaError) as error:
         return summary.nothing([*gathered.problems, _why(error, gathered)])
     finally:
         if ours:
             spark.stop()
+    return found
+
+
+def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
+    """What was found, which is not lost when it cannot be kept: that is one problem more, then."""
+    try:
+        save()
+    except ConfigError as error:
+        code = found.exit_code | summary.INCOMPLETE
+        return msgspec.structs.replace(found, problems=[*found.problems, str(error)], exit_code=code)
     return found
 
 

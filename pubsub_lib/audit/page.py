@@ -18,7 +18,7 @@ from pubsub_lib.audit import figures
 from pubsub_lib.audit.kinds import BLAMES, HOPS, VERDICTS, verdict
 from pubsub_lib.audit.summary import INCOMPLETE, TABLES, Summary
 
-LIMIT: Final = 6_000_000
+LIMIT: Final = 8_000_000
 """Bytes of the page, at most; most of them are plotly's script."""
 ROWS: Final = 20
 """At most so many rows has a table, and so many anomalies a kind."""

@@ -1,6 +1,7 @@
 """A summary as text, and as files beside the tables."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -44,7 +45,13 @@ def text(summary: Summary) -> Iterator[str]:
         yield "first of each kind:"
         for each in summary.first:
             told = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
-            yield "  " + " ".join(f"{name}={value}" for name, value in told.items())
+            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in told.items())
+
+
+def _shown(value: object) -> str:
+    """A value without anything that a terminal would obey."""
+    text = str(value)
+    return text if text.isprintable() else ascii(text)
 
 
 def _of(domain: str) -> str:
@@ -78,7 +85,20 @@ def check_free(folder: Path) -> None:
 
 
 def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
-    """Write the tables as Parquet, and what ``save_summary`` writes. Blocks."""
+    """Write the tables as Parquet, and what ``save_summary`` writes; all of it is there, or nothing. Blocks.
+
+    Raises ConfigError when the folder cannot be written, and what Spark raises.
+    """
+    beside = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(beside, ignore_errors=True)
+    _save_into(tables, derived, summary, beside)
+    try:
+        beside.rename(folder)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+
+
+def _save_into(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
     every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
     for name in TABLES:
         writer = every[name].write
@@ -98,8 +118,12 @@ def save_summary(summary: Summary, folder: Path) -> None:
         (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
         write_metrics(summary, folder / METRICS)
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be written ({error.strerror}); correct its rights or its disk") from error
+        raise _not_written(folder, error) from error
     save_page(summary, folder, folder / PAGE)
+
+
+def _not_written(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{folder} cannot be written ({error.strerror}); correct its rights or its disk")
 
 
 def save_page(summary: Summary, folder: Path, file: Path) -> None:

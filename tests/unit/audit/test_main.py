@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit import input as journals
-from pubsub_lib.audit.main import main
-from pubsub_lib.audit.summary import TABLES
+from pubsub_lib.audit.main import _saved, main
+from pubsub_lib.audit.summary import TABLES, nothing
 from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.rolling import roll
 from pubsub_lib.journal.writer import Journal
@@ -75,6 +76,16 @@ def test_what_nobody_thought_of_is_a_sentence_and_no_loss(
     assert "Traceback" not in said
     assert main(["run", str(tmp_path), "--debug"]) == 32
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_verdict_that_cannot_be_kept_is_given_all_the_same() -> None:
+    def full() -> None:
+        raise ConfigError("out cannot be written (No space left on device); correct its rights or its disk")
+
+    told = _saved(full, nothing(["a file"]))
+    assert told.exit_code == 32
+    assert told.problems[0] == "a file"
+    assert told.problems[1].startswith("out cannot be written")
 
 
 def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
