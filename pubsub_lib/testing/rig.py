@@ -123,6 +123,7 @@ class Scene:
         self._heads: dict[str, Point] = {}
         self._last = ZERO
         self._sender: Sender | None = None
+        self._writing = threading.Lock()
 
     @property
     def sender(self) -> Sender:
@@ -151,16 +152,17 @@ class Scene:
         return listener
 
     def link(self, topic: str, values: Mapping[str, str] | None = None) -> Link:
-        """The next link of this scene's history, not sent."""
-        position = self._last.position
-        changes = [
-            Change("conformance", key, "set", position + number, value.encode())
-            for number, (key, value) in enumerate((values or {"key": '"value"'}).items(), 1)
-        ]
-        point = Point(position + len(changes), position + 1000)
-        link = Link(topic, self._heads.get(topic, ZERO), point, changes, len(changes), 0, self._last, 1)
-        self._heads[topic] = self._last = point
-        return link
+        """The next link of this scene's history, not sent. Any thread may ask: a history has one order."""
+        with self._writing:
+            position = self._last.position
+            changes = [
+                Change("conformance", key, "set", position + number, value.encode())
+                for number, (key, value) in enumerate((values or {"key": '"value"'}).items(), 1)
+            ]
+            point = Point(position + len(changes), position + 1000)
+            link = Link(topic, self._heads.get(topic, ZERO), point, changes, len(changes), 0, self._last, 1)
+            self._heads[topic] = self._last = point
+            return link
 
     def send(self, topic: str, values: Mapping[str, str] | None = None) -> Link:
         """Make subscribers of this topic hear of a change, the way of the driver: a message, or the database."""

@@ -22,11 +22,11 @@ from pubsub_lib.failpoints import VARIABLE
 
 LOOK = 0.1
 """Seconds between two looks at what nobody tells."""
-HOLD = 1.0
-"""Seconds for which the service stands still at most until a writer has committed something; two times as many when
-all that is left is what writers hold back."""
-HOLDS = 5
-"""Tries: the service may have been stopped while it wrote to the database itself, and writers wait for it then."""
+HOLD = 2.0
+"""Seconds for which the service stands still at most until a writer has committed something."""
+HOLDING = 120.0
+"""Seconds of trying: the service may have been stopped while it wrote to the database itself, and writers wait for it
+then."""
 HELD_BACK = 3
 """The last transactions of each writer are kept for kills that come late: the machine may be slower than the plan."""
 ALL = 1_000_000
@@ -154,19 +154,22 @@ class Crew:
 
     def _hold(self, service: Service) -> int:
         """Stop the service until something was committed that it cannot have sent; how many changes."""
-        for _ in range(HOLDS):
+        all_wait = False
+        end = time.monotonic() + HOLDING
+        while time.monotonic() < end:
             service.pause()
             before = self._head()
-            self._until_head_after(before)
-            if self._head() == before:
-                # Perhaps all wait at what they hold back.
+            if all_wait:
                 for name in self.written:
                     self._running[name].order(GoOn(1))
-                self._until_head_after(before)
+            self._until_head_after(before)
             unsent = self._head() - before
             if unsent:
                 return unsent
             service.resume()
+            # When they write now, it was the service that stood in their way; else they wait at what they hold back.
+            self._until_head_after(before)
+            all_wait = self._head() == before
         raise ChildError(
             "the workers committed nothing while the publisher-service stood still, so that its kill would show "
             "nothing; spread the replay over more seconds by --seconds"
