@@ -72,16 +72,25 @@ def free_port() -> int:
     that was killed can end up connected to itself, and then the server cannot have its port back. Processes that
     run tests side by side take from shares of their own, so that none is handed out twice before it is bound.
     """
+    return free_ports(1)[0]
+
+
+def free_ports(number: int) -> list[int]:
+    """So many different ones: two calls may tell the same port twice. Raises OSError when there are too few."""
     choice = random.SystemRandom()
     share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
-    for _ in range(200):
+    found: list[int] = []
+    for _ in range(200 * number):
         port = choice.randrange(15_000 + share, 32_000, _SHARES)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        if port not in found:
+            found.append(port)
+        if len(found) == number:
+            return found
     raise OSError("no free TCP port between 15000 and 32000 on 127.0.0.1; end what holds them")
 
 

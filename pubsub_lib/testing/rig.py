@@ -27,7 +27,7 @@ class Rig:
     settings: DriverSettings
     inject: Callable[..., object] | None = None
     write: Callable[[str, Mapping[str, str]], Link] | None = None
-    patience: float = 10.0
+    patience: float = 30.0
 
 
 class Collector:

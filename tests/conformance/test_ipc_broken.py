@@ -97,7 +97,7 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
 }
 
 
-def rig_of(half: type[Any], tmp_path: Path, stranger: Socket, patience: float = 10.0) -> Rig:
+def rig_of(half: type[Any], tmp_path: Path, stranger: Socket, patience: float = 30.0) -> Rig:
     class Broken(IpcDriver):
         @classmethod
         def publisher(cls, settings: DriverSettings) -> Publisher:

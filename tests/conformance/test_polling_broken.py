@@ -116,7 +116,7 @@ def store(sqlite_url: str) -> Iterator[Store]:
         yield store
 
 
-def rig_of(broken: type[Any], url: str, store: Store, patience: float = 10.0) -> Rig:
+def rig_of(broken: type[Any], url: str, store: Store, patience: float = 30.0) -> Rig:
     def write(topic: str, values: Mapping[str, str]) -> Link:
         with store.transaction() as tx:
             for key, value in values.items():

@@ -57,7 +57,7 @@ def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[Z
 
 
 @contextmanager
-def rig_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver, patience: float = 10.0) -> Iterator[Rig]:
+def rig_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver, patience: float = 30.0) -> Iterator[Rig]:
     stranger = Stranger(addresses[-1])
     settings = DriverSettings(addresses=tuple(addresses), bind_address=addresses[0], options=OPTIONS)
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pubsub_lib import Replica, Settings
 
 TOPICS = ("t0", "t1")
-LONG = 60.0
+LONG = 120.0
 
 
 def main(config: Path) -> None:

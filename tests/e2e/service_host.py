@@ -6,14 +6,14 @@ import sys
 import threading
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pubsub_lib import Replica, Settings, Store
-from pubsub_lib.testing.processes import free_port, poll
+from pubsub_lib.testing.processes import free_ports, poll
 from tests.e2e.network import Namespace
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG = 60.0
+LONG = 120.0
 
 
 class Host:
@@ -28,13 +28,13 @@ class Host:
         self._prefix = [] if at is None else at.prefix
         self.database = database
         folder.mkdir(parents=True, exist_ok=True)
-        self.metrics_port = free_port()
+        self.metrics_port, port = free_ports(2)
         self.config = folder / "net.conf"
         given = {"max_idle_time": 3.0, "message_delay_window": 0.2, "sync_jitter": 0.01, "sync_interval": 0.01}
         general = "".join(f"{key} = {value}\n" for key, value in {**given, **options}.items())
         self.config.write_text(
             f"[pubsub]\nstore_url = {database}\nservice_name = {name}\nenable_pub_sub = true\n"
-            f"publisher_bind_address = {self.address}\npublisher_port = {free_port()}\n"
+            f"publisher_bind_address = {self.address}\npublisher_port = {port}\n"
             f"publisher_multiproc_socket = {folder}/hop/socket\n{general}"
             f"[publisher_service]\nlease = 2\nfollow_interval = 0.05\ngrace = 0.3\nmetrics_port = {self.metrics_port}\n"
             f"metrics_address = {self.address}\n"
@@ -43,6 +43,7 @@ class Host:
         self.environment: dict[str, str] = {}
         """What its processes find in theirs, besides ours."""
         self._processes: list[subprocess.Popen[str]] = []
+        self._complaints = folder / "stderr"
 
     def change(self, old: str, new: str) -> None:
         """Edit the configuration."""
@@ -67,7 +68,7 @@ class Host:
         """A service that is ready."""
         process = self._start(["-m", "pubsub_lib.service", "--config-file", str(self.config)], failpoint)
         assert poll(lambda: self.is_ready() or process.poll() is not None, LONG), "the service does not get ready"
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, (process.returncode, self._complaints.read_text())
         return process
 
     def is_ready(self) -> bool:
@@ -105,7 +106,13 @@ class Host:
             process.communicate()
 
     def _start(self, arguments: list[str], failpoint: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
+        with self._complaints.open("a") as complaints:
+            process = self._popen(arguments, failpoint, complaints)
+        self._processes.append(process)
+        return process
+
+    def _popen(self, arguments: list[str], failpoint: str, complaints: TextIO) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
             [*self._prefix, sys.executable, *arguments],
             env={
                 **os.environ,
@@ -115,11 +122,9 @@ class Host:
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # nobody reads it here, and a full pipe would stop the process
+            stderr=complaints,  # not a pipe: nobody reads it, and a full one would stop the process
             text=True,
         )
-        self._processes.append(process)
-        return process
 
 
 def order(worker: "subprocess.Popen[str]", count: int) -> None:

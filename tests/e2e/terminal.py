@@ -13,7 +13,7 @@ from pubsub_lib.errors import ConfigError
 from pubsub_lib.testing.processes import poll
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG = 60.0
+LONG = 120.0
 PROMPT = "ready> "
 PROGRAMS = {"pubsub-db": "-m pubsub_lib.cli", "publisher-service": "-m pubsub_lib.service", "python": ""}
 

@@ -19,7 +19,7 @@ def build(docs: Path, site: Path) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=600,
     )
 
 

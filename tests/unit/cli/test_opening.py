@@ -88,7 +88,7 @@ def test_a_missing_file(small: World) -> None:
     small.run("tables", "--config-file", "/nowhere/net.conf").failed(2, "/nowhere/net.conf")
 
 
-LONG = 60.0
+LONG = 120.0
 
 
 def held(replica: Replica) -> dict[tuple[str, str], Any]:

@@ -19,7 +19,7 @@ from pubsub_lib.runtime.aio import AsyncReplica, Bell
 from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.runtime.world import settings
 
-LONG = 20.0
+LONG = 120.0
 DRIVERS = ("memory", "zmq_pubsub_driver", "db_polling_pubsub_driver")
 
 

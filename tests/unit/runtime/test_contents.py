@@ -15,7 +15,7 @@ from pubsub_lib.errors import NotFollowed, ValueRefused
 from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.runtime.world import settings
 
-LONG = 20.0
+LONG = 120.0
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def replica(request: pytest.FixtureRequest, config: Settings, store: Store) -> I
 def ask(config: Settings, target: str, method: str = "GET") -> tuple[int, Any]:
     request = urllib.request.Request(f"http://127.0.0.1:{config.metrics_port}{target}", method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:

@@ -42,7 +42,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 def get(endpoint: Endpoint, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -71,7 +71,7 @@ def test_it_listens_at_an_address_of_version_6(address: str) -> None:
     endpoint = made(address=address)
     endpoint.start()
     try:
-        with urllib.request.urlopen(f"http://[::1]:{endpoint.port}/ready", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://[::1]:{endpoint.port}/ready", timeout=60) as answer:
             assert answer.status == 200
     finally:
         endpoint.close()
@@ -92,12 +92,12 @@ def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.
     endpoint.start()
     try:
         url = f"http://127.0.0.1:{endpoint.port}/do?it=now"
-        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60) as answer:
             assert answer.status == 200
         # The same, as it were from elsewhere: nothing here has a second host.
         monkeypatch.setattr("ipaddress.IPv4Address.is_loopback", False)
         with pytest.raises(urllib.error.HTTPError, match="403") as refused:
-            urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10)
+            urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60)
         refused.value.close()
     finally:
         endpoint.close()

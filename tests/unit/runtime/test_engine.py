@@ -12,7 +12,7 @@ from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable
 from tests.unit.runtime.world import settings
 
-LONG = 20.0
+LONG = 120.0
 
 
 @pytest.fixture

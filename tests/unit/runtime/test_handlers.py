@@ -11,7 +11,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
 from pubsub_lib.runtime.handlers import Handlers
 
-LONG = 20.0
+LONG = 120.0
 """Seconds that are never waited for unless something is broken."""
 
 

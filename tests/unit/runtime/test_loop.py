@@ -12,7 +12,7 @@ from pubsub_lib.runtime import loop as module
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.testing.processes import poll
 
-LONG = 20.0
+LONG = 120.0
 
 
 def test_it_survives_every_exception_and_says_each_once(

@@ -17,7 +17,7 @@ from pubsub_lib.runtime.status import ChainStatus
 from pubsub_lib.testing.processes import free_port
 from tests.unit.runtime.world import settings
 
-LONG = 20.0
+LONG = 120.0
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
@@ -28,7 +28,7 @@ def with_endpoint(url: str) -> Settings:
 
 def get(config: Settings, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{config.metrics_port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{config.metrics_port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

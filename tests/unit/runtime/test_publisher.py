@@ -12,7 +12,7 @@ from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError
 from tests.unit.runtime.world import settings
 
-LONG = 20.0
+LONG = 120.0
 
 
 class Ear:

@@ -24,7 +24,7 @@ from pubsub_lib.errors import (
 )
 from tests.unit.runtime.world import Recorder, settings
 
-LONG = 20.0
+LONG = 120.0
 """Seconds that no wait of these tests needs unless something is wrong."""
 
 

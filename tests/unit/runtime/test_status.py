@@ -9,7 +9,7 @@ from pubsub_lib.runtime.status import ParkedObject, most_staleness, problems
 from pubsub_lib.testing.processes import poll
 from tests.unit.runtime.world import QUICK, settings
 
-LONG = 20.0
+LONG = 120.0
 
 
 def said(

@@ -19,7 +19,7 @@ from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.processes import poll
 from tests.unit.runtime.world import settings
 
-LONG = 20.0
+LONG = 120.0
 
 
 @pytest.fixture

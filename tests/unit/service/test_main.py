@@ -20,7 +20,7 @@ from pubsub_lib.service.main import code_of, main, state_of
 from pubsub_lib.testing.processes import free_port, poll
 
 ROOT = Path(__file__).resolve().parents[3]
-LONG = 30.0
+LONG = 120.0
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

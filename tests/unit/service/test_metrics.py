@@ -29,7 +29,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 def get(endpoint: Endpoint) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -18,7 +18,7 @@ from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.testing.processes import poll
 from tests.unit.runtime.world import settings
 
-LONG = 20.0
+LONG = 120.0
 QUICK = ServiceSettings(
     address="memory://x", lease=5.0, follow_interval=0.02, grace=0.05, trim_interval=0.05, metrics_port=0
 )

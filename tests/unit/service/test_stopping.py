@@ -8,7 +8,7 @@ import pytest
 
 from pubsub_lib.service.stopping import SIGNALS, Stop
 
-LONG = 20.0
+LONG = 120.0
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pubsub_lib.testing.processes import alive, children, free_port, kill_tree, poll
+from pubsub_lib.testing.processes import alive, children, free_port, free_ports, kill_tree, poll
 
 # A parent, a child, and a grandchild in a session of its own, as a database server's backends are.
 _FAMILY = """
@@ -42,6 +42,10 @@ def test_free_port_is_below_the_range_of_outgoing_connections() -> None:
     assert port < 32_768
     with socket.socket() as server:
         server.bind(("127.0.0.1", port))
+
+
+def test_ports_of_one_call_differ() -> None:
+    assert len(set(free_ports(300))) == 300
 
 
 def test_tests_that_run_side_by_side_take_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:

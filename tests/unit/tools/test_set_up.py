@@ -177,7 +177,7 @@ def test_no_server_is_left_after(
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None
-        assert poll((tmp_path / "told").exists, 60)
+        assert poll((tmp_path / "told").exists, 300)
         tests.send_signal(ending)
         rest = tests.stdout.read()
     pid, folder = (tmp_path / "told").read_text().split()

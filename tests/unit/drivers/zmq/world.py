@@ -25,7 +25,7 @@ from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.subscriber import ZmqSubscriber
 
 ROOT = Path(__file__).parents[4]
-PATIENCE = 10.0
+PATIENCE = 60.0
 ANY = "tcp://127.0.0.1:*"
 QUICK: dict[str, Any] = {"reconnect_interval": 0.02, "reconnect_most": 0.1}
 ALERT: dict[str, Any] = {
