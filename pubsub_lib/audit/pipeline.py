@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit import changelog, delivery, receipts, state, straight, strays, syncs, words
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import HOSTS, RUN, settled
+from pubsub_lib.audit.words import HOSTS, POINT, RUN, settled
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -42,53 +42,94 @@ def audit(rows: DataFrame, settings: AuditSettings, straight_from: int = STRAIGH
     events = settled(words.events(rows))
     overview = settled(words.overview(rows))
     runs = settled(words.runs(overview, rows))
-    domains = settled(words.domains(runs, settings))
     intervals = settled(words.intervals(events, rows, runs))
     commits = settled(words.commits(rows, settings))
     # Only commits and a changelog are compared with them.
-    asked_for = not (commits.isEmpty() and events.filter("kind = 'changelog'").isEmpty())
-    sent_points = settled(words.sent_points(rows if asked_for else rows.limit(0)))
-    every_heard = receipts.heard(rows, runs, intervals, settings)
-    skews = settled(_all_skews(words.skews(events, settings), overview, every_heard, rows, settings))
+    has_changelog = not events.filter("kind = 'changelog'").isEmpty()
+    asked_for = has_changelog or not commits.isEmpty()
+    heard = receipts.heard(rows, runs, intervals, settings)
+    skews = settled(_all_skews(words.skews(events, settings), overview, heard, rows, settings))
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
-    histories = settled(delivery.histories(intervals, topics, skews))
-    stale = settled(receipts.stale(rows, events))
-    plain = None
-    if _sum(overview, "sent") >= straight_from:
-        listeners = histories.filter(~F.col("polls")).select("domain", "topic", "name")
-        streams = settled(words.streams(overview))
-        plain = straight.straight(rows, every_heard, listeners, streams, runs, skews, stale, settings)
-    rest = rows if plain is None else plain.rest(rows)
-    publications = settled(words.publications(rest))
-    streams = settled(receipts.sent_streams(publications))
-    heard = settled(receipts.receipts(receipts.heard(rest, runs, intervals, settings), streams))
-    heard = receipts.looked_up(heard, publications, streams)
-    expected = delivery.expected(delivery.items(publications, commits, sent_points, settings), histories)
-    applied = rows.filter(
-        (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
-    ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
-    judged = delivery.delivery(expected, heard, histories, applied, stale, skews, domains, settings)
-    publishers = settled(strays.publishers(overview, runs))
-    unsent = settled(strays.unsent(heard, publishers, skews, settings))
-    unrecorded = strays.unrecorded(publications, publishers, unsent, histories, settings)
-    findings = changelog.findings(rows, events, commits, sent_points, domains, settings)
-    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded))
-    if plain is None:
-        kept = delivered = delivered.persist()
-    else:
-        kept, delivered = plain.joined, settled(delivered).unionByName(plain.delivery.select(*delivery.COLUMNS))
+    known = _Known(
+        overview=overview,
+        runs=runs,
+        domains=settled(words.domains(runs, settings)),
+        intervals=intervals,
+        commits=commits,
+        sent_points=settled(words.sent_points(rows if asked_for else rows.limit(0))),
+        skews=skews,
+        histories=settled(delivery.histories(intervals, topics, skews)),
+        stale=settled(receipts.stale(rows, events)),
+    )
+    delivered, strayed, kept = _judged(rows, heard, known, settings, straight_from)
+    findings = rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
+    if has_changelog:
+        findings = changelog.findings(rows, events, commits, known.sent_points, known.domains, settings)
     return Tables(
         delivery=delivered,
-        strays=strays.strays(heard, runs, unsent).persist(),
+        strays=strayed.persist(),
         store=findings.select(*changelog.COLUMNS).persist(),
         state=state.differences(rows, events, runs, settings).select(*state.COLUMNS).persist(),
         syncs=syncs.syncs(events).persist(),
         runs=runs,
-        domains=domains,
+        domains=known.domains,
         skews=skews.filter(F.col("until") == words.FOREVER).drop("since", "until"),
         rows=rows,
         kept=kept,
     )
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What verdicts are made of beside the messages themselves; all of it computed."""
+
+    overview: DataFrame
+    runs: DataFrame
+    domains: DataFrame
+    intervals: DataFrame
+    commits: DataFrame
+    sent_points: DataFrame
+    skews: DataFrame
+    histories: DataFrame
+    stale: DataFrame
+
+
+def _judged(
+    rows: DataFrame, heard: DataFrame, known: _Known, settings: AuditSettings, straight_from: int
+) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """The tables of deliveries and of strays, and what is persisted of them."""
+    if _sum(known.overview, "sent") < straight_from:
+        delivered, strayed = _by_rules(rows, rows, known, settings)
+        delivered = delivered.persist()
+        return delivered, strayed, delivered
+    listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
+    streams = settled(words.streams(known.overview))
+    plain = straight.straight(rows, heard, listeners, streams, known.skews, known.stale, settings)
+    at_once = plain.delivery.select(*delivery.COLUMNS)
+    if plain.every and known.commits.isEmpty():
+        return at_once, strays.none(rows), plain.joined
+    delivered, strayed = _by_rules(plain.rest(rows), rows, known, settings)
+    return settled(delivered).unionByName(at_once), strayed, plain.joined
+
+
+def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSettings) -> tuple[DataFrame, DataFrame]:
+    """Deliveries and strays of the messages in ``rest``: records of whole streams."""
+    publications = settled(words.publications(rest))
+    streams = settled(receipts.sent_streams(publications))
+    heard = receipts.heard(rest, known.runs, known.intervals, settings)
+    heard = receipts.looked_up(settled(receipts.receipts(heard, streams)), publications, streams)
+    items = delivery.items(publications, known.commits, known.sent_points, settings)
+    expected = delivery.expected(items, known.histories)
+    applied = rows.filter(
+        (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
+    ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
+    judged = delivery.delivery(
+        expected, heard, known.histories, applied, known.stale, known.skews, known.domains, settings
+    )
+    publishers = settled(strays.publishers(known.overview, known.runs))
+    unsent = settled(strays.unsent(heard, publishers, known.skews, settings))
+    unrecorded = strays.unrecorded(publications, publishers, unsent, known.histories, settings)
+    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded))
+    return delivered, strays.strays(heard, known.runs, unsent)
 
 
 _UNRECORDED: Final = {

@@ -24,15 +24,19 @@ def sent_streams(publications: DataFrame) -> DataFrame:
 
 
 def heard(rows: DataFrame, runs: DataFrame, intervals: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per receipt: with the name and first wall of its run, and ``astray``."""
-    about = runs.filter(~F.col("polls")).select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"))
+    """One row per receipt: with the name, first wall and ``turn`` (the how-manieth of its participant) of its run, and
+    ``astray``.
+    """
+    around = intervals.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("begin", "end", "drop_mono")).alias("around"))
+    everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
+    turn = F.row_number().over(Window.partitionBy("domain", "side", "name").orderBy("first_wall", "run"))
+    about = runs.withColumn("turn", turn.cast("bigint")).filter(~F.col("polls"))
+    about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn").join(everything, RUN, "left")
     heard = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
     ).select(*ID, "run", "name", "host", "number", "wall", "mono", "outcome", "hash", "position", "nonce")
-    heard = heard.join(F.broadcast(about), RUN)
-    around = intervals.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("begin", "end", "drop_mono")).alias("around"))
-    everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
-    heard = heard.join(F.broadcast(around), [*RUN, "topic"], "left").join(F.broadcast(everything), RUN, "left")
+    of_topics = around.filter(F.col("topic") != "")
+    heard = heard.join(F.broadcast(about), RUN).join(F.broadcast(of_topics), [*RUN, "topic"], "left")
     inside = F.coalesce(_inside("around", settings), F.lit(False)) | F.coalesce(
         _inside("around_all", settings), F.lit(False)
     )

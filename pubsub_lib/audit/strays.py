@@ -60,6 +60,11 @@ def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame
     return phantoms.select(*COLUMNS).unionByName(lost_way.withColumn("verdict", F.lit("misrouted")).select(*COLUMNS))
 
 
+def none(rows: DataFrame) -> DataFrame:
+    """The table of strays where there cannot be any."""
+    return rows.limit(0).select("domain", "name", "uuid", "topic", "sequence", F.lit("").alias("verdict"))
+
+
 def unrecorded(
     publications: DataFrame, publishers: DataFrame, unsent: DataFrame, histories: DataFrame, settings: AuditSettings
 ) -> DataFrame:
