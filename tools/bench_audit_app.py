@@ -6,6 +6,7 @@
     tools/bench_audit --size 1000000 --rounds 5
     tools/bench_audit --size 100000 --hot -f json
 
+Beside both stands the join alone, with one count: what is left when everything that makes an audit is left out.
 The journals are written once and kept in a folder (--cache). Each measurement is a process of its own, in turns, and
 counts from when Spark runs. Close to nothing else should run meanwhile. See docs/audit.md, "Speed".
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 from _bench_audit import report
-from _bench_audit.chain import AUDIT, BARE, Measured, measure
+from _bench_audit.chain import AUDIT, BARE, JOIN, Measured, measure
 from _bench_audit.journals import journals, whole
 from _command_line import Parser, positive
 from rich.console import Console
@@ -63,17 +64,18 @@ def tell(text: str) -> None:
 
 
 def in_turns(folder: Path, rounds: int, memory: str) -> dict[str, list[Measured]]:
-    """Both sides, one after the other, each in a process of its own. Raises PubSubError."""
-    found: dict[str, list[Measured]] = {AUDIT: [], BARE: []}
+    """All three, one after the other, each in a process of its own. Raises PubSubError."""
+    found: dict[str, list[Measured]] = {JOIN: [], BARE: [], AUDIT: []}
     for number in range(rounds):
-        for what in (BARE, AUDIT):
+        for what in found:
             command = [sys.executable, __file__, "--memory", memory, "--one", what, str(folder)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 lines = done.stderr.strip().splitlines() or ["it said nothing"]
                 raise PubSubError(f"the measurement of {what} ended with {done.returncode}: {lines[-1]}")
             one = msgspec.json.decode(done.stdout, type=Measured)
-            tell(f"{folder.name}, round {number + 1} of {rounds}, {what}: {one.seconds} s")
+            took = f"{one.seconds} s, {one.processor} s of processor"
+            tell(f"{folder.name}, round {number + 1} of {rounds}, {what}: {took}")
             found[what].append(one)
     return found
 

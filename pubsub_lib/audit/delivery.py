@@ -92,7 +92,9 @@ def delivery(
         joined = joined.filter(~too_late).unionByName(settled(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
     slow = joined.filter(~F.col("plain")).join(F.broadcast(histories), ["domain", "topic", "polls", "name"])
-    slow = slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0)
+    slow = settled(slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0))
+    if slow.isEmpty():
+        return at_once
     slow = _with_applied(slow, applied)
     slow = slow.join(
         F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
@@ -158,7 +160,6 @@ def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
 
 def _with_applied(slow: DataFrame, applied: DataFrame) -> DataFrame:
     """With all that the replica applied of the item's point: what came by a delta, late, or from another publisher."""
-    slow = settled(slow)
     points = slow.select(*POINT, "name").distinct()
     found = (
         applied.join(points, [*POINT, "name"], "left_semi")

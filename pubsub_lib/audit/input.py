@@ -1,5 +1,6 @@
 """From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,32 +46,39 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
         found: dict[str, Path] = {}
-        for place in places:
-            _gather_one(place, scratch / str(index), found, problems)
+        there = [_find(place, problems) for place in places]
+        # What is finished in any folder goes before what still grows in another: that may be an older copy.
+        for of_form in zip(*there, strict=True):
+            for path in itertools.chain(*of_form):
+                _gather_one(path, scratch / str(index), found, problems)
         files[domain] = [found[name] for name in sorted(found)]
     # A file's name may be any bytes; sentences must be text everywhere.
     return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
 
 
-def _gather_one(place: Path, scratch: Path, found: dict[str, Path], problems: list[str]) -> None:
+def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
+    """The finished files of a folder, and those that grow."""
     try:
         there = find([place])
     except JournalError as error:
         problems.append(str(error))
+        return (), ()
+    return there.parquet, there.append
+
+
+def _gather_one(path: Path, scratch: Path, found: dict[str, Path], problems: list[str]) -> None:
+    if path.stem in found:
         return
-    for path in (*there.parquet, *there.append):
-        if path.stem in found:
-            continue
-        try:
-            readable = _readable(path, scratch)
-            if readable is not None:
-                found[path.stem] = readable
-        except JournalError as error:
-            problems.append(str(error))
-        except FileNotFoundError:
-            problems.append(f"{path} cannot be read (it vanished); look who removes journals")
-        except OSError as error:
-            problems.append(f"{path} cannot be read ({error.strerror}); correct its rights or its disk")
+    try:
+        readable = _readable(path, scratch)
+        if readable is not None:
+            found[path.stem] = readable
+    except JournalError as error:
+        problems.append(str(error))
+    except FileNotFoundError:
+        problems.append(f"{path} cannot be read (it vanished); look who removes journals")
+    except OSError as error:
+        problems.append(f"{path} cannot be read ({error.strerror}); correct its rights or its disk")
 
 
 def _readable(path: Path, scratch: Path) -> Path | None:

@@ -9,6 +9,8 @@ from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.words import ID, RUN, settled
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]
+_PIECE: Final = 16
+"""Bits of the positions in one piece of a chain."""
 
 
 def sent_streams(publications: DataFrame) -> DataFrame:
@@ -21,24 +23,31 @@ def sent_streams(publications: DataFrame) -> DataFrame:
     )
 
 
-def receipts(
-    rows: DataFrame, runs: DataFrame, intervals: DataFrame, streams: DataFrame, settings: AuditSettings
-) -> DataFrame:
-    """One row per receipt: with the name and first wall of its run, ``astray``, ``overtaken``, and ``published``.
-
-    ``streams``: see ``sent_streams``. ``published`` is null where only a look at the publications can tell.
+def heard(rows: DataFrame, runs: DataFrame, intervals: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per receipt: with the name, first wall and ``turn`` (the how-manieth of its participant) of its run, and
+    ``astray``.
     """
-    about = runs.filter(~F.col("polls")).select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"))
+    around = intervals.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("begin", "end", "drop_mono")).alias("around"))
+    everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
+    turn = F.row_number().over(Window.partitionBy("domain", "side", "name").orderBy("first_wall", "run"))
+    about = runs.withColumn("turn", turn.cast("bigint")).filter(~F.col("polls"))
+    about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn").join(everything, RUN, "left")
     heard = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
     ).select(*ID, "run", "name", "host", "number", "wall", "mono", "outcome", "hash", "position", "nonce")
-    heard = heard.join(F.broadcast(about), RUN)
-    around = intervals.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("begin", "end", "drop_mono")).alias("around"))
-    everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
-    heard = heard.join(F.broadcast(around), [*RUN, "topic"], "left").join(F.broadcast(everything), RUN, "left")
+    of_topics = around.filter(F.col("topic") != "")
+    heard = heard.join(F.broadcast(about), RUN).join(F.broadcast(of_topics), [*RUN, "topic"], "left")
     inside = F.coalesce(_inside("around", settings), F.lit(False)) | F.coalesce(
         _inside("around_all", settings), F.lit(False)
     )
+    return heard.withColumn("astray", ~inside).drop("around", "around_all")
+
+
+def receipts(heard: DataFrame, streams: DataFrame) -> DataFrame:
+    """What was heard, with ``overtaken`` and ``published``.
+
+    ``streams``: see ``sent_streams``. ``published`` is null where only a look at the publications can tell.
+    """
     earlier = Window.partitionBy(*STREAM).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     counts = ~F.col("astray") & (F.col("sequence") <= F.col("last_sent"))
     highest = F.max(F.when(counts, F.col("sequence"))).over(earlier)
@@ -46,9 +55,7 @@ def receipts(
     among = F.col("sequence").between(F.col("first_sent"), F.col("last_sent"))
     published = F.when(F.coalesce(~among, F.lit(True)), F.lit(False)).when(F.col("whole"), F.lit(True))
     return (
-        heard.withColumn("astray", ~inside)
-        .drop("around", "around_all")
-        .withColumn("overtaken", F.coalesce(highest > F.col("sequence"), F.lit(False)))
+        heard.withColumn("overtaken", F.coalesce(highest > F.col("sequence"), F.lit(False)))
         .withColumn("published", published)
         .drop("first_sent", "last_sent", "whole")
     )
@@ -142,16 +149,43 @@ def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
     ).select(*RUN, "topic", "number", "wall", "position", "nonce", "prev_position", "changes")
-    earlier = Window.partitionBy(*RUN, "topic").orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
-    strange = F.exists(
-        "changes",
-        lambda each: (each["version"] > F.col("position")) | (each["version"] <= F.col("prev_position")),
+    applied = applied.withColumn("chain", F.xxhash64(*RUN, "topic"))
+    # settled: most audits have none, and need no thought about objects then.
+    suspects = settled(_suspects(applied))
+    if suspects.isEmpty():
+        applied = applied.limit(0)
+    return _stale_objects(events, applied.join(F.broadcast(suspects), "chain", "left_semi").drop("chain"))
+
+
+def _suspects(applied: DataFrame) -> DataFrame:
+    """The chains (of a run and topic, as numbers) of which not every link begins at or after all applied before.
+
+    By positions in pieces, so that many links of one chain are not one piece of work; then piece by piece. Two chains
+    with one number are suspects, which does no harm.
+    """
+    versions = F.col("changes.version")
+    strange = (F.array_max(versions) > F.col("position")) | (F.array_min(versions) <= F.col("prev_position"))
+    narrow = applied.select(
+        "chain", F.shiftright("position", _PIECE).alias("piece"), "number", "position", "prev_position",
+        F.coalesce(strange, F.lit(False)).alias("strange"),
+    )  # fmt: skip
+    before = Window.partitionBy("chain", "piece").orderBy("position").rowsBetween(Window.unboundedPreceding, -1)
+    crossed = (F.max("number").over(before) > F.col("number")) | (
+        F.max("position").over(before) > F.col("prev_position")
     )
-    out_of_order = F.coalesce(F.max("position").over(earlier) > F.col("prev_position"), F.lit(False))
-    narrow = applied.select(*RUN, "topic", "number", "position", "prev_position", strange.alias("strange"))
-    suspects = narrow.withColumn("suspect", F.col("strange") | out_of_order).filter("suspect")
-    suspects = suspects.select(*RUN, "topic").distinct()
-    return _stale_objects(events, applied.join(F.broadcast(suspects), [*RUN, "topic"], "left_semi"))
+    pieces = (
+        narrow.withColumn("suspect", F.col("strange") | F.coalesce(crossed, F.lit(False)))
+        .groupBy("chain", "piece")
+        .agg(
+            F.max("suspect").alias("suspect"),
+            F.min("number").alias("first"), F.max("number").alias("last"),
+            F.min("prev_position").alias("low"), F.max("position").alias("high"),
+        )
+    )  # fmt: skip
+    earlier = Window.partitionBy("chain").orderBy("piece").rowsBetween(Window.unboundedPreceding, -1)
+    crossed = (F.max("last").over(earlier) > F.col("first")) | (F.max("high").over(earlier) > F.col("low"))
+    suspect = F.col("suspect") | F.coalesce(crossed, F.lit(False))
+    return pieces.withColumn("suspect", suspect).filter("suspect").select("chain").distinct()
 
 
 def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:

@@ -18,6 +18,8 @@ _LISTING: Final = [*RUN, "topic", "sequence"]
 
 def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per object that differs, and one without a key where nothing can be said."""
+    if events.filter("kind = 'listing' and side = 'store'").isEmpty():  # there is nothing to compare with
+        return _unknown(rows.limit(0))
     objects = rows.filter(F.col("kind") == "object").select(
         *_LISTING, F.get("changes", F.lit(0)).alias("object")
     ).select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")  # fmt: skip
@@ -36,14 +38,19 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
         "left",
     )  # fmt: skip
     dark = F.coalesce(F.col("position") > F.col("head"), F.lit(True))
-    unknown = pairs.filter(dark).select(
+    unknown = _unknown(pairs.filter(dark))
+    pairs = settled(pairs.filter(~dark).join(F.broadcast(limits(events).select("domain", "floor")), "domain", "left"))
+    return _compared(pairs, objects, _changes(rows), settings).unionByName(unknown)
+
+
+def _unknown(pairs: DataFrame) -> DataFrame:
+    """Topics of replicas of which nothing can be said."""
+    return pairs.select(
         "domain", "name", "topic",
         F.lit("").alias("table"), F.lit("").alias("key"), F.lit("unknown").alias("verdict"),
         F.lit(0).cast("bigint").alias("versions_behind"),
         *(F.lit(None).cast("bigint").alias(name) for name in ("behind", "version", "stored_version")),
     )  # fmt: skip
-    pairs = settled(pairs.filter(~dark).join(F.broadcast(limits(events).select("domain", "floor")), "domain", "left"))
-    return _compared(pairs, objects, _changes(rows), settings).unionByName(unknown)
 
 
 def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:

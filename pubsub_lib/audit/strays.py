@@ -11,11 +11,10 @@ from pubsub_lib.audit.words import ID, RUN, with_skew
 COLUMNS: Final = ("domain", "name", "uuid", "topic", "sequence", "verdict")
 
 
-def publishers(rows: DataFrame, runs: DataFrame) -> DataFrame:
+def publishers(overview: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per (domain, uuid) that sent: its host, since when its runs have gaps, its last record's wall."""
-    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
-    # Two steps: the least of a struct in one would sort all that was sent.
-    of_runs = sent.groupBy(*RUN, "uuid", "host").agg(F.min("wall").alias("wall"))
+    sent = overview.filter(F.col("sent") > 0)
+    of_runs = sent.groupBy(*RUN, "uuid", "host").agg(F.min("sent_wall").alias("wall"))
     by_run = of_runs.select(*RUN, "uuid", F.struct("wall", "run", "host").alias("first"))
     about = runs.select(*RUN, "last_wall", F.get("gaps", F.lit(0))["lo_wall"].alias("holed"))
     return (
@@ -59,6 +58,11 @@ def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame
         .distinct()
     )
     return phantoms.select(*COLUMNS).unionByName(lost_way.withColumn("verdict", F.lit("misrouted")).select(*COLUMNS))
+
+
+def none(rows: DataFrame) -> DataFrame:
+    """The table of strays where there cannot be any."""
+    return rows.limit(0).select("domain", "name", "uuid", "topic", "sequence", F.lit("").alias("verdict"))
 
 
 def unrecorded(

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.windows import sums
+from pubsub_lib.audit.windows import SUMS, sums
 
 STREAM: Final = ["domain", "name", "uuid", "topic"]
 BINS: Final = 50
@@ -15,11 +15,15 @@ BINS: Final = 50
 def streams(delivery: DataFrame) -> DataFrame:
     """One row per replica and stream."""
     numbered = delivery.filter(F.col("sequence") > 0)
-    return numbered.groupBy(*STREAM).agg(
-        F.max("service").alias("service"),  # unrecorded items have none
-        F.min("sequence").alias("lowest"),
-        F.max("sequence").alias("highest"),
-        *sums(F.lit(1)),
+    # In two steps: the greatest of a string in one would sort all rows. Unrecorded items have no service.
+    by_service = numbered.groupBy(*STREAM, "service").agg(
+        F.min("sequence").alias("lowest"), F.max("sequence").alias("highest"), *sums(F.lit(1))
+    )
+    return by_service.groupBy(*STREAM).agg(
+        F.max("service").alias("service"),
+        F.min("lowest").alias("lowest"),
+        F.max("highest").alias("highest"),
+        *(F.sum(name).alias(name) for name in SUMS),
     )
 
 

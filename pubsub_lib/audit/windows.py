@@ -37,7 +37,10 @@ def cells(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> D
 
 
 def _slice(time: Column) -> Column:
-    return time - F.pmod(time - F.col("from"), F.col("width"))
+    """A time that no record has (a wrong clock, a ``written`` of garbage) is in the first slice or after the last."""
+    last = F.col("from") + F.col("width") * SLICES
+    inside = F.when(time.isNotNull(), F.greatest(F.col("from"), F.least(time, last)))
+    return inside - F.pmod(inside - F.col("from"), F.col("width"))
 
 
 def sums(number: Column) -> list[Column]:

@@ -35,10 +35,16 @@ def events(rows: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def runs(rows: DataFrame) -> DataFrame:
-    """One row per run: who, first and last wall, its gaps, whether it is over, whether it polls."""
+def overview(rows: DataFrame) -> DataFrame:
+    """The records counted, by run and, for messages, by UUID and topic: what one look at all of them can tell."""
+    is_data = F.col("kind") == "data"
+    sent = is_data & (F.col("outcome") == "sent")
     # Who it is depends on the run alone. As keys, not as first(): an aggregate of strings would sort all records.
-    whole = rows.groupBy(*RUN, "side", "name", "host").agg(
+    return rows.groupBy(
+        *RUN, "side", "name", "host",
+        F.when(is_data, F.col("uuid")).alias("uuid"),
+        F.when(is_data, F.col("topic")).alias("topic"),
+    ).agg(
         F.min("wall").alias("first_wall"),
         F.max("wall").alias("last_wall"),
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
@@ -46,6 +52,26 @@ def runs(rows: DataFrame) -> DataFrame:
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
         F.max("number").alias("last_number"),
         F.count("*").alias("recorded"),
+        F.count(F.when(sent, 1)).alias("sent"),
+        F.min(F.when(sent, F.col("wall"))).alias("sent_wall"),
+        F.min(F.when(sent, F.col("sequence"))).alias("first_sent"),
+        F.max(F.when(sent, F.col("sequence"))).alias("last_sent"),
+    )  # fmt: skip
+
+
+def streams(overview: DataFrame) -> DataFrame:
+    """Per (domain, uuid, topic) that was sent: ``whole``, when it was sent as often as its sequences have numbers."""
+    length = F.max("last_sent") - F.min("first_sent") + 1
+    by_stream = overview.filter(F.col("sent") > 0).groupBy("domain", "uuid", "topic")
+    return by_stream.agg((F.sum("sent") == length).alias("whole"))
+
+
+def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
+    """One row per run: who, first and last wall, its gaps, whether it is over, whether it polls."""
+    whole = overview.groupBy(*RUN, "side", "name", "host").agg(
+        F.min("first_wall").alias("first_wall"),
+        *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "last_number")),
+        F.sum("recorded").alias("recorded"),
     )
     same = Window.partitionBy("domain", "side", "name", "host")
     whole = whole.withColumn("over", F.col("ended") | (F.max("first_wall").over(same) > F.col("last_wall")))

@@ -1,6 +1,9 @@
-"""What is measured, one at a time in a process of its own: the audit, and a bare chain of its joins and counts."""
+"""What is measured, one at a time in a process of its own: the audit, a bare chain of its joins and counts, and of
+these the join alone.
+"""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,8 +18,9 @@ from pubsub_lib.errors import PubSubError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BARE: Final = "bare"
 AUDIT: Final = "audit"
+BARE: Final = "bare"
+JOIN: Final = "join"
 _ID: Final = ["domain", "uuid", "topic", "sequence"]
 
 
@@ -32,7 +36,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measure(what: str, folder: Path, memory: str) -> Measured:
-    """Run one of the two. Blocks; raises PubSubError."""
+    """Run one of them. Blocks; raises PubSubError."""
     gathered = audit_input.gather({"": [folder]}, folder)
     if gathered.empty or gathered.problems:
         raise PubSubError(f"{folder} does not hold the journals of this tool; remove it and run the tool again")
@@ -42,7 +46,7 @@ def measure(what: str, folder: Path, memory: str) -> Measured:
         rows = audit_input.load(spark, gathered)
         process = _jvm(spark)
         before, begun = _processor(process), time.monotonic()
-        verdicts = _bare(rows) if what == BARE else _audit(rows)
+        verdicts = {AUDIT: _audit, BARE: _bare, JOIN: _join}[what](rows)
         seconds = time.monotonic() - begun
         return Measured(round(seconds, 1), round(_processor(process) - before, 1), _peak(process), verdicts)
     finally:
@@ -50,22 +54,24 @@ def measure(what: str, folder: Path, memory: str) -> Measured:
 
 
 def _audit(rows: "DataFrame") -> dict[str, int]:
-    """Every verdict of the pipeline, counted."""
+    """All that ``pubsub-audit run`` does until it prints its summary; the verdicts of that, and what is not 0."""
+    from pubsub_lib.audit.derived import derive
     from pubsub_lib.audit.pipeline import audit
+    from pubsub_lib.audit.summarizing import summarize
 
-    tables = audit(rows, AuditSettings())
-    found: dict[str, int] = {}
-    for table in (tables.delivery, tables.strays, tables.store, tables.state):
-        found.update({row["verdict"]: row["count"] for row in table.groupBy("verdict").count().collect()})
-    return found
+    settings = AuditSettings()
+    tables = audit(rows, settings)
+    summary = summarize(tables, derive(tables, settings), settings)
+    found = {each.verdict: each.count for each in summary.counts}
+    return {**found, "exit code": summary.exit_code} if summary.exit_code else found
 
 
-def _bare(rows: "DataFrame") -> dict[str, int]:
-    """Read, join what was published with what was applied, group, count: no word of the definitions in it."""
+def _joined(rows: "DataFrame") -> "DataFrame":
+    """What was published with what was applied, each pair with a verdict: no word of the definitions in it."""
     from pyspark.sql import functions as F  # noqa: N812
 
     data = rows.filter(F.col("kind") == "data")
-    columns: Sequence[str] = (*_ID, "wall", "hash", "position")
+    columns: Sequence[str] = (*_ID, "wall", "hash", "written")
     published = data.filter(F.col("outcome") == "sent").select(*columns)
     applied = data.filter((F.col("side") == "replica") & (F.col("outcome") == "applied")).select(
         *_ID, "name", F.col("wall").alias("applied"), F.col("hash").alias("applied_hash")
@@ -77,12 +83,34 @@ def _bare(rows: "DataFrame") -> dict[str, int]:
         .when(F.col("applied") - F.col("wall") > AuditSettings().bound, "late")
         .otherwise("ok")
     )
-    joined = published.join(applied, _ID, "full").withColumn("verdict", verdict)
-    counted = joined.groupBy("domain", "name", "uuid", "topic", "verdict").count()
-    return {
-        row["verdict"]: row["count"]
-        for row in counted.groupBy("verdict").sum("count").toDF("verdict", "count").collect()
-    }
+    return published.join(applied, _ID, "full").withColumn("verdict", verdict)
+
+
+def _bare(rows: "DataFrame") -> dict[str, int]:
+    """What every audit must read, join and count: records of each run, verdicts by replica and window, what became
+    of each stream, percentiles of latencies.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    holes = F.max("number") - F.count("*")
+    rows.groupBy("domain", "run").agg(holes, F.min("wall"), F.max("wall")).collect()
+    joined = _joined(rows).persist()
+    window = F.col("wall") - F.col("wall") % AuditSettings().window
+    counted = joined.groupBy("domain", "name", window.alias("window"), "verdict").count().collect()
+    ends = F.min("sequence"), F.max("sequence"), F.count("*"), F.count(F.when(F.col("verdict") == "ok", 1))
+    joined.groupBy("domain", "name", "uuid", "topic").agg(*ends).collect()
+    hops = F.col("wall") - F.col("written"), F.col("applied") - F.col("wall")
+    percentiles = [F.percentile_approx(hop, [0.5, 0.95, 0.99, 0.999, 1.0]) for hop in hops]
+    joined.groupBy("domain", "name").agg(*percentiles).collect()
+    found: Counter[str] = Counter()
+    for row in counted:
+        found[row["verdict"]] += row["count"]
+    return dict(found)
+
+
+def _join(rows: "DataFrame") -> dict[str, int]:
+    """The join and one count, as the least that could be called an audit."""
+    return {row["verdict"]: row["count"] for row in _joined(rows).groupBy("verdict").count().collect()}
 
 
 def _jvm(spark: "SparkSession") -> Path:

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from _bench_audit.chain import AUDIT, BARE, Measured
+from _bench_audit.chain import AUDIT, BARE, JOIN, Measured
 
 RATIO: Final = 1.5
 """At most so many times what the bare chain takes."""
@@ -26,8 +26,10 @@ class Figures(msgspec.Struct, frozen=True):
     hot: bool
     audit: float
     bare: float
+    join: float
     audit_processor: float
     bare_processor: float
+    join_processor: float
     audit_megabytes: float
     bare_megabytes: float
     as_expected: bool
@@ -83,8 +85,9 @@ def figures(messages: int, hot: bool, measured: Mapping[str, Sequence[Measured]]
 
     return Figures(
         messages, hot,
-        audit=median(AUDIT, "seconds"), bare=median(BARE, "seconds"),
+        audit=median(AUDIT, "seconds"), bare=median(BARE, "seconds"), join=median(JOIN, "seconds"),
         audit_processor=median(AUDIT, "processor"), bare_processor=median(BARE, "processor"),
+        join_processor=median(JOIN, "processor"),
         audit_megabytes=max(each.megabytes for each in measured[AUDIT]),
         bare_megabytes=max(each.megabytes for each in measured[BARE]),
         as_expected=all(each.verdicts == {"ok": messages} for one in measured.values() for each in one),
@@ -104,12 +107,13 @@ def as_json(made: Report) -> str:
 def show(made: Report, console: Console) -> None:
     """The table, and what is missed."""
     table = Table(box=SIMPLE_HEAD)
-    for name in ("messages", "audit", "bare chain", "ratio", "processor", "of the chain", "memory"):
+    for name in ("messages", "audit", "bare chain", "ratio", "join alone", "processor", "memory", "of the chain"):
         table.add_column(name, justify="right")
     for each in made.figures:
         table.add_row(
-            _name(each), f"{each.audit:.1f} s", f"{each.bare:.1f} s", f"{each.ratio:.2f}",
-            f"{each.audit_processor:.0f} s", f"{each.bare_processor:.0f} s", f"{each.audit_megabytes:,.0f} MB",
+            _name(each), f"{each.audit:.1f} s", f"{each.bare:.1f} s", f"{each.ratio:.2f}", f"{each.join:.1f} s",
+            f"{each.audit_processor:.0f} / {each.bare_processor:.0f} / {each.join_processor:.0f} s",
+            f"{each.audit_megabytes:,.0f} MB", f"{each.bare_megabytes:,.0f} MB",
         )  # fmt: skip
     console.print(table)
     for one, two in made.steps():

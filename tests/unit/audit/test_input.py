@@ -58,6 +58,18 @@ def test_a_file_that_is_twice_counts_once(tmp_path: Path) -> None:
     assert [len(files) for files in gathered.files.values()] == [1]
 
 
+def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path) -> None:
+    older, newer = tmp_path / "older", tmp_path / "newer"
+    journal(newer)
+    older.mkdir()
+    (grows,) = newer.iterdir()
+    (older / grows.name).write_bytes(grows.read_bytes()[:-9])
+    roll(newer)
+    gathered = gather({"": [older, newer]}, tmp_path / "scratch")
+    assert [path.parent for path in gathered.files[""]] == [newer]
+    assert not gathered.problems
+
+
 def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal(folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 import bench_audit_app
 import pytest
 from _bench_audit import report
-from _bench_audit.chain import AUDIT, BARE, Measured
+from _bench_audit.chain import AUDIT, BARE, JOIN, Measured
 from _bench_audit.journals import journals, whole
 
 from pubsub_lib.journal.reading import find, read
@@ -34,7 +34,7 @@ def measured(audit: float, bare: float = 10.0, verdicts: dict[str, int] | None =
     found = OK if verdicts is None else verdicts
     return {
         AUDIT: [Measured(audit + more, 2 * audit, 900.0, found) for more in (-1.0, 0.0, 50.0)],
-        BARE: [Measured(bare, bare, 800.0, {"ok": sum(found.values())})] * 3,
+        **{what: [Measured(bare, bare, 800.0, {"ok": sum(found.values())})] * 3 for what in (BARE, JOIN)},
     }
 
 

@@ -1,0 +1,172 @@
+"""What went straight: streams of which every message was sent once, and received, in order and applied in time.
+
+Of a large audit that is nearly all. It is judged here by one plain join of what was sent with what was received; only
+the other streams are taken through the whole set of rules (:mod:`~pubsub_lib.audit.delivery`), which costs several
+times as much. A stream that is called straight is so beyond doubt; one that only may be is left to the rules.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.words import ID, settled, with_skew
+
+STREAM: Final = ["domain", "uuid", "topic"]
+_SLOTS: Final = 8
+"""So many neighbours are looked at together; a power of two."""
+_LEVELS: Final = 2
+"""So often spans are put together after the first time."""
+_PIECE: Final = 12
+"""Bits of the sequences in one piece of a stream: small enough for a hot topic to be many, and a power of slots."""
+_RUNS_APART: Final = 40
+"""Bits for the numbers of one run's records."""
+
+
+class Straight(msgspec.Struct, frozen=True):
+    """``delivery``: rows of the delivery table; ``joined``: what they are computed from, persisted; ``streams``: whose
+    they are; ``every``: whether these are all streams.
+    """
+
+    delivery: DataFrame
+    joined: DataFrame
+    streams: DataFrame
+    every: bool
+
+    def rest(self, rows: DataFrame) -> DataFrame:
+        """The records of all other streams."""
+        if self.every:
+            return rows.limit(0)
+        return rows.join(F.broadcast(self.streams), STREAM, "left_anti")
+
+
+def straight(
+    rows: DataFrame,
+    heard: DataFrame,
+    listeners: DataFrame,
+    streams: DataFrame,
+    skews: DataFrame,
+    stale: DataFrame,
+    settings: AuditSettings,
+) -> Straight:
+    """Join, judge, and look which streams are straight. Blocks for these jobs.
+
+    ``heard``: as of ``receipts.heard``; ``listeners``: (domain, topic, name); ``streams``: as of ``words.streams``;
+    ``stale``: as of ``receipts.stale``.
+    """
+    joined = _joined(rows, heard, listeners, skews, settings).persist()
+    wrong = joined.filter(~F.col("fine")).select(*STREAM)
+    wrong = wrong.unionByName(streams.filter(~F.col("whole")).select(*STREAM))
+    of_stale = streams.join(stale.select("domain", "topic").distinct(), ["domain", "topic"])
+    wrong = settled(wrong.unionByName(of_stale.select(*STREAM)).distinct())
+    found = streams.select(*STREAM).join(wrong, STREAM, "left_anti")
+    crooked = settled(_crooked(joined))
+    if not crooked.isEmpty():
+        meant = joined.withColumn("stream", _stream()).join(F.broadcast(crooked), "stream", "left_semi")
+        found = found.join(settled(meant.select(*STREAM).distinct()), STREAM, "left_anti")
+    found = settled(found)
+    every = wrong.isEmpty() and crooked.isEmpty()
+    kept = joined if every else joined.join(F.broadcast(found), STREAM, "left_semi")
+    return Straight(_as_delivery(kept), joined, found, every)
+
+
+def _joined(
+    rows: DataFrame, heard: DataFrame, listeners: DataFrame, skews: DataFrame, settings: AuditSettings
+) -> DataFrame:
+    """One row per sending expected by a replica and receipt of it; ``fine``: nothing is to be said against the two."""
+    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent")).select(
+        *ID, F.col("wall").alias("p"), F.col("host").alias("publisher_host"), "service", "position", "nonce", "written",
+        F.col("hash").alias("sent_hash"),
+    )  # fmt: skip
+    expected = sent.join(F.broadcast(listeners), ["domain", "topic"]).withColumn("piece", _piece())
+    taken = F.col("outcome").isin("applied", "old") & ~F.col("astray")
+    came = heard.select(
+        *ID, "name", "host", F.col("wall").alias("settled"), F.col("hash").alias("heard_hash"), taken.alias("taken"),
+        F.shiftleft("turn", _RUNS_APART).bitwiseOR(F.col("number")).alias("order"),
+    ).withColumn("piece", _piece())  # fmt: skip
+    joined = expected.repartition("piece").join(came.repartition("piece"), [*ID, "name", "piece"], "full")
+    if skews.isEmpty():
+        joined = joined.withColumn("skew", F.lit(0).cast("bigint"))
+    else:
+        joined = with_skew(joined, "host", skews, settings)
+    in_time = F.col("settled") - F.col("skew") <= F.col("p") + settings.bound
+    known = F.col("settled") <= F.col("p") + settings.reach
+    fine = F.col("taken") & (F.col("sent_hash") == F.col("heard_hash")) & in_time & known
+    return joined.select(
+        "domain", "name", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "written", "settled",
+        "skew", "order",
+        F.coalesce(fine, F.lit(False)).alias("fine"),
+    )  # fmt: skip
+
+
+def _piece() -> Column:
+    """Of a stream, as a number. A piece is joined in one place: neighbours are there when they are to be compared."""
+    return F.xxhash64("domain", "uuid", "topic", F.shiftright("sequence", _PIECE))
+
+
+def _as_delivery(joined: DataFrame) -> DataFrame:
+    return joined.withColumns(
+        {
+            "kind": F.lit("publication"),
+            "verdict": F.lit("ok"),
+            "detail": F.lit(""),
+            "blame": F.lit(""),
+            "by_message": F.lit(True),
+            "received": F.col("settled"),
+            "detected": F.lit(None).cast("bigint"),
+        }
+    )
+
+
+def _stream() -> Column:
+    """A replica's stream as a number. Two streams with one number would look crooked, and be left to the rules."""
+    return F.xxhash64("domain", "name", "uuid", "topic")
+
+
+def _crooked(joined: DataFrame) -> DataFrame:
+    """The streams (as numbers) in which receipts did not come in the order of their sequences, or more than once.
+
+    Sorting all would take longer than the join. Instead a few neighbours at a time are compared, then the spans of
+    these with each other, then the spans of those, each time an eighth as many.
+    """
+    at = [f"at{slot}" for slot in range(_SLOTS)]
+    come = joined.filter("fine").select(_stream().alias("stream"), F.col("sequence").alias("place"), "order")
+    spans = _wider(
+        come, F.count("*").alias("rows"),
+        *(F.max(F.when(_slot() == slot, F.col("order"))).alias(name) for slot, name in enumerate(at)),
+    )  # fmt: skip
+    there = sum((F.col(name).isNotNull().cast("int") for name in at), F.lit(0))
+    spans = _compared(spans, at, at, F.col("rows") > there)
+    low, high = ([f"{name}{slot}" for slot in range(_SLOTS)] for name in ("low", "high"))
+    for _ in range(_LEVELS):
+        spans = _wider(
+            spans, F.max("crooked").alias("crooked"),
+            *(F.min(F.when(_slot() == slot, F.col("low"))).alias(name) for slot, name in enumerate(low)),
+            *(F.max(F.when(_slot() == slot, F.col("high"))).alias(name) for slot, name in enumerate(high)),
+        )  # fmt: skip
+        spans = _compared(spans, low, high, F.col("crooked"))
+    before = Window.partitionBy("stream").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
+    overlaps = F.coalesce(F.max("high").over(before) >= F.col("low"), F.lit(False))
+    return spans.withColumn("crooked", F.col("crooked") | overlaps).filter("crooked").select("stream").distinct()
+
+
+def _slot() -> Column:
+    return F.col("place").bitwiseAND(F.lit(_SLOTS - 1))
+
+
+def _wider(spans: DataFrame, *sums: Column) -> DataFrame:
+    """``_SLOTS`` neighbours in one row."""
+    return spans.groupBy("stream", F.shiftright("place", _SLOTS.bit_length() - 1).alias("place")).agg(*sums)
+
+
+def _compared(wider: DataFrame, low: Sequence[str], high: Sequence[str], crooked: Column) -> DataFrame:
+    """The span from the lowest to the highest of each row, and whether any slots overlap."""
+    for slot in range(1, _SLOTS):
+        before = F.greatest(*high[:slot]) if slot > 1 else F.col(high[0])
+        crooked = crooked | F.coalesce(F.col(low[slot]) <= before, F.lit(False))
+    return wider.select(
+        "stream", "place", F.least(*low).alias("low"), F.greatest(*high).alias("high"), crooked.alias("crooked")
+    )
