@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pyarrow.parquet as pq
 
+from pubsub_lib.audit.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.follow_intake import domain_of, folder_of, run_and_part
 from pubsub_lib.audit.follow_runs import Part
 from pubsub_lib.audit.input import SCHEMA
@@ -57,12 +57,12 @@ class Stream:
             .option("maxFileAge", "36500d")  # a file may be copied here long after it was written
             # Damage behind a sound end is found by counting, below; it must not end the stream.
             .option("ignoreCorruptFiles", "true")
-            .parquet(str(self.spool))
+            .parquet(to_read(self.spool))
         )
         query = (
             rows.select("*", "_metadata.file_path")
             .writeStream.foreachBatch(self._batch)
-            .option("checkpointLocation", str(self._checkpoint / _STATE))
+            .option("checkpointLocation", to_write(self._checkpoint / _STATE))
             .trigger(availableNow=True)
             .start()
         )
@@ -86,7 +86,7 @@ class Stream:
         parts: dict[str, list[Part]] = {}
         for row in found.collect():
             values = row.asDict()
-            path = Path(unquote(urlsplit(values.pop("file_path")).path))
+            path = path_of(values.pop("file_path"))
             part = Part(stem=path.stem, number=run_and_part(path.stem)[1], **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():

@@ -1,12 +1,14 @@
 """From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
+from pubsub_lib.audit.addresses import path_of, to_read
+from pubsub_lib.audit.small import small
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.reading import check_parquet, find
 from pubsub_lib.journal.rolling import PARQUET_SUFFIX, write_parquet
@@ -22,6 +24,7 @@ SCHEMA: Final = (
     "version: bigint, action: string, hash: bigint, size: bigint, before: bigint>>"
 )
 """The columns of the Parquet form, as Spark names their types."""
+_PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -95,21 +98,26 @@ def _readable(path: Path, scratch: Path) -> Path | None:
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
-    """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. Must not be empty."""
+    """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. Must not be empty.
+
+    One scan, however many domains there are: with several, which file is of which is a table of its own.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    tables = [
-        spark.read.schema(SCHEMA).parquet(*[address(path) for path in paths]).withColumn("domain", F.lit(domain))
-        for domain, paths in gathered.files.items()
-        if paths
+    domains: dict[Path, list[str]] = {}
+    for domain, paths in gathered.files.items():
+        for path in paths:
+            domains.setdefault(path.resolve(), []).append(domain)
+    rows = spark.read.schema(SCHEMA).parquet(*map(to_read, domains))
+    every = {domain for of_file in domains.values() for domain in of_file}
+    if len(every) == 1:
+        return rows.withColumn("domain", F.lit(every.pop()))
+    # By the names that Spark itself gives the files: how it escapes is its own affair, and how it begins them varies.
+    places = [
+        {"file": begin + file.removeprefix("file://"), "domain": domain}
+        for file in rows.inputFiles()
+        for domain in domains[path_of(file)]
+        for begin in ("file:", "file://")
     ]
-    whole = tables[0]
-    for table in tables[1:]:
-        whole = whole.unionByName(table)
-    return whole
-
-
-def address(path: Path) -> str:
-    """A local path as Spark takes it: it would read some characters as wildcards, and a bare path may mean HDFS."""
-    escaped = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path.absolute()))
-    return f"file://{escaped}"
+    known = F.broadcast(small(spark, places, _PLACES))
+    return rows.withColumn("file", F.col("_metadata.file_path")).join(known, "file").drop("file")
