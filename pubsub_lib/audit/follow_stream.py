@@ -87,7 +87,8 @@ class Stream:
         for row in found.collect():
             values = row.asDict()
             path = path_of(values.pop("file_path"))
-            part = Part(stem=path.stem, number=run_and_part(path.stem)[1], **values)
+            whole = values.pop("rows") == pq.read_metadata(path).num_rows
+            part = Part(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():
             of_domain.sort(key=lambda each: each.stem)
@@ -107,16 +108,16 @@ class Stream:
             good, unusable = found.good.setdefault(domain, []), found.unusable.setdefault(domain, set())
             for path in sorted(folder.glob(f"[!.]*{PARQUET_SUFFIX}")):
                 part = told.get(domain, {}).get(path.stem)
-                if part is not None and part.rows == self._rows(path):
+                if part is not None and part.whole:
                     good.append(part)
                     continue
                 unusable.add(run_and_part(path.stem))
-                if self._rows(path):
+                if part is not None or self._rows(path):
                     found.problems.append(f"{path.stem} is damaged inside; its records count as lost")
         return found
 
     def _rows(self, path: Path) -> int:
-        """As many as the file says it has."""
+        """As many as the file says it has; kept of those in which Spark found nothing, which are few."""
         if path not in self._counted:
             self._counted[path] = pq.read_metadata(path).num_rows
         return self._counted[path]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
+from pubsub_lib import failpoints
 from pubsub_lib.audit.addresses import to_write
 from pubsub_lib.audit.follow_intake import folder_of
 from pubsub_lib.audit.settings import AuditSettings
@@ -114,6 +115,7 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
                 part.rename(folder / name)
         (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(closed)))
         target.parent.mkdir(parents=True, exist_ok=True)
+        failpoints.hit("follower.before_window")
         folder.rename(target)
         found.append(closed)
     shutil.rmtree(aside)

@@ -73,28 +73,39 @@ def _gather_one(place: Path, scratch: Path, found: dict[str, Path], problems: li
         except FileNotFoundError:
             problems.append(f"{path} cannot be read (it vanished); look who removes journals")
         except OSError as error:
-            problems.append(f"{path} cannot be read ({error.strerror}); correct its rights or its disk")
+            problems.append(unreadable(path, error))
+
+
+def unreadable(path: Path, error: OSError) -> str:
+    """One sentence about a file."""
+    return f"{path} cannot be read ({error.strerror}); correct its rights or its disk"
+
+
+def as_parquet(path: Path, made: Path) -> Path:
+    """The file itself, checked, when it is Parquet; else what is made of it at ``made``, whole or not at all.
+
+    Blocks for the reading. Raises JournalError for what is no journal, and OSError.
+    """
+    if path.suffix == PARQUET_SUFFIX:
+        check_parquet(path)
+        return path
+    write_parquet(path, made)
+    return made
 
 
 def _readable(path: Path, scratch: Path) -> Path | None:
     """The file itself, or its Parquet form in ``scratch``; None: its writer has only just made it."""
-    if path.suffix == PARQUET_SUFFIX:
-        check_parquet(path)
-        return path
     try:
-        if path.stat().st_size == 0:
+        if path.stat().st_size == 0 and path.suffix != PARQUET_SUFFIX:
             return None
         scratch.mkdir(parents=True, exist_ok=True)
-        copy = scratch / f"{path.stem}{PARQUET_SUFFIX}"
-        write_parquet(path, copy)
+        return as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
     except FileNotFoundError:
         # A participant that lives makes its files Parquet meanwhile, beside them and under the same name.
         finished = path.with_suffix(PARQUET_SUFFIX)
-        if not finished.exists():
+        if finished == path or not finished.exists():
             raise
-        check_parquet(finished)
-        return finished
-    return copy
+        return as_parquet(finished, finished)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
