@@ -29,6 +29,7 @@ NAMES: Final = frozenset(
         "service.while_taking_over",
         "worker.after_push",
         "replica.in_handler",
+        "follower.before_window",
     }
 )
 

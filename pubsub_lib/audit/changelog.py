@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit import words
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import POINT, closed, hidden_at_publisher
+from pubsub_lib.audit.words import POINT, closed, hidden_at_publisher, settled
 
 COLUMNS: Final = (*POINT, "verdict")
 
@@ -44,16 +44,30 @@ def findings(
         sent_points.join(known, "domain")
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
         .join(committed.select(*POINT), POINT, "left_anti")
-        .join(_restored(events), "domain", "left")
-        .select(*POINT, F.when(F.col("restored"), "unknown").otherwise("phantom_publish").alias("verdict"))
     )
+    doubts = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "doubted"))
+    verdict = F.lit("phantom_publish")
+    if not doubts.isEmpty():
+        phantom = _restorable(phantom, doubts, committed, settings)
+        verdict = F.when(F.col("restorable"), "unknown").otherwise(verdict)
+    phantom = phantom.select(*POINT, verdict.alias("verdict"))
     return unpublished.unionByName(phantom).unionByName(_broken(rows, known))
 
 
-def _restored(events: DataFrame) -> DataFrame:
-    """The domains in which a replica saw that the store's history began again."""
-    doubted = (F.col("kind") == "sync_begin") & (F.col("cause") == "doubted")
-    return F.broadcast(events.filter(doubted).select("domain", F.lit(True).alias("restored")).distinct())
+def _restorable(phantom: DataFrame, doubts: DataFrame, committed: DataFrame, settings: AuditSettings) -> DataFrame:
+    """With whether a restored backup may explain the point: of all syncs that doubted history, the first one after the
+    publication decides, because the later one begins, the more of the changelog is older than the restoring.
+    """
+    walls = F.broadcast(doubts.groupBy("domain").agg(F.collect_set("wall").alias("doubts")))
+    after = F.filter("doubts", lambda wall: wall >= F.col("sent_at") - settings.grace)
+    phantom = settled(phantom.join(walls, "domain", "left").withColumn("doubt", F.array_min(after)).drop("doubts"))
+    asked = F.broadcast(phantom.select("domain", "doubt").distinct())
+    old = committed.join(asked, "domain").filter(F.col("p") <= F.col("doubt") - settings.reach)
+    tops = F.broadcast(old.groupBy("domain", "doubt").agg(F.max("position").alias("top")))
+    passed = F.coalesce(F.col("top") >= F.col("position"), F.lit(False))
+    return phantom.join(tops, ["domain", "doubt"], "left").withColumn(
+        "restorable", F.col("doubt").isNotNull() & ~passed
+    )
 
 
 def _broken(rows: DataFrame, known: DataFrame) -> DataFrame:

@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,15 +18,13 @@ from pubsub_lib.audit.follow_intake import Intake
 from pubsub_lib.audit.follow_stream import Stream
 from pubsub_lib.audit.follow_windows import Closed
 from pubsub_lib.audit.following import Follower, Round, spark_judge
-from pubsub_lib.audit.session import session
+from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.summary import INCOMPLETE
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PARTITIONS: Final = "8"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -63,13 +61,23 @@ def follow(options: argparse.Namespace, settings: AuditSettings, folders: Mappin
         options.master,
         memory=options.memory,
         quiet=not sys.stderr.isatty(),
-        options={"spark.sql.shuffle.partitions": PARTITIONS},
+        # Who follows for long compiles well; one round is over before that pays.
+        options=tuning(_size(folders)) if options.once else None,
     )
     try:
         return _follow(options, settings, folders, checkpoint, spark)
     finally:
         if ours:
             spark.stop()
+
+
+def _size(folders: Mapping[str, Sequence[Path]]) -> int:
+    """Bytes of the files that are there now."""
+    size = 0
+    for place in (place for places in folders.values() for place in places):
+        with suppress(OSError):  # what cannot be read is told when it is taken in
+            size += sum(each.stat().st_size for each in place.iterdir())
+    return size
 
 
 def _follow(

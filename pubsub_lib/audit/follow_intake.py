@@ -14,11 +14,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from pubsub_lib.audit.input import as_parquet, unreadable
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.entries import parse
-from pubsub_lib.journal.reading import check_parquet
-from pubsub_lib.journal.rolling import BAD_SUFFIX, PARQUET_SUFFIX, write_parquet
+from pubsub_lib.journal.rolling import BAD_SUFFIX, PARQUET_SUFFIX
 
 _HEAD: Final = 1 << 16
 """So much of a file that is being written is read: its header and first entry."""
@@ -90,6 +90,8 @@ class Intake:
         """Files that cannot be read, by time of change and size: looked at again when these change."""
         self._missed: dict[tuple[str, str, int], float] = {}
         """Since when a part is missed."""
+        self._told: set[tuple[str, str, int]] = set()
+        """Of which it was said that they do not come."""
         for domain in folders:
             (spool / folder_of(domain)).mkdir(parents=True, exist_ok=True)
 
@@ -130,7 +132,7 @@ class Intake:
                 lost.add(run_and_part(path.stem))
                 self._tell(path, f"{path} was no journal when it was rolled; its records count as lost", problems)
             elif path.suffix == PARQUET_SUFFIX and path.stem not in there:
-                self._take(path, domain, there, problems, self._link)
+                self._take(path, domain, there, problems)
         for path in opened:
             if path.stem not in there:
                 self._take_or_wait(path, domain, there, coming, problems)
@@ -141,12 +143,12 @@ class Intake:
         try:
             fd = claim(path)
         except OSError as error:
-            self._tell(path, f"{path} cannot be read ({error.strerror}); correct its rights", problems)
+            self._tell(path, unreadable(path, error), problems)
             fd = None
         try:
             # Between its making and its lock a file is empty.
             if fd is not None and os.fstat(fd).st_size:
-                self._take(path, domain, there, problems, write_parquet)
+                self._take(path, domain, there, problems)
                 if path.stem in there:
                     return
         finally:
@@ -157,16 +159,14 @@ class Intake:
         one.open.add(part)
         one.begun = one.begun or _begun(path)
 
-    def _take(
-        self, path: Path, domain: str, there: set[str], problems: list[str], how: Callable[[Path, Path], None]
-    ) -> None:
+    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> None:
         try:
             state = path.stat()
             if self._bad.get(path) == (state.st_mtime_ns, state.st_size):
                 return
-            if path.suffix == PARQUET_SUFFIX:
-                check_parquet(path)
-            how(path, self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}")
+            target = self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}"
+            if as_parquet(path, target) == path:
+                self._link(path, target)
             there.add(path.stem)
             self._bad.pop(path, None)
         except JournalError as error:
@@ -174,7 +174,7 @@ class Intake:
         except FileNotFoundError:
             pass  # it was rolled, or fell to retention: the next look shows which
         except OSError as error:
-            self._tell(path, f"{path} cannot be read ({error.strerror}); correct its rights or its disk", problems)
+            self._tell(path, unreadable(path, error), problems)
 
     def _tell(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Once for each state of a file."""
@@ -214,10 +214,9 @@ class Intake:
                 since = self._missed.setdefault((domain, run, part), self._clock())
                 if self._clock() - since >= self._patience:
                     overdue.add((run, part))
-                    said = f"part {part} of the run {run} does not come; its records count as lost"
-                    if (domain, run, -part) not in self._missed:
-                        self._missed[domain, run, -part] = since
-                        problems.append(said)
+                    if (domain, run, part) not in self._told:
+                        self._told.add((domain, run, part))
+                        problems.append(f"part {part} of the run {run} does not come; its records count as lost")
         return overdue
 
 

@@ -21,7 +21,8 @@ class Part(msgspec.Struct, frozen=True):
     side: str
     name: str
     host: str
-    rows: int
+    whole: bool
+    """Whether as many records were read as the file says it has."""
     first: int
     """Its first record's running number."""
     first_wall: int

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pyarrow.parquet as pq
 
+from pubsub_lib.audit.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.follow_intake import domain_of, folder_of, run_and_part
 from pubsub_lib.audit.follow_runs import Part
 from pubsub_lib.audit.input import SCHEMA
@@ -57,12 +57,12 @@ class Stream:
             .option("maxFileAge", "36500d")  # a file may be copied here long after it was written
             # Damage behind a sound end is found by counting, below; it must not end the stream.
             .option("ignoreCorruptFiles", "true")
-            .parquet(str(self.spool))
+            .parquet(to_read(self.spool))
         )
         query = (
             rows.select("*", "_metadata.file_path")
             .writeStream.foreachBatch(self._batch)
-            .option("checkpointLocation", str(self._checkpoint / _STATE))
+            .option("checkpointLocation", to_write(self._checkpoint / _STATE))
             .trigger(availableNow=True)
             .start()
         )
@@ -86,8 +86,9 @@ class Stream:
         parts: dict[str, list[Part]] = {}
         for row in found.collect():
             values = row.asDict()
-            path = Path(unquote(urlsplit(values.pop("file_path")).path))
-            part = Part(stem=path.stem, number=run_and_part(path.stem)[1], **values)
+            path = path_of(values.pop("file_path"))
+            whole = values.pop("rows") == pq.read_metadata(path).num_rows
+            part = Part(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():
             of_domain.sort(key=lambda each: each.stem)
@@ -107,16 +108,16 @@ class Stream:
             good, unusable = found.good.setdefault(domain, []), found.unusable.setdefault(domain, set())
             for path in sorted(folder.glob(f"[!.]*{PARQUET_SUFFIX}")):
                 part = told.get(domain, {}).get(path.stem)
-                if part is not None and part.rows == self._rows(path):
+                if part is not None and part.whole:
                     good.append(part)
                     continue
                 unusable.add(run_and_part(path.stem))
-                if self._rows(path):
+                if part is not None or self._rows(path):
                     found.problems.append(f"{path.stem} is damaged inside; its records count as lost")
         return found
 
     def _rows(self, path: Path) -> int:
-        """As many as the file says it has."""
+        """As many as the file says it has; kept of those in which Spark found nothing, which are few."""
         if path not in self._counted:
             self._counted[path] = pq.read_metadata(path).num_rows
         return self._counted[path]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
+from pubsub_lib import failpoints
+from pubsub_lib.audit.addresses import to_write
 from pubsub_lib.audit.follow_intake import folder_of
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.small import small
@@ -97,7 +99,7 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
         for row in _counts(chosen, name):
             count = Count(row["domain"], name, row["verdict"], row["detail"], row["blame"], row["count"])
             counted.setdefault((row["domain"], row["window"]), []).append((count, row["by_message"]))
-        chosen.write.partitionBy("place", "window").parquet(str(aside / name))
+        chosen.write.partitionBy("place", "window").parquet(to_write(aside / name))
         chosen.unpersist()
     found = []
     for (domain, window), counts in sorted(counted.items(), key=lambda each: each[0]):
@@ -113,6 +115,7 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
                 part.rename(folder / name)
         (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(closed)))
         target.parent.mkdir(parents=True, exist_ok=True)
+        failpoints.hit("follower.before_window")
         folder.rename(target)
         found.append(closed)
     shutil.rmtree(aside)

@@ -4,7 +4,6 @@ Whatever happens between two steps, the next round repeats what was not finished
 not at all, the stream's batches are repeated by Spark, windows by their names, and the state is replaced last.
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +17,17 @@ from pubsub_lib.audit.follow_intake import Intake, Look
 from pubsub_lib.audit.follow_runs import Part, closed_before, frontier, known, too_late
 from pubsub_lib.audit.follow_stream import Stream, write_whole
 from pubsub_lib.audit.follow_windows import Closed, Span
+from pubsub_lib.audit.session import PARTITIONS, partitions_for
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.journal.appending import claim
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STATE: Final = "state.json"
+_KEPT: Final = 256 << 20
+"""Journals of fewer bytes are read once for all steps of an audit: many small files cost more to open than to keep."""
 Judge = Callable[[Mapping[str, Sequence[Path]], Mapping[str, Span]], list[Closed]]
 """Gives windows of domains their verdicts from these files, writes them, and returns the new ones."""
 
@@ -156,12 +159,9 @@ class Follower:
 
 
 def _locked(checkpoint: Path) -> int:
-    fd = os.open(checkpoint, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise ConfigError(f"{checkpoint} is used by another follower; end it, or name another --checkpoint") from error
+    fd = claim(checkpoint)
+    if fd is None:
+        raise ConfigError(f"{checkpoint} is used by another follower; end it, or name another --checkpoint")
     return fd
 
 
@@ -171,11 +171,19 @@ def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Ju
     def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
         from pubsub_lib.audit.pipeline import audit
 
-        tables = audit(journals.load(spark, journals.Input(files, ())), settings)
+        size = sum(path.stat().st_size for of_domain in files.values() for path in of_domain)
+        spark.conf.set(PARTITIONS, partitions_for(size))
+        rows = journals.load(spark, journals.Input(files, ()))
+        if size < _KEPT:
+            rows = rows.persist()
         try:
-            return follow_windows.write(tables, spans, settings, out)
+            tables = audit(rows, settings)
+            try:
+                return follow_windows.write(tables, spans, settings, out)
+            finally:
+                for name in tables.__struct_fields__:
+                    getattr(tables, name).unpersist()
         finally:
-            for name in tables.__struct_fields__:
-                getattr(tables, name).unpersist()
+            rows.unpersist()
 
     return judge

@@ -1,13 +1,15 @@
 """From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
+from pubsub_lib.audit.addresses import path_of, to_read
+from pubsub_lib.audit.small import small
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.reading import check_parquet, find
 from pubsub_lib.journal.rolling import PARQUET_SUFFIX, write_parquet
@@ -23,6 +25,7 @@ SCHEMA: Final = (
     "version: bigint, action: string, hash: bigint, size: bigint, before: bigint>>"
 )
 """The columns of the Parquet form, as Spark names their types."""
+_PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -78,46 +81,62 @@ def _gather_one(path: Path, scratch: Path, found: dict[str, Path], problems: lis
     except FileNotFoundError:
         problems.append(f"{path} cannot be read (it vanished); look who removes journals")
     except OSError as error:
-        problems.append(f"{path} cannot be read ({error.strerror}); correct its rights or its disk")
+        problems.append(unreadable(path, error))
+
+
+def unreadable(path: Path, error: OSError) -> str:
+    """One sentence about a file."""
+    return f"{path} cannot be read ({error.strerror}); correct its rights or its disk"
+
+
+def as_parquet(path: Path, made: Path) -> Path:
+    """The file itself, checked, when it is Parquet; else what is made of it at ``made``, whole or not at all.
+
+    Blocks for the reading. Raises JournalError for what is no journal, and OSError.
+    """
+    if path.suffix == PARQUET_SUFFIX:
+        check_parquet(path)
+        return path
+    write_parquet(path, made)
+    return made
 
 
 def _readable(path: Path, scratch: Path) -> Path | None:
     """The file itself, or its Parquet form in ``scratch``; None: its writer has only just made it."""
-    if path.suffix == PARQUET_SUFFIX:
-        check_parquet(path)
-        return path
     try:
-        if path.stat().st_size == 0:
+        if path.stat().st_size == 0 and path.suffix != PARQUET_SUFFIX:
             return None
         scratch.mkdir(parents=True, exist_ok=True)
-        copy = scratch / f"{path.stem}{PARQUET_SUFFIX}"
-        write_parquet(path, copy)
+        return as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
     except FileNotFoundError:
         # A participant that lives makes its files Parquet meanwhile, beside them and under the same name.
         finished = path.with_suffix(PARQUET_SUFFIX)
-        if not finished.exists():
+        if finished == path or not finished.exists():
             raise
-        check_parquet(finished)
-        return finished
-    return copy
+        return as_parquet(finished, finished)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
-    """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. Must not be empty."""
+    """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. Must not be empty.
+
+    One scan, however many domains there are: with several, which file is of which is a table of its own.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    tables = [
-        spark.read.schema(SCHEMA).parquet(*[address(path) for path in paths]).withColumn("domain", F.lit(domain))
-        for domain, paths in gathered.files.items()
-        if paths
+    domains: dict[Path, list[str]] = {}
+    for domain, paths in gathered.files.items():
+        for path in paths:
+            domains.setdefault(path.resolve(), []).append(domain)
+    rows = spark.read.schema(SCHEMA).parquet(*map(to_read, domains))
+    every = {domain for of_file in domains.values() for domain in of_file}
+    if len(every) == 1:
+        return rows.withColumn("domain", F.lit(every.pop()))
+    # By the names that Spark itself gives the files: how it escapes is its own affair, and how it begins them varies.
+    places = [
+        {"file": begin + file.removeprefix("file://"), "domain": domain}
+        for file in rows.inputFiles()
+        for domain in domains[path_of(file)]
+        for begin in ("file:", "file://")
     ]
-    whole = tables[0]
-    for table in tables[1:]:
-        whole = whole.unionByName(table)
-    return whole
-
-
-def address(path: Path) -> str:
-    """A local path as Spark takes it: it would read some characters as wildcards, and a bare path may mean HDFS."""
-    escaped = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path.absolute()))
-    return f"file://{escaped}"
+    known = F.broadcast(small(spark, places, _PLACES))
+    return rows.withColumn("file", F.col("_metadata.file_path")).join(known, "file").drop("file")

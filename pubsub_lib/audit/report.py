@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from pubsub_lib.audit.addresses import to_write
 from pubsub_lib.audit.kinds import HOPS, verdict
 from pubsub_lib.audit.metrics import write_metrics
 from pubsub_lib.audit.page import page
@@ -104,7 +105,7 @@ def _save_into(tables: "Tables", derived: "Derived", summary: Summary, folder: P
         writer = every[name].write
         if name in _FOLDERS:
             writer = writer.partitionBy(_FOLDERS[name])
-        writer.parquet(f"file://{(folder / name).absolute()}")  # a bare path may mean HDFS
+        writer.parquet(to_write(folder / name))
     save_summary(summary, folder)
 
 

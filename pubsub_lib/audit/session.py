@@ -16,6 +16,8 @@ _LEAST_PARTITIONS: Final = 2
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+"""May be set anew for each audit of a session."""
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 """A JVM that is soon quick. Its own room for code is too small for Spark's plans: when it is full nothing is compiled
 any more."""
@@ -68,13 +70,18 @@ def session(
     return made, True
 
 
+def partitions_for(size: int) -> int:
+    """Partitions of a shuffle for journals of ``size`` bytes of Parquet."""
+    return max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION))
+
+
 def tuning(size: int) -> dict[str, str]:
     """Spark's own settings that suit journals of ``size`` bytes of Parquet (compressed).
 
     Partitions of a shuffle: enough that each fits in memory, and no more, because each costs. For little data most
     of the time would go into making the best machine code, so the JVM is content with good code.
     """
-    partitions = {"spark.sql.shuffle.partitions": str(max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION)))}
+    partitions = {PARTITIONS: str(partitions_for(size))}
     if size >= _SMALL:
         return partitions
     return {**partitions, "spark.driver.extraJavaOptions": QUICK_JVM}

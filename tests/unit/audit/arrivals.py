@@ -29,14 +29,18 @@ class File(NamedTuple):
         return max(row.wall for row in self.rows)
 
 
-def cut(domain: str, rows: Sequence[Row], rng: random.Random) -> list[File]:
-    """Each run in one to three parts."""
+def cut(domain: str, rows: Sequence[Row], rng: random.Random, moments: Sequence[int] = ()) -> list[File]:
+    """Each run in parts: that end at these moments, without any in one to three."""
     runs: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda each: (each.run, each.number)):
         runs[row.run].append(row)
     found = []
     for run, of_run in runs.items():
-        cuts = sorted(rng.sample(range(1, len(of_run)), min(rng.randrange(3), len(of_run) - 1)))
+        if moments:
+            before = {sum(row.wall <= moment for row in of_run) for moment in moments}
+            cuts = sorted(before - {0, len(of_run)})
+        else:
+            cuts = sorted(rng.sample(range(1, len(of_run)), min(rng.randrange(3), len(of_run) - 1)))
         for part, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(of_run)], strict=True), 1):
             found.append(File(domain, f"{run}-{part:06d}", of_run[begin:end]))
     return found
@@ -57,30 +61,41 @@ class Arrivals:
     (an empty one, which nobody takes for a finished one).
     """
 
-    def __init__(self, root: Path, cases: Mapping[str, Sequence[Row]], rng: random.Random) -> None:
+    def __init__(
+        self, root: Path, cases: Mapping[str, Sequence[Row]], rng: random.Random, punctual: Collection[str] = (),
+        moments: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """The files of the domains that are ``punctual`` end at these moments, and come then."""
         self.folders = {domain: [root / f"f{index}"] for index, domain in enumerate(sorted(cases))}
         for (folder,) in self.folders.values():
             folder.mkdir(parents=True)
         self._rng = rng
-        self._coming = [file for domain in sorted(cases) for file in cut(domain, cases[domain], rng)]
+        self._punctual = punctual
+        self._coming = [
+            file
+            for domain in sorted(cases)
+            for file in cut(domain, cases[domain], rng, moments if domain in punctual else ())
+        ]
 
-    def come(self, until: int, begun: int, share: float = 1.0, whole: Collection[str] = ()) -> None:
-        """Of the files that end by ``until`` so many come, in any order, and all of the domains ``whole``; runs that
-        begin by ``begun`` show.
+    def come(self, until: int, begun: int, share: float = 1.0) -> None:
+        """Of the files that end by ``until`` so many come, in any order, and all that are punctual; runs that begin
+        by ``begun`` show, and of each domain of which more is to come at least one.
         """
         ready = [
             file
             for file in self._coming
-            if file.last <= until and (self._rng.random() < share or file.domain in whole)
+            if file.last <= until and (file.domain in self._punctual or self._rng.random() < share)
         ]
         self._rng.shuffle(ready)
         for file in ready:
             write_part(self.folders[file.domain][0], file)
         done = {(file.domain, file.stem) for file in ready}
         self._coming = [file for file in self._coming if (file.domain, file.stem) not in done]
-        for file in self._coming:
-            if file.first <= begun:
+        shown = set()
+        for file in sorted(self._coming, key=lambda each: each.first):
+            if file.first <= begun or file.domain not in shown:
                 (self.folders[file.domain][0] / f"{file.stem}.journal").touch()
+                shown.add(file.domain)
 
     def all_come(self) -> None:
         self.come(2**62, 2**62)

@@ -274,7 +274,7 @@ class Generator:
                 continue
             syncs += 1
             self._sync(replica, time, syncs, detail, full=what == 0, known=known)
-        for topic in {topic or each for topic, _, _ in follows for each in self.topics if topic in ("", each)}:
+        for topic in sorted({topic or each for topic, _, _ in follows for each in self.topics if topic in ("", each)}):
             if rng.random() < 0.7:
                 self._listing(replica, topic, known[topic], last - 1)
 
@@ -286,7 +286,8 @@ class Generator:
         visible = [link for link in asked if link["written"] <= time + self.hosts["h0"]]
         head = visible[-1] if visible else {"position": 0, "nonce": 0}
         before = known[topic]
-        replica.say(time, kind="sync_begin", sequence=number, topic=topic, cause="expired", prev_position=before)
+        cause = "doubted" if self.faults and time % 16 == 0 else "expired"
+        replica.say(time, kind="sync_begin", sequence=number, topic=topic, cause=cause, prev_position=before)
         if self.chance(0.1):
             return
         outcome = "failed" if self.chance(0.1) else "full" if full or self.chance(0.1) else "delta"

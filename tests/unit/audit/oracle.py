@@ -579,9 +579,8 @@ class Oracle:
             surely = self.closed(item.p) and not self._hidden_at_publisher(item)
             if item.kind == "unpublished" and point in committed and surely:
                 found.add(StoreFinding(*point, "unpublished"))
-        again = any(row.kind == "sync_begin" and row.cause == "doubted" for row in self.rows)
         found |= {
-            StoreFinding(*point, "unknown" if again else "phantom_publish")
+            StoreFinding(*point, "unknown" if self._may_be_restored(point, set(committed)) else "phantom_publish")
             for point in sent
             if floor < point[1] <= head and point not in committed
         }
@@ -594,6 +593,27 @@ class Oracle:
                 if (two.prev_position, two.prev_nonce) != (one.position, one.nonce):
                     found.add(StoreFinding(two.topic, two.position, two.nonce, "chain_broken"))
         return sorted(found)
+
+    def _may_be_restored(self, point: tuple[str, int, int], committed: set[tuple[str, int, int]]) -> bool:
+        """Whether some sync may have seen the end of the history that had this point."""
+        published = min(
+            row.wall
+            for rows in self.publications.values()
+            for row in rows
+            if (row.topic, row.position, row.nonce) == point
+        )
+        for row in self.rows:
+            if row.kind == "sync_begin" and row.cause == "doubted" and row.wall >= published - self.grace:
+                older = [each for each in committed if self.horizon(self._light_of(each)) <= row.wall]
+                if all(position < point[1] for _, position, _ in older):
+                    return True
+        return False
+
+    def _light_of(self, commit: tuple[str, int, int]) -> int:
+        """The p of a commit."""
+        rows = self.commits[commit]
+        written = [row.written for row in rows if row.written > 0]
+        return min(written) if written else min(row.wall for row in rows)
 
     # -- state ---------------------------------------------------------------------------------------------------
 

@@ -80,6 +80,12 @@ def test_a_signal_ends_it_after_the_round(
     assert signal.getsignal(which) is before
 
 
+def test_nothing_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession") -> None:
+    (tmp_path / "journals").mkdir()
+    assert main(["follow", str(tmp_path / "journals"), "--out", str(tmp_path / "out"), "--once"]) == 32
+    assert capsys.readouterr().out == ""
+
+
 def test_garbage_alone_is_told_and_is_32(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:

@@ -14,7 +14,7 @@ def part(
     side: str = "replica", name: str = "r",
 ) -> Part:  # fmt: skip
     stem = f"{run}-{number:06d}"
-    return Part(stem, run, number, side, name, "h", 5, number * 5, first, last, mark, closed)
+    return Part(stem, run, number, side, name, "h", True, number * 5, first, last, mark, closed)
 
 
 def runs(*parts: Part, coming: dict[str, Coming] | None = None, lost: frozenset[tuple[str, int]] = frozenset()) -> dict[

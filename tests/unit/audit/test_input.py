@@ -1,5 +1,6 @@
 """From folders to files that Spark can read; what cannot be read is told in a sentence and does not stop the rest."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,11 +109,20 @@ def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [path.parent for path in gathered.files[""]] == [folder]
 
 
-def test_a_folder_s_name_may_hold_wildcards(tmp_path: Path, spark: "SparkSession") -> None:
-    folder = tmp_path / "jour[1]n{a}l*s?"
-    journal(folder)
-    roll(folder)
-    assert load(spark, gather({"": [folder]}, tmp_path / "scratch")).count() == 6
+def test_domains_are_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, spark: "SparkSession") -> None:
+    folders = {"net 1/ä": tmp_path / "jour[1]n{a}l*s? %41+#ä", "other": tmp_path / "o t h e r", "": tmp_path / "none"}
+    runs = {domain: journal(folder) for domain, folder in list(folders.items())[:2]}
+    folders[""].mkdir()
+    for folder in folders.values():
+        roll(folder)
+    places = {domain: [folder] for domain, folder in folders.items()}
+    # The same folder may be named for two domains, and be a link.
+    (tmp_path / "link").symlink_to(folders["other"])
+    runs["again"], places["again"] = runs["other"], [tmp_path / "none" / ".." / "link"]
+    rows = load(spark, gather(places, tmp_path / "scratch"))
+    assert len(rows.inputFiles()) == 2
+    found = Counter((row["domain"], row["run"]) for row in rows.select("domain", "run").collect())
+    assert found == dict.fromkeys(runs.items(), 6)
 
 
 def test_empty_folders_are_no_input(tmp_path: Path) -> None:
