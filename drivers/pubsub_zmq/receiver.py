@@ -18,7 +18,7 @@ from pubsub_zmq import addresses
 from pubsub_zmq.health import Health
 from pubsub_zmq.questions import Part, Questions
 from pubsub_zmq.settings import ZmqOptions
-from pubsub_zmq.sockets import Monitor, Waker, translated
+from pubsub_zmq.sockets import Monitor, Waker, receive, translated
 
 _log = logger(__name__)
 
@@ -74,16 +74,24 @@ class Receiver:
         poller = zmq.Poller()
         for each in (sub, monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
+        due = 0.0  # when connections and questions are looked at next
         try:
             while not self._life.closed:
                 try:
-                    self._carry_out(sub)
-                    wait = min(self._questions.next_time(), self._health.next_time()) - time.monotonic()
+                    if self._orders or self._parts:
+                        self._carry_out(sub)
+                        due = 0.0
+                    wait = due - time.monotonic()
+                    if wait <= 0:
+                        due = self._keep_up(sub)
+                        wait = due - time.monotonic()
                     ready = dict(poller.poll(round(1000 * max(0.0, min(wait, _MOST_WAIT))) + (wait > 0)))
                     if woken in ready:  # to look in vain would cost more than to take in a message
                         waker.clear()
                     self._drain(sub)
-                    self._keep_up(sub, monitor.events() if monitor.socket in ready else ())
+                    if monitor.socket in ready:
+                        self._hear(monitor.events())
+                        due = 0.0
                 except Exception:  # noqa: BLE001 - without this thread nothing would ever arrive again
                     self._counts["receive_errors"] += 1
                     _log.exception("the receiving thread goes on after an error")
@@ -142,7 +150,7 @@ class Receiver:
             if self._life.closed:
                 return
             try:
-                frames = sub.recv_multipart(zmq.NOBLOCK)
+                frames = receive(sub)
             except zmq.Again:
                 return
             try:
@@ -162,10 +170,14 @@ class Receiver:
 
     # -- connections and deadlines -----------------------------------------------------------------------------------
 
-    def _keep_up(self, sub: "zmq.Socket[bytes]", events: Iterable[tuple[int, str]]) -> None:
+    def _hear(self, events: Iterable[tuple[int, str]]) -> None:
         now = time.monotonic()
         for event, endpoint in events:
             self._health.event(event, endpoint, now)
+
+    def _keep_up(self, sub: "zmq.Socket[bytes]") -> float:
+        """Do what is due; when that will be so again, unless an order or an event comes before."""
+        now = time.monotonic()
         for gone in self._health.given_up(now):
             self._counts["revived"] += 1
             self._counts["oversized"] += gone.was_up
@@ -176,3 +188,4 @@ class Receiver:
                 self._disconnect(sub, address)
                 self._connect(sub, address)
         self._unsubscribe(sub, list(self._questions.expired(now)))
+        return min(self._questions.next_time(), self._health.next_time())

@@ -311,26 +311,39 @@ def pack(pieces: Sequence[Piece], limits: Limits = Limits()) -> list[Packed]:  #
 
     A message that is larger by itself stands alone; :func:`encode` refuses by name what is too large for a frame.
     """
-    if len(pieces) == 1:
-        return [_packed(pieces)]
+    return _grouped([piece.message for piece in pieces], [piece.encoded for piece in pieces], limits)
+
+
+def packed(links: Sequence[Link], limits: Limits = Limits()) -> list[Packed]:  # noqa: B008 - frozen
+    """:func:`pack` of the :func:`pieces` of these links of one topic, in order. Raises as they do.
+
+    Nearly every link fits in a frame, and then none need be looked at by itself.
+    """
+    room = limits.max_frame_bytes - _BODY_OVERHEAD
+    if len(links) == 1:  # as nearly always when it is latency that counts
+        alone = Message(links[0])
+        whole = _encode(alone)
+        if len(whole) <= room:
+            return [Packed([alone], whole)]
+    messages = [Message(link) for link in links]
+    encoded = [_encode(message) for message in messages]
+    if max(map(len, encoded), default=0) > room:
+        return pack([piece for link in links for piece in pieces(link, limits)], limits)
+    return _grouped(messages, encoded, limits)
+
+
+def _grouped(messages: list[Message], encoded: list[bytes], limits: Limits) -> list[Packed]:
     room = min(limits.max_frame_bytes, SHARED_BYTES) - _BODY_OVERHEAD
     packed: list[Packed] = []
-    frame: list[Piece] = []
-    used = 0
-    for piece in pieces:
-        size = len(piece.encoded)
-        if frame and used + size > room:
-            packed.append(_packed(frame))
-            frame, used = [], 0
-        frame.append(piece)
+    begun = used = 0
+    for number, size in enumerate(map(len, encoded)):
+        if used + size > room and number > begun:
+            packed.append(Packed(messages[begun:number], b"".join(encoded[begun:number])))
+            begun, used = number, 0
         used += size
-    if frame:
-        packed.append(_packed(frame))
+    if messages:
+        packed.append(Packed(messages[begun:], b"".join(encoded[begun:])))
     return packed
-
-
-def _packed(frame: Sequence[Piece]) -> Packed:
-    return Packed([piece.message for piece in frame], b"".join([piece.encoded for piece in frame]))
 
 
 # -- decode --------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ never goes back. Not thread-safe: the caller holds a lock, and sends the envelop
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby, islice
+from operator import attrgetter
 
-from pubsub_lib.core.codec import pack, pieces
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Packed
+from pubsub_lib.core.codec import packed
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link
 from pubsub_lib.core.timing import Timing
@@ -23,6 +24,7 @@ HELLO_TOPICS = 200
 """Topics in one hello: with the longest names that is below 120 KiB."""
 LONGEST_BACKOFF = 30.0
 """Seconds between attempts to read the heads while the store does not answer."""
+_TOPIC = attrgetter("topic")
 
 
 class Publishing:
@@ -51,10 +53,11 @@ class Publishing:
 
         Raises FrameError("oversized") when one change does not fit in a frame; then nothing was numbered.
         """
+        # All is encoded before anything is numbered.
         ready = (
-            [(links[0].topic, self._frames(links))]
+            [(links[0].topic, packed(links, self._limits))]
             if len(links) == 1
-            else [(topic, self._frames(list(run))) for topic, run in groupby(links, key=lambda link: link.topic)]
+            else [(topic, packed(list(run), self._limits)) for topic, run in groupby(links, _TOPIC)]
         )
         envelopes = []
         for topic, frames in ready:
@@ -64,13 +67,6 @@ class Publishing:
                 self._sequences[topic] = first + len(messages) - 1
                 envelopes.append(Envelope(self.service, self.uuid, topic, first, messages))
         return envelopes
-
-    def _frames(self, links: Sequence[Link]) -> list[Packed]:
-        """The messages of these links of one topic, by envelope."""
-        ready = pieces(links[0], self._limits)
-        for link in links[1:]:
-            ready += pieces(link, self._limits)
-        return pack(ready, self._limits)
 
     def asked(self, ask: HelloAsk, now: float) -> list[Envelope]:
         """A replica asks for an own hello: answered now when the last reading is young enough, else after the next."""

@@ -449,6 +449,8 @@ def test_a_change_that_fits_in_no_frame_is_named() -> None:
 def test_packed_messages_keep_their_order_and_fit(several: list[Link]) -> None:
     pieces = [piece for one in several for piece in codec.pieces(one, SMALL)]
     frames = list(codec.pack(pieces, SMALL))
+    assert codec.packed(several, SMALL) == frames
+    assert [frame.encoded for frame in codec.packed(several, SMALL)] == [frame.encoded for frame in frames]
     assert [message for frame in frames for message in frame] == [piece.message for piece in pieces]
     for frame in frames:
         packed = Envelope("s" * 255, UUID, "topic", 2**63 - 200, frame)
