@@ -151,7 +151,6 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
     complaint = _complaint(topic, envelope.sequence, envelope.messages, hello)
     if complaint is not None:
         raise ValueRefused(f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {complaint}")
-    uuid = _uuid_bytes(envelope)
     try:
         if hello is not None and hello.nonce:
             check_nonce(hello.nonce)
@@ -162,6 +161,7 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
         if isinstance(messages, Packed):
             body = join(envelope, len(messages), (messages.encoded,))
         else:
+            uuid = _checked_uuid(envelope.service, envelope.uuid)
             body = _encode(_Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(messages), hello))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
         raise ValueRefused(f"cannot send an envelope on topic {topic!r}: {error}; check its values first") from error
@@ -210,10 +210,6 @@ def _array(length: int) -> bytes:
     if length < 2**4:
         return bytes((0x90 | length,))
     return b"\xdc" + length.to_bytes(2) if length < 2**16 else b"\xdd" + length.to_bytes(4)
-
-
-def _uuid_bytes(envelope: Envelope) -> bytes:
-    return _checked_uuid(envelope.service, envelope.uuid)
 
 
 @functools.lru_cache(maxsize=16)  # a process sends as very few, again and again

@@ -114,15 +114,15 @@ class Follower:
         questions: list[RequestHello] = []
         sync: StartSync | None = None
         for action in actions:
-            match action:
-                case Apply(links):
-                    self._apply(links, events, now)
-                case Replace(chain, answer):
-                    self._replace(chain, answer, events, now)
-                case RequestHello():
-                    questions.append(action)
-                case StartSync(number, wants, causes):
-                    sync = StartSync(number, {name: self._fill(name, want) for name, want in wants.items()}, causes)
+            if isinstance(action, Apply):  # most of all: to match it as a pattern takes four times as long
+                self._apply(action.links, events, now)
+            elif isinstance(action, Replace):
+                self._replace(action.chain, action.answer, events, now)
+            elif isinstance(action, RequestHello):
+                questions.append(action)
+            else:
+                wants = {name: self._fill(name, want) for name, want in action.wants.items()}
+                sync = StartSync(action.number, wants, action.causes)
         return Outcome(events, questions, sync)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
