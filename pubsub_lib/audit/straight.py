@@ -77,18 +77,20 @@ def _joined(
     rows: DataFrame, heard: DataFrame, listeners: DataFrame, skews: DataFrame, settings: AuditSettings
 ) -> DataFrame:
     """One row per sending expected by a replica and receipt of it; ``fine``: nothing is to be said against the two."""
+    one_clock = skews.isEmpty()  # hosts are asked for only to find the skew between them
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent")).select(
-        *ID, F.col("wall").alias("p"), F.col("host").alias("publisher_host"), "service", "position", "nonce", "written",
-        F.col("hash").alias("sent_hash"),
+        *ID, F.col("wall").alias("p"), "service", "position", "nonce", "written", F.col("hash").alias("sent_hash"),
+        *(() if one_clock else (F.col("host").alias("publisher_host"),)),
     )  # fmt: skip
     expected = sent.join(F.broadcast(listeners), ["domain", "topic"]).withColumn("piece", _piece())
     taken = F.col("outcome").isin("applied", "old") & ~F.col("astray")
     came = heard.select(
-        *ID, "name", "host", F.col("wall").alias("settled"), F.col("hash").alias("heard_hash"), taken.alias("taken"),
+        *ID, "name", F.col("wall").alias("settled"), F.col("hash").alias("heard_hash"), taken.alias("taken"),
         F.shiftleft("turn", _RUNS_APART).bitwiseOR(F.col("number")).alias("order"),
+        *(() if one_clock else ("host",)),
     ).withColumn("piece", _piece())  # fmt: skip
     joined = expected.repartition("piece").join(came.repartition("piece"), [*ID, "name", "piece"], "full")
-    if skews.isEmpty():
+    if one_clock:
         joined = joined.withColumn("skew", F.lit(0).cast("bigint"))
     else:
         joined = with_skew(joined, "host", skews, settings)
