@@ -225,8 +225,8 @@ def _alive(pid: int, cluster: Cluster) -> bool:
 # -- check -----------------------------------------------------------------------------------------------------------
 
 
-def check(folder: Path, journals: Path, store: str | None) -> list[str]:
-    """What differs between an audit here and one on the cluster; nothing when all is the same.
+def check(folder: Path, journals: Path, store: str | None) -> tuple[Summary, list[str]]:
+    """The audit here, and what differs in the one on the cluster; nothing when all is the same.
 
     Raises ClusterError, also when there was nothing to judge: two empty results are the same and show nothing.
     """
@@ -240,7 +240,8 @@ def check(folder: Path, journals: Path, store: str | None) -> list[str]:
                 journal_of_store(opened, folders[1])
         here = _audited(folders, "local[2]", Path(scratch) / "here", folder)
         there = _audited(folders, master, Path(scratch) / "there", folder)
-    return [f"{name}: {_first(here[name], there[name])}" for name in here if here[name] != there[name]]
+    one, other = comparable(here), comparable(there)
+    return here, [f"{name}: {_first(one[name], other[name])}" for name in one if one[name] != other[name]]
 
 
 def _first(here: object, there: object) -> str:
@@ -250,7 +251,7 @@ def _first(here: object, there: object) -> str:
     return f"{here} here, {there} there"
 
 
-def _audited(folders: Sequence[Path], master: str, out: Path, folder: Path) -> Mapping[str, object]:
+def _audited(folders: Sequence[Path], master: str, out: Path, folder: Path) -> Summary:
     command = [sys.executable, "-m", "pubsub_lib.audit.main", "run", *map(str, folders), "--out", str(out)]
     command += ["--master", master]
     done = subprocess.run(command, env=surroundings(folder), capture_output=True, text=True, check=False)
@@ -262,7 +263,13 @@ def _audited(folders: Sequence[Path], master: str, out: Path, folder: Path) -> M
         raise ClusterError(f"the audit on {master} has a problem: {found.problems[0]}")
     if not any(balance.expected for balance in found.balance.values()):
         raise ClusterError(f"the audit on {master} found no deliveries to judge; name a folder with a run's journals")
-    return comparable(found)
+    return found
+
+
+def _sums(summary: Summary) -> str:
+    """How much was compared: without an anomaly little is."""
+    expected = sum(each.expected for each in summary.balance.values())
+    return f"{expected} expected, exit code {summary.exit_code}"
 
 
 def comparable(summary: Summary) -> Mapping[str, object]:
@@ -279,11 +286,11 @@ def main(arguments: Sequence[str]) -> int:
         elif options.command == "stop":
             stop(options.folder)
         else:
-            different = check(options.folder, options.journals, options.store)
+            found, different = check(options.folder, options.journals, options.store)
             if different:
                 print(f"tools/spark_cluster: the results differ in {'; '.join(different)}", file=sys.stderr)
                 return DIFFERS
-            print("The same here and on the cluster.")
+            print(f"The same here and on the cluster: {_sums(found)}.")
     except KeyboardInterrupt:
         print("tools/spark_cluster: interrupted", file=sys.stderr)
         return 130
