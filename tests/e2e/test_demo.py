@@ -79,21 +79,27 @@ def assert_one_sentence(said: str, beginning: str) -> None:
     assert said.count("\n") == 1, said
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a short demo prints with ``-f json``."""
-    folder, results = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("results") / "audit"
+@pytest.mark.slow
+def test_the_demo(tmp_path: Path) -> None:
+    """One run, of which everything is said that is to be seen in it: a run for each would take minutes."""
+    folder, results = tmp_path / "tmp", tmp_path / "results"
+    folder.mkdir()
     done = call("demo_app.py", "-f", "json", *CUT, "--out", str(results), folder=folder)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
-    found: dict[str, Any] = msgspec.json.decode(done.stdout)
-    return found
+    report: dict[str, Any] = msgspec.json.decode(done.stdout)
+    every_replica_equals_the_database_and_that_the_files(report)
+    replicas_hold_what_they_follow(report)
+    at_each_kill_something_committed_was_unsent(report)
+    nobody_needed_another_full_sync_and_nothing_was_told_twice(report)
+    a_killed_worker_goes_on_where_the_database_says(report)
+    the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed(report)
+    the_page_of_the_audit_opens_without_a_word(report, tmp_path)
 
 
-@pytest.mark.slow
-def test_every_replica_equals_the_database_and_that_the_files(report: dict[str, Any]) -> None:
+def every_replica_equals_the_database_and_that_the_files(report: dict[str, Any]) -> None:
     assert [row["verdict"] for row in report["replicas"]] == ["equal"] * 3
     assert report["equal"] is True
     assert report["broken"] == []
@@ -102,8 +108,7 @@ def test_every_replica_equals_the_database_and_that_the_files(report: dict[str, 
     assert [row["faults"] for row in report["replicas"]] == [0, 0, 0]
 
 
-@pytest.mark.slow
-def test_replicas_hold_what_they_follow(report: dict[str, Any]) -> None:
+def replicas_hold_what_they_follow(report: dict[str, Any]) -> None:
     one, two, everything = report["replicas"]
     assert (one["topics"], two["topics"], everything["topics"]) == (["as3333"], ["as5409", "as8259"], [])
     assert [row["transport"] for row in report["replicas"]] == ["ZeroMQ", "ZeroMQ", "polling"]
@@ -113,8 +118,7 @@ def test_replicas_hold_what_they_follow(report: dict[str, Any]) -> None:
     assert one["latency_p50"] <= one["latency_p99"] <= one["latency_most"]
 
 
-@pytest.mark.slow
-def test_at_each_kill_something_committed_was_unsent(report: dict[str, Any]) -> None:
+def at_each_kill_something_committed_was_unsent(report: dict[str, Any]) -> None:
     assert sorted(kill["victim"] for kill in report["kills"]) == ["publisher-service", "replica-2", "worker-2"]
     for kill in report["kills"]:
         assert kill["unsent"] > 0, kill
@@ -123,8 +127,7 @@ def test_at_each_kill_something_committed_was_unsent(report: dict[str, Any]) -> 
     assert report["service_starts"] == 2
 
 
-@pytest.mark.slow
-def test_nobody_needed_another_full_sync_and_nothing_was_told_twice(report: dict[str, Any]) -> None:
+def nobody_needed_another_full_sync_and_nothing_was_told_twice(report: dict[str, Any]) -> None:
     assert [row["kills"] for row in report["replicas"]] == [0, 1, 0]
     assert [row["resyncs"] for row in report["replicas"]] == [0, 0, 0]
     # One for each topic, or one for everything: what was killed began anew, and only that.
@@ -134,8 +137,7 @@ def test_nobody_needed_another_full_sync_and_nothing_was_told_twice(report: dict
         assert row["calls"] >= row["objects"], "every object that is there was told at least once"
 
 
-@pytest.mark.slow
-def test_a_killed_worker_goes_on_where_the_database_says(report: dict[str, Any]) -> None:
+def a_killed_worker_goes_on_where_the_database_says(report: dict[str, Any]) -> None:
     killed = [row for row in report["writers"] if row["killed_at"] is not None]
     assert [row["name"] for row in killed] == ["worker-2"]
     assert 0 < killed[0]["killed_at"] < killed[0]["changes"]
@@ -143,8 +145,7 @@ def test_a_killed_worker_goes_on_where_the_database_says(report: dict[str, Any])
     assert killed[0]["resumed_at"] == killed[0]["killed_at"] + 10
 
 
-@pytest.mark.slow
-def test_the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed(report: dict[str, Any]) -> None:
+def the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed(report: dict[str, Any]) -> None:
     audit = report["audit"]
     assert audit["exit_code"] == 0, audit
     assert (audit["faults"], audit["problems"]) == ([], [])
@@ -161,8 +162,7 @@ def test_the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed
     assert audit["page"] == str(folder / "page.html")
 
 
-@pytest.mark.slow
-def test_the_page_of_the_audit_opens_without_a_word(report: dict[str, Any], tmp_path: Path) -> None:
+def the_page_of_the_audit_opens_without_a_word(report: dict[str, Any], tmp_path: Path) -> None:
     try:
         with chromium(tmp_path) as browser:
             browser.get(Path(report["audit"]["page"]).as_uri())

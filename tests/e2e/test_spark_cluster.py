@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster: it comes up, says what is said here, and goes without a trace."""
+"""A real Spark standalone cluster: it comes up, goes without a trace, and (when asked for) says what is said here."""
 
 import os
 import random
@@ -18,6 +18,8 @@ from tests.unit.audit.arrivals import cut, write_part
 from tests.unit.audit.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+ALSO_CHECK = "PUBSUB_TEST_CLUSTER" in os.environ
+"""The same audit here and there takes three processors' minutes, of the twenty that all tests may take."""
 QUICK = f"""\
 spark.executor.extraJavaOptions {QUICK_JVM}
 spark.sql.codegen.wholeStage false
@@ -48,7 +50,7 @@ def faulty(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_two_workers_say_what_is_said_here_and_stop_leaves_nothing(tmp_path: Path) -> None:
+def test_two_workers_register_and_stop_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     done = call(folder, "start")
     assert done.returncode == 0, done.stderr
@@ -59,10 +61,11 @@ def test_two_workers_say_what_is_said_here_and_stop_leaves_nothing(tmp_path: Pat
         again = call(folder, "start")
         assert (again.returncode, again.stderr.count("\n")) == (3, 1)
         assert f"{folder} holds a cluster already; stop it" in again.stderr
-        (folder / "spark-defaults.conf").write_text(QUICK)
-        checked = call(folder, "check", str(faulty(tmp_path / "journals")))
-        assert (checked.returncode, checked.stderr) == (0, "")
-        assert checked.stdout == "The same here and on the cluster: 5 expected, exit code 20.\n"
+        if ALSO_CHECK:
+            (folder / "spark-defaults.conf").write_text(QUICK)
+            checked = call(folder, "check", str(faulty(tmp_path / "journals")))
+            assert (checked.returncode, checked.stderr) == (0, "")
+            assert checked.stdout == "The same here and on the cluster: 5 expected, exit code 20.\n"
     finally:
         stopped = call(folder, "stop")
     assert (stopped.returncode, stopped.stderr) == (0, "")
