@@ -26,7 +26,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from _bench.children import free_port
 from _command_line import Parser, positive
 
 from pubsub_lib.audit.fromstore import journal_of_store
@@ -35,6 +34,7 @@ from pubsub_lib.audit.report import SUMMARY, read_summary
 from pubsub_lib.audit.summary import Summary
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.store import Store
+from pubsub_lib.testing.processes import free_ports
 
 DONE, DIFFERS, NOT_RUN = 0, 1, 3
 EXIT_CODES = "exit codes: 0 done, of check: the same; 1 the results differ; 2 wrong option; 3 it could not be done"
@@ -87,7 +87,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def start(folder: Path, workers: int, cores: int) -> str:
     """The URL of the master, when all workers have registered. Raises ClusterError, ConfigError, OSError."""
     claim(folder)
-    port, page = free_port(), free_port()
+    port, page = free_ports(2)
     url = f"spark://127.0.0.1:{port}"
     address = ("--host", "127.0.0.1", "--port")
     programs = {"master": ["master.Master", *address, str(port), "--webui-port", str(page)]}

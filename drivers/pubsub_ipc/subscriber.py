@@ -22,6 +22,7 @@ from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_lib.logs import logger
+from pubsub_lib.zmq_frames import receive
 
 _log = logger(__name__)
 
@@ -35,7 +36,6 @@ _DRAIN: Final = 1.0
 _QUIET_MS: Final = 20
 """When nothing came for so long, everything that was pushed before is taken."""
 _STOP: Final = 2.0
-_NOW: Final = int(zmq.NOBLOCK)  # as a plain number: to look at the library's enumerations takes long
 
 
 class IpcSubscriber(Subscriber):
@@ -174,7 +174,7 @@ class IpcSubscriber(Subscriber):
         batch, taken, size = Batch(), 0, 0
         while taken < _BATCH and size < _BATCH_BYTES and not self._ended:
             try:
-                frames = _receive(socket)
+                frames = receive(socket)
             except zmq.Again:
                 break
             taken += 1
@@ -213,18 +213,3 @@ class IpcSubscriber(Subscriber):
         if envelope.hello is not None and envelope.hello.nonce:
             return envelope.hello.nonce in self._asked
         return ALL in self._topics or envelope.topic in self._topics
-
-
-def _receive(socket: "zmq.Socket[bytes]") -> list[bytes]:
-    """The frames of the next message; does not wait. Raises zmq.Again when there is none.
-
-    ``recv_multipart`` asks the socket after each frame whether more belong to it, by way of an enumeration, which takes
-    longer than to receive them; a ``zmq.Frame`` knows it.
-    """
-    frames = []
-    more = True
-    while more:
-        frame = socket.recv(_NOW, copy=False)
-        frames.append(frame.bytes)
-        more = frame.more
-    return frames

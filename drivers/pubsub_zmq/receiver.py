@@ -14,11 +14,12 @@ from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife
 from pubsub_lib.logs import logger
+from pubsub_lib.zmq_frames import receive
 from pubsub_zmq import addresses
 from pubsub_zmq.health import Health
 from pubsub_zmq.questions import Part, Questions
 from pubsub_zmq.settings import ZmqOptions
-from pubsub_zmq.sockets import Monitor, Waker, receive, translated
+from pubsub_zmq.sockets import Monitor, Waker, translated
 
 _log = logger(__name__)
 

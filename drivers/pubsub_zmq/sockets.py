@@ -16,8 +16,6 @@ MOST_QUESTION_BYTES: Final = 2 * 1024
 them down recursively: 250,000 bytes overflow the stack and end the process, the publisher's included (measured on
 libzmq 4.3.5). The longest subscription to a topic has 257."""
 
-_NOW: Final = int(zmq.NOBLOCK)  # as a plain number: to look at the library's enumerations takes long
-
 _Socket = zmq.Socket[bytes]
 
 # A handshake that fails is followed by DISCONNECTED.
@@ -56,21 +54,6 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
     made.setsockopt(zmq.CONNECT_TIMEOUT, _ms(options.connect_timeout))
     _common(made, options, options.most_silence)
     return made
-
-
-def receive(sub: _Socket) -> list[bytes]:
-    """The frames of the next message; does not wait. Raises zmq.Again when there is none.
-
-    ``recv_multipart`` asks the socket after each frame whether more belong to it, by way of an enumeration, which takes
-    longer than to receive them; a ``zmq.Frame`` knows it.
-    """
-    frames = []
-    more = True
-    while more:
-        frame = sub.recv(_NOW, copy=False)
-        frames.append(frame.bytes)
-        more = frame.more
-    return frames
 
 
 def _common(made: _Socket, options: ZmqOptions, user_timeout: int) -> None:

@@ -42,7 +42,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
 # Folders of tests/unit that mirror something else than pubsub_lib.
 OTHER_MIRRORS = {"drivers", "pubsub_db", "pubsub_pytest", "tools"}
 
-DRIVER_MAY_IMPORT = {"api", "core", "errors", "holders", "lifecycle", "logs"}
+DRIVER_MAY_IMPORT = {"api", "core", "errors", "holders", "lifecycle", "logs", "zmq_frames"}
 MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
 
 CORE_MAY_IMPORT = {"msgspec", "xxhash"}

@@ -5,12 +5,13 @@ import time
 from collections.abc import Sequence
 
 from _bench import raw
-from _bench.children import Line, crew, free_port
+from _bench.children import Line, crew
 from _bench.measure import Row, Say, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
 from _bench.store import PlannedStore
 from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.testing.processes import free_port
 
 SEED = 1
 TOGETHER = 200

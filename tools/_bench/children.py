@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import socket
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -95,10 +94,3 @@ def crew() -> Iterator[Callable[..., Child]]:
     finally:
         for child in started:
             child.end()
-
-
-def free_port() -> int:
-    """A TCP port of the loopback that nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

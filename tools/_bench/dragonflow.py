@@ -17,8 +17,9 @@ from typing import Any
 
 import zmq
 
-from _bench.children import Line, crew, free_port
+from _bench.children import Line, crew
 from _bench.payload import TABLE, key, value
+from pubsub_lib.testing.processes import free_port
 
 WORKERS = 4
 TOPIC = "bench"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from _bench import dragonflow
-from _bench.children import Line, crew, free_port
+from _bench.children import Line, crew
 from _bench.measure import Row, Say, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
@@ -18,6 +18,7 @@ from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.service import drivers
+from pubsub_lib.testing.processes import free_port
 
 WORKERS = 4
 CHANGES = 10

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from _bench.burst import SEED, TOGETHER
-from _bench.children import Line, crew, free_port
+from _bench.children import Line, crew
 from _bench.measure import Row, Say, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import LOOK, check, settings, started
@@ -17,6 +17,7 @@ from _bench.store import PlannedStore
 from pubsub_lib import Replica, Settings
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.testing.processes import free_port
 
 RATE = 0.85
 """Least rate with journals, of that without."""

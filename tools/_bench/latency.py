@@ -15,7 +15,7 @@ from pathlib import Path
 import zmq
 
 from _bench import hop
-from _bench.children import Line, crew, free_port
+from _bench.children import Line, crew
 from _bench.measure import Row, Say, Sizes, in_turns, row
 from _bench.payload import Plan, plan, value
 from _bench.raw import TOPIC
@@ -26,6 +26,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.model import Link
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.testing.processes import free_port
 
 RATE = 1000
 """A second."""

@@ -7,8 +7,9 @@ import time
 
 import zmq
 
-from _bench.children import Child, Line, crew, free_port
+from _bench.children import Child, Line, crew
 from _bench.payload import value
+from pubsub_lib.testing.processes import free_port
 
 TOPIC = b"Dbench\0"
 
