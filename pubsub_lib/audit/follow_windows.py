@@ -60,18 +60,25 @@ def written(out: Path) -> list[Closed]:
 
 
 def timed(tables: "Tables", settings: AuditSettings) -> "dict[str, DataFrame]":
-    """Delivery and strays with each row's window (its begin); of a stray that of its first receipt by the replica."""
+    """Delivery with each row's window (its begin); where there are any, strays with that of their first receipt by the
+    replica.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    of_replica = ["domain", "uuid", "topic", "sequence", "name"]
-    heard = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
-    at = heard.join(F.broadcast(tables.strays.select(*of_replica).distinct()), of_replica, "left_semi")
-    at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
+    from pubsub_lib.audit.words import settled
 
     def window(of: "DataFrame") -> "DataFrame":
         return of.withColumn("window", F.col("p") - F.pmod(F.col("p"), F.lit(settings.window)))
 
-    return {"delivery": window(tables.delivery), "strays": window(tables.strays.join(at, of_replica)).drop("p")}
+    found = {"delivery": window(tables.delivery)}
+    strays = settled(tables.strays)
+    if not strays.isEmpty():
+        of_replica = ["domain", "uuid", "topic", "sequence", "name"]
+        heard = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
+        at = heard.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
+        at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
+        found["strays"] = window(strays.join(at, of_replica)).drop("p")
+    return found
 
 
 def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, out: Path) -> list[Closed]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LEAST_PARTITIONS: Final = 2
+_LISTERS: Final = 8
+"""Tasks that list journals' files."""
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
@@ -48,6 +50,9 @@ def session(
         .config("spark.sql.adaptive.enabled", "true")
         # Groupings by a subset of the keys of a join need no exchange of their own.
         .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
+        # From 33 paths on they are listed by a job, which by default has a task for each of them: a thousand tasks cost
+        # ten times as much as looking at a thousand files.
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", _LISTERS)
     )
     for name, value in (options or {}).items():
         builder = builder.config(name, value)
