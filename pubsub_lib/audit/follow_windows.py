@@ -25,6 +25,8 @@ TABLES: Final = ("delivery", "strays")
 _SPANS: Final = pa.schema(
     [("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())]
 )
+_PART: Final = 1_000_000
+"""So many rows are written by one task."""
 _BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
 
 
@@ -103,10 +105,13 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     for name, table in timed(tables, settings).items():
         # `domain` stays a column of the files, so the folder is named by a number here.
         chosen = table.join(known, "domain").filter(inside).drop("begin", "end").persist()
+        rows = 0
         for row in _counts(chosen, name):
+            rows += row["count"]
             count = Count(row["domain"], name, row["verdict"], row["detail"], row["blame"], row["count"])
             counted.setdefault((row["domain"], row["window"]), []).append((count, row["by_message"]))
-        chosen.write.partitionBy("place", "window").parquet(to_write(aside / name))
+        # Each part writes a file for each window that it has something of.
+        chosen.coalesce(1 + rows // _PART).write.partitionBy("place", "window").parquet(to_write(aside / name))
         chosen.unpersist()
     found = []
     for (domain, window), counts in sorted(counted.items(), key=lambda each: each[0]):
