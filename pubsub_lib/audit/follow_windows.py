@@ -25,6 +25,8 @@ TABLES: Final = ("delivery", "strays")
 _SPANS: Final = pa.schema(
     [("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())]
 )
+_PART: Final = 1_000_000
+"""So many rows are written by one task."""
 _BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
 
 
@@ -60,18 +62,25 @@ def written(out: Path) -> list[Closed]:
 
 
 def timed(tables: "Tables", settings: AuditSettings) -> "dict[str, DataFrame]":
-    """Delivery and strays with each row's window (its begin); of a stray that of its first receipt by the replica."""
+    """Delivery with each row's window (its begin); where there are any, strays with that of their first receipt by the
+    replica.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    of_replica = ["domain", "uuid", "topic", "sequence", "name"]
-    heard = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
-    at = heard.join(F.broadcast(tables.strays.select(*of_replica).distinct()), of_replica, "left_semi")
-    at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
+    from pubsub_lib.audit.words import settled
 
     def window(of: "DataFrame") -> "DataFrame":
         return of.withColumn("window", F.col("p") - F.pmod(F.col("p"), F.lit(settings.window)))
 
-    return {"delivery": window(tables.delivery), "strays": window(tables.strays.join(at, of_replica)).drop("p")}
+    found = {"delivery": window(tables.delivery)}
+    strays = settled(tables.strays)
+    if not strays.isEmpty():
+        of_replica = ["domain", "uuid", "topic", "sequence", "name"]
+        heard = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
+        at = heard.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
+        at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
+        found["strays"] = window(strays.join(at, of_replica)).drop("p")
+    return found
 
 
 def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, out: Path) -> list[Closed]:
@@ -96,10 +105,13 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     for name, table in timed(tables, settings).items():
         # `domain` stays a column of the files, so the folder is named by a number here.
         chosen = table.join(known, "domain").filter(inside).drop("begin", "end").persist()
+        rows = 0
         for row in _counts(chosen, name):
+            rows += row["count"]
             count = Count(row["domain"], name, row["verdict"], row["detail"], row["blame"], row["count"])
             counted.setdefault((row["domain"], row["window"]), []).append((count, row["by_message"]))
-        chosen.write.partitionBy("place", "window").parquet(to_write(aside / name))
+        # Each part writes a file for each window that it has something of.
+        chosen.coalesce(1 + rows // _PART).write.partitionBy("place", "window").parquet(to_write(aside / name))
         chosen.unpersist()
     found = []
     for (domain, window), counts in sorted(counted.items(), key=lambda each: each[0]):

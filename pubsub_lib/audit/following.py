@@ -17,7 +17,7 @@ from pubsub_lib.audit.follow_intake import Intake, Look
 from pubsub_lib.audit.follow_runs import Part, closed_before, frontier, known, too_late
 from pubsub_lib.audit.follow_stream import Stream, write_whole
 from pubsub_lib.audit.follow_windows import Closed, Span
-from pubsub_lib.audit.session import PARTITIONS, partitions_for
+from pubsub_lib.audit.session import KEPT, PARTITIONS, partitions_for
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.appending import claim
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STATE: Final = "state.json"
-_KEPT: Final = 256 << 20
-"""Journals of fewer bytes are read once for all steps of an audit: many small files cost more to open than to keep."""
 Judge = Callable[[Mapping[str, Sequence[Path]], Mapping[str, Span]], list[Closed]]
 """Gives windows of domains their verdicts from these files, writes them, and returns the new ones."""
 
@@ -174,7 +172,7 @@ def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Ju
         size = sum(path.stat().st_size for of_domain in files.values() for path in of_domain)
         spark.conf.set(PARTITIONS, partitions_for(size))
         rows = journals.load(spark, journals.Input(files, ()))
-        if size < _KEPT:
+        if size < KEPT:
             rows = rows.persist()
         try:
             tables = audit(rows, settings)

@@ -14,10 +14,12 @@ import msgspec
 
 from pubsub_lib.audit import follow, report, summary
 from pubsub_lib.audit import input as journals
-from pubsub_lib.audit.session import session, tuning
+from pubsub_lib.audit.session import KEPT, session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 
+_MANY: Final = 100
+"""So many files that are read in each step of an audit cost more than the steps."""
 _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
     ("grace", 30.0, "longest way of a message plus what clocks may differ"),
@@ -157,11 +159,15 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
     from pubsub_lib.audit.summarizing import summarize
 
     try:
-        tables = audit(journals.load(spark, gathered), settings)
+        rows = journals.load(spark, gathered)
+        if _count(gathered) >= _MANY and _size(gathered) < KEPT:
+            rows = rows.persist()
+        tables = audit(rows, settings)
         derived = derive(tables, settings)
         found = summarize(tables, derived, settings, gathered.problems)
         if options.out:
             found = _saved(lambda: report.save(tables, derived, found, options.out), found)
+        rows.unpersist()
     except (PySparkException, Py4JJavaError) as error:
         return summary.nothing([*gathered.problems, _why(error, gathered)])
     finally:
@@ -190,6 +196,10 @@ def _why(error: Exception, gathered: journals.Input) -> str:
 
 def _size(gathered: journals.Input) -> int:
     return sum(path.stat().st_size for files in gathered.files.values() for path in files if path.exists())
+
+
+def _count(gathered: journals.Input) -> int:
+    return sum(len(files) for files in gathered.files.values())
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:

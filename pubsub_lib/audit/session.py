@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LEAST_PARTITIONS: Final = 2
+_LISTERS: Final = 8
+"""Tasks that list journals' files."""
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
+KEPT: Final = 256 << 20
+"""Many files of together fewer bytes are read once for all steps of an audit: they cost more to open than to keep."""
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """May be set anew for each audit of a session."""
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
@@ -48,6 +52,9 @@ def session(
         .config("spark.sql.adaptive.enabled", "true")
         # Groupings by a subset of the keys of a join need no exchange of their own.
         .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
+        # From 33 paths on they are listed by a job, which by default has a task for each of them: a thousand tasks cost
+        # ten times as much as looking at a thousand files.
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", _LISTERS)
     )
     for name, value in (options or {}).items():
         builder = builder.config(name, value)
