@@ -48,6 +48,8 @@ def session(
         .config("spark.sql.adaptive.enabled", "true")
         # Groupings by a subset of the keys of a join need no exchange of their own.
         .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
+        # Sums are by texts; the first of two maps would hash these byte by byte.
+        .config("spark.sql.codegen.aggregate.map.twolevel.enabled", "false")
     )
     for name, value in (options or {}).items():
         builder = builder.config(name, value)
