@@ -23,13 +23,14 @@ class Derived(msgspec.Struct, frozen=True):
 
 def derive(tables: Tables, settings: AuditSettings) -> Derived:
     """Count. Blocks as long as the verdicts take, because they are computed for it."""
-    cells = settled(windows.cells(tables.delivery, tables.domains, settings))
+    grains = settled(windows.grains(tables.delivery, tables.domains, settings))
+    cells = settled(windows.cells(grains))
     wrong = anomalies.anomalies(tables.delivery, tables.strays, tables.store, tables.state, settings)
     return Derived(
         cells=cells,
         balance=windows.balance(cells),
         window=windows.windows(cells, tables.domains, settings),
-        stream=settled(streams.streams(tables.delivery)),
+        stream=settled(streams.streams(grains)),
         anomaly=settled(wrong),
         latency=settled(latency.latencies(tables.delivery)),
     )

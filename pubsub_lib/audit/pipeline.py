@@ -103,7 +103,8 @@ def _judged(
         return delivered, strayed, delivered
     listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
     streams = settled(words.streams(known.overview))
-    plain = straight.straight(rows, heard, listeners, streams, known.skews, known.stale, settings)
+    received = words.received_streams(known.overview, known.runs)
+    plain = straight.straight(rows, heard, listeners, streams, received, known.skews, known.stale, settings)
     at_once = plain.delivery.select(*delivery.COLUMNS)
     if plain.every and known.commits.isEmpty():
         return at_once, strays.none(rows), plain.joined

@@ -149,40 +149,44 @@ def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
     ).select(*RUN, "topic", "number", "wall", "position", "nonce", "prev_position", "changes")
-    applied = applied.withColumn("chain", F.xxhash64(*RUN, "topic"))
+    piece = F.xxhash64(*RUN, "topic", F.shiftright("position", _PIECE))
+    applied = applied.withColumns({"chain": F.xxhash64(*RUN, "topic"), "piece": piece})
     # settled: most audits have none, and need no thought about objects then.
     suspects = settled(_suspects(applied))
     if suspects.isEmpty():
         applied = applied.limit(0)
-    return _stale_objects(events, applied.join(F.broadcast(suspects), "chain", "left_semi").drop("chain"))
+    return _stale_objects(events, applied.join(F.broadcast(suspects), "chain", "left_semi").drop("chain", "piece"))
 
 
 def _suspects(applied: DataFrame) -> DataFrame:
     """The chains (of a run and topic, as numbers) of which not every link begins at or after all applied before.
 
-    By positions in pieces, so that many links of one chain are not one piece of work; then piece by piece. Two chains
-    with one number are suspects, which does no harm.
+    By positions in pieces, so that many links of one chain are not one piece of work; then piece by piece. A piece is
+    one number, for sorts compare that fastest; in it each link is compared with the one before it, for where all these
+    are in order all links are. Two chains or pieces with one number are suspects, which does no harm.
     """
     versions = F.col("changes.version")
     strange = (F.array_max(versions) > F.col("position")) | (F.array_min(versions) <= F.col("prev_position"))
     narrow = applied.select(
-        "chain", F.shiftright("position", _PIECE).alias("piece"), "number", "position", "prev_position",
-        F.coalesce(strange, F.lit(False)).alias("strange"),
-    )  # fmt: skip
-    before = Window.partitionBy("chain", "piece").orderBy("position").rowsBetween(Window.unboundedPreceding, -1)
-    crossed = (F.max("number").over(before) > F.col("number")) | (
-        F.max("position").over(before) > F.col("prev_position")
+        "chain", "piece", "number", "position", "prev_position", F.coalesce(strange, F.lit(False)).alias("strange")
+    )
+    there = Window.partitionBy("piece").orderBy("position")
+    before = {name: F.lag(name).over(there) for name in ("chain", "number", "position")}
+    crossed = (
+        (before["chain"] != F.col("chain"))
+        | (before["number"] > F.col("number"))
+        | (before["position"] > F.col("prev_position"))
     )
     pieces = (
         narrow.withColumn("suspect", F.col("strange") | F.coalesce(crossed, F.lit(False)))
-        .groupBy("chain", "piece")
+        .groupBy("piece", "chain")
         .agg(
             F.max("suspect").alias("suspect"),
             F.min("number").alias("first"), F.max("number").alias("last"),
             F.min("prev_position").alias("low"), F.max("position").alias("high"),
         )
     )  # fmt: skip
-    earlier = Window.partitionBy("chain").orderBy("piece").rowsBetween(Window.unboundedPreceding, -1)
+    earlier = Window.partitionBy("chain").orderBy("high").rowsBetween(Window.unboundedPreceding, -1)
     crossed = (F.max("last").over(earlier) > F.col("first")) | (F.max("high").over(earlier) > F.col("low"))
     suspect = F.col("suspect") | F.coalesce(crossed, F.lit(False))
     return pieces.withColumn("suspect", suspect).filter("suspect").select("chain").distinct()

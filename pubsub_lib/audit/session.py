@@ -55,6 +55,8 @@ def session(
         # From 33 paths on they are listed by a job, which by default has a task for each of them: a thousand tasks cost
         # ten times as much as looking at a thousand files.
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", _LISTERS)
+        # Sums are by texts; the first of two maps would hash these byte by byte.
+        .config("spark.sql.codegen.aggregate.map.twolevel.enabled", "false")
     )
     for name, value in (options or {}).items():
         builder = builder.config(name, value)

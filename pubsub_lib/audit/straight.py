@@ -12,16 +12,17 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.lanes import STREAM, item, lane, named, number
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import ID, settled, with_skew
+from pubsub_lib.audit.words import settled, with_skew
 
-STREAM: Final = ["domain", "uuid", "topic"]
-_SLOTS: Final = 8
-"""So many neighbours are looked at together; a power of two."""
+_SLOT: Final = 3
+"""Bits of the place of a neighbour among those that are looked at together."""
+_SLOTS: Final = 1 << _SLOT
 _LEVELS: Final = 2
 """So often spans are put together after the first time."""
 _PIECE: Final = 12
-"""Bits of the sequences in one piece of a stream: small enough for a hot topic to be many, and a power of slots."""
+"""Bits of the items in one piece of a lane: small enough for a hot topic to be many, and as many as some slots have."""
 _RUNS_APART: Final = 40
 """Bits for the numbers of one run's records."""
 
@@ -48,6 +49,7 @@ def straight(
     heard: DataFrame,
     listeners: DataFrame,
     streams: DataFrame,
+    received: DataFrame,
     skews: DataFrame,
     stale: DataFrame,
     settings: AuditSettings,
@@ -55,58 +57,58 @@ def straight(
     """Join, judge, and look which streams are straight. Blocks for these jobs.
 
     ``heard``: as of ``receipts.heard``; ``listeners``: (domain, topic, name); ``streams``: as of ``words.streams``;
-    ``stale``: as of ``receipts.stale``.
+    ``received``: as of ``words.received_streams``; ``stale``: as of ``receipts.stale``.
     """
-    joined = _joined(rows, heard, listeners, skews, settings).persist()
-    wrong = joined.filter(~F.col("fine")).select(*STREAM)
-    wrong = wrong.unionByName(streams.filter(~F.col("whole")).select(*STREAM))
-    of_stale = streams.join(stale.select("domain", "topic").distinct(), ["domain", "topic"])
-    wrong = settled(wrong.unionByName(of_stale.select(*STREAM)).distinct())
-    found = streams.select(*STREAM).join(wrong, STREAM, "left_anti")
-    crooked = settled(_crooked(joined))
-    if not crooked.isEmpty():
-        meant = joined.withColumn("stream", _stream()).join(F.broadcast(crooked), "stream", "left_semi")
-        found = found.join(settled(meant.select(*STREAM).distinct()), STREAM, "left_anti")
-    found = settled(found)
-    every = wrong.isEmpty() and crooked.isEmpty()
-    kept = joined if every else joined.join(F.broadcast(found), STREAM, "left_semi")
-    return Straight(_as_delivery(kept), joined, found, every)
+    lanes = number(streams, listeners)
+    one_clock = skews.isEmpty()  # hosts are asked for only to find the skew between them
+    joined = _joined(rows, heard, lanes.table, None if one_clock else skews, settings).persist()
+    wrong = lanes.of(joined.filter(~F.col("fine")).select(lane(F.col("item")).alias("lane")).distinct())
+    unasked = received.join(lanes.table, [*STREAM, "name"], "left_anti").select(*STREAM)
+    of_stale = streams.join(stale.select("domain", "topic").distinct(), ["domain", "topic"]).select(*STREAM)
+    for more in (lanes.without, unasked, of_stale):
+        wrong = wrong.unionByName(more)
+    wrong = settled(wrong.unionByName(lanes.of(_crooked(joined))).distinct())
+    every = wrong.isEmpty()
+    found, table = streams.select(*STREAM), lanes.table
+    if not every:
+        found = settled(found.join(wrong, STREAM, "left_anti"))
+        table = table.join(found, STREAM, "left_semi")
+    return Straight(_as_delivery(named(joined, table)), joined, found, every)
 
 
 def _joined(
-    rows: DataFrame, heard: DataFrame, listeners: DataFrame, skews: DataFrame, settings: AuditSettings
+    rows: DataFrame, heard: DataFrame, lanes: DataFrame, skews: DataFrame | None, settings: AuditSettings
 ) -> DataFrame:
-    """One row per sending expected by a replica and receipt of it; ``fine``: nothing is to be said against the two."""
-    one_clock = skews.isEmpty()  # hosts are asked for only to find the skew between them
-    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent")).select(
-        *ID, F.col("wall").alias("p"), "service", "position", "nonce", "written", F.col("hash").alias("sent_hash"),
-        *(() if one_clock else (F.col("host").alias("publisher_host"),)),
+    """One row per sending expected by a replica and receipt of it, both of lanes; ``fine``: nothing is to be said
+    against the two.
+    """
+    at = [item().alias("item"), F.shiftright(item(), _PIECE).alias("piece")]
+    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
+    expected = sent.join(F.broadcast(lanes.drop("name")), STREAM).select(
+        *at, F.col("wall").alias("p"), "service", "position", "nonce", "written", F.col("hash").alias("sent_hash"),
+        *(() if skews is None else (F.col("host").alias("publisher_host"),)),
     )  # fmt: skip
-    expected = sent.join(F.broadcast(listeners), ["domain", "topic"]).withColumn("piece", _piece())
     taken = F.col("outcome").isin("applied", "old") & ~F.col("astray")
-    came = heard.select(
-        *ID, "name", F.col("wall").alias("settled"), F.col("hash").alias("heard_hash"), taken.alias("taken"),
+    came = heard.join(F.broadcast(lanes), [*STREAM, "name"]).select(
+        *at, F.col("wall").alias("settled"), F.col("hash").alias("heard_hash"), taken.alias("taken"),
         F.shiftleft("turn", _RUNS_APART).bitwiseOR(F.col("number")).alias("order"),
-        *(() if one_clock else ("host",)),
-    ).withColumn("piece", _piece())  # fmt: skip
-    joined = expected.repartition("piece").join(came.repartition("piece"), [*ID, "name", "piece"], "full")
-    if one_clock:
+        *(() if skews is None else ("host",)),
+    )  # fmt: skip
+    # In pieces: neighbours are in one place when they are to be compared.
+    joined = expected.repartition("piece").join(came.repartition("piece"), ["item", "piece"], "full")
+    if skews is None:
         joined = joined.withColumn("skew", F.lit(0).cast("bigint"))
     else:
+        domains = F.broadcast(lanes.select("lane", "domain"))
+        joined = joined.withColumn("lane", lane(F.col("item"))).join(domains, "lane")
         joined = with_skew(joined, "host", skews, settings)
     in_time = F.col("settled") - F.col("skew") <= F.col("p") + settings.bound
     known = F.col("settled") <= F.col("p") + settings.reach
     fine = F.col("taken") & (F.col("sent_hash") == F.col("heard_hash")) & in_time & known
     return joined.select(
-        "domain", "name", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "written", "settled",
-        "skew", "order",
+        "item", "service", "position", "nonce", "p", "written", "settled", "skew", "order",
         F.coalesce(fine, F.lit(False)).alias("fine"),
     )  # fmt: skip
-
-
-def _piece() -> Column:
-    """Of a stream, as a number. A piece is joined in one place: neighbours are there when they are to be compared."""
-    return F.xxhash64("domain", "uuid", "topic", F.shiftright("sequence", _PIECE))
 
 
 def _as_delivery(joined: DataFrame) -> DataFrame:
@@ -123,19 +125,14 @@ def _as_delivery(joined: DataFrame) -> DataFrame:
     )
 
 
-def _stream() -> Column:
-    """A replica's stream as a number. Two streams with one number would look crooked, and be left to the rules."""
-    return F.xxhash64("domain", "name", "uuid", "topic")
-
-
 def _crooked(joined: DataFrame) -> DataFrame:
-    """The streams (as numbers) in which receipts did not come in the order of their sequences, or more than once.
+    """The lanes in which receipts did not come in the order of their sequences, or more than once.
 
     Sorting all would take longer than the join. Instead a few neighbours at a time are compared, then the spans of
     these with each other, then the spans of those, each time an eighth as many.
     """
     at = [f"at{slot}" for slot in range(_SLOTS)]
-    come = joined.filter("fine").select(_stream().alias("stream"), F.col("sequence").alias("place"), "order")
+    come = joined.filter("fine").select(F.col("item").alias("place"), "order")
     spans = _wider(
         come, F.count("*").alias("rows"),
         *(F.max(F.when(_slot() == slot, F.col("order"))).alias(name) for slot, name in enumerate(at)),
@@ -150,9 +147,10 @@ def _crooked(joined: DataFrame) -> DataFrame:
             *(F.max(F.when(_slot() == slot, F.col("high"))).alias(name) for slot, name in enumerate(high)),
         )  # fmt: skip
         spans = _compared(spans, low, high, F.col("crooked"))
-    before = Window.partitionBy("stream").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
+    spans = spans.withColumn("lane", lane(F.col("place"), narrower=(_LEVELS + 1) * _SLOT))
+    before = Window.partitionBy("lane").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
     overlaps = F.coalesce(F.max("high").over(before) >= F.col("low"), F.lit(False))
-    return spans.withColumn("crooked", F.col("crooked") | overlaps).filter("crooked").select("stream").distinct()
+    return spans.withColumn("crooked", F.col("crooked") | overlaps).filter("crooked").select("lane").distinct()
 
 
 def _slot() -> Column:
@@ -161,7 +159,7 @@ def _slot() -> Column:
 
 def _wider(spans: DataFrame, *sums: Column) -> DataFrame:
     """``_SLOTS`` neighbours in one row."""
-    return spans.groupBy("stream", F.shiftright("place", _SLOTS.bit_length() - 1).alias("place")).agg(*sums)
+    return spans.groupBy(F.shiftright("place", _SLOT).alias("place")).agg(*sums)
 
 
 def _compared(wider: DataFrame, low: Sequence[str], high: Sequence[str], crooked: Column) -> DataFrame:
@@ -169,6 +167,4 @@ def _compared(wider: DataFrame, low: Sequence[str], high: Sequence[str], crooked
     for slot in range(1, _SLOTS):
         before = F.greatest(*high[:slot]) if slot > 1 else F.col(high[0])
         crooked = crooked | F.coalesce(F.col(low[slot]) <= before, F.lit(False))
-    return wider.select(
-        "stream", "place", F.least(*low).alias("low"), F.greatest(*high).alias("high"), crooked.alias("crooked")
-    )
+    return wider.select("place", F.least(*low).alias("low"), F.greatest(*high).alias("high"), crooked.alias("crooked"))

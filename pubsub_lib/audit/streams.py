@@ -12,12 +12,12 @@ BINS: Final = 50
 """In so many parts of equal length a stream is shown."""
 
 
-def streams(delivery: DataFrame) -> DataFrame:
-    """One row per replica and stream."""
-    numbered = delivery.filter(F.col("sequence") > 0)
+def streams(grains: DataFrame) -> DataFrame:
+    """One row per replica and stream. ``grains``: as of :func:`pubsub_lib.audit.windows.grains`."""
+    numbered = grains.filter("numbered")
     # In two steps: the greatest of a string in one would sort all rows. Unrecorded items have no service.
     by_service = numbered.groupBy(*STREAM, "service").agg(
-        F.min("sequence").alias("lowest"), F.max("sequence").alias("highest"), *sums(F.lit(1))
+        F.min("lowest").alias("lowest"), F.max("highest").alias("highest"), *sums(F.col("rows"))
     )
     return by_service.groupBy(*STREAM).agg(
         F.max("service").alias("service"),

@@ -1,6 +1,7 @@
 """How many deliveries were expected and what became of them: by replica, window and time (docs/audit.md, "Tables").
 
-One pass over the delivery table counts *cells*; everything else here is a sum of cells, which are few.
+One pass over the delivery table counts *grains*, by stream, too; sums of these are *cells*, which are few, and
+everything else here is a sum of cells.
 """
 
 from typing import Final
@@ -12,15 +13,19 @@ from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.words import closed
 
 SUMS: Final = ("expected", "delivered", "lost", "pending", "excused", "unknown", "not_repaired")
+_CELL: Final = (
+    "domain", "name", "window", "slice", "settled_slice", "verdict", "detail", "blame", "by_message",
+)  # fmt: skip
 SLICES: Final = 200
 """In so many slices of equal length the time of all journals is shown."""
 
 
-def cells(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
-    """Rows of the delivery table counted as ``rows``, by all that balance, windows, and the course of time need.
+def grains(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Rows of the delivery table counted as ``rows``, by all that balance, streams, windows, and the course of time
+    need; with their ``lowest`` and ``highest`` sequence. The only look at all deliveries but that for latencies.
 
     ``slice`` is the begin of the slice in which an item was published, ``settled_slice`` the one in which it was
-    settled, by the publisher's clock; null: never, or not known.
+    settled, by the publisher's clock; null: never, or not known. ``numbered``: whether they have sequences.
     """
     length = F.max("latest") - F.min("begin") + SLICES
     whole = domains.agg(F.min("begin").alias("from"), (length / SLICES).cast("bigint").alias("width"))
@@ -28,12 +33,17 @@ def cells(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> D
     return (
         delivery.crossJoin(F.broadcast(whole))
         .groupBy(
-            "domain", "name", (p - F.pmod(p, F.lit(settings.window))).alias("window"),
-            _slice(p).alias("slice"), _slice(at).alias("settled_slice"),
-            "verdict", "detail", "blame", "by_message",
+            *_CELL[:2], "service", "uuid", "topic", (F.col("sequence") > 0).alias("numbered"),
+            (p - F.pmod(p, F.lit(settings.window))).alias("window"),
+            _slice(p).alias("slice"), _slice(at).alias("settled_slice"), *_CELL[5:],
         )
-        .agg(F.count("*").alias("rows"))
+        .agg(F.count("*").alias("rows"), F.min("sequence").alias("lowest"), F.max("sequence").alias("highest"))
     )  # fmt: skip
+
+
+def cells(grains: DataFrame) -> DataFrame:
+    """Of all streams together."""
+    return grains.groupBy(*_CELL).agg(F.sum("rows").alias("rows"))
 
 
 def _slice(time: Column) -> Column:

@@ -60,10 +60,21 @@ def overview(rows: DataFrame) -> DataFrame:
 
 
 def streams(overview: DataFrame) -> DataFrame:
-    """Per (domain, uuid, topic) that was sent: ``whole``, when it was sent as often as its sequences have numbers."""
+    """Per (domain, uuid, topic) that was sent: its ``first`` sequence, its ``length`` from there to the last one, and
+    ``whole``, when it was sent as often as that.
+    """
     length = F.max("last_sent") - F.min("first_sent") + 1
     by_stream = overview.filter(F.col("sent") > 0).groupBy("domain", "uuid", "topic")
-    return by_stream.agg((F.sum("sent") == length).alias("whole"))
+    return by_stream.agg(
+        F.min("first_sent").alias("first"), length.alias("length"), (F.sum("sent") == length).alias("whole")
+    )
+
+
+def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
+    """The (domain, uuid, topic, name) of all receipts, as far as numbers of records tell: a few more may be there."""
+    there = overview.filter((F.col("side") == "replica") & (F.col("uuid") != ""))
+    listening = runs.filter(~F.col("polls")).select(*RUN)
+    return there.join(F.broadcast(listening), RUN, "left_semi").select("domain", "uuid", "topic", "name").distinct()
 
 
 def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:

@@ -25,7 +25,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     # Steps of one pipeline, which is compared as a whole with another program that was written from its definitions.
     **{
         f"audit/{name}.py": "tests/unit/audit/test_pipeline.py"
-        for name in ("changelog", "delivery", "receipts", "state", "straight", "strays", "syncs", "words")
+        for name in ("changelog", "delivery", "lanes", "receipts", "state", "straight", "strays", "syncs", "words")
     },
     # What is counted from the pipeline's tables: asserted on the same cases, because a run of Spark costs.
     **{
