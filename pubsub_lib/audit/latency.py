@@ -14,6 +14,8 @@ from pubsub_lib.audit.words import settled
 HOPS: Final = ("commit_publish", "publish_receive", "receive_apply", "publish_apply", "detect", "repair")
 PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 """Name -> thousandths."""
+_AT_ONCE: Final = len(HOPS)
+"""In place of a hop: what was applied as it was received, as nearly all is. One value counts for three hops then."""
 _GROUP: Final = ["domain", "name", "hop"]
 _LONGEST: Final = 19
 """Digits of the longest latency: as many as a 64-bit number has."""
@@ -21,20 +23,26 @@ _LONGEST: Final = 19
 
 def latencies(delivery: DataFrame) -> DataFrame:
     """One row per hop and replica that has any, and one per hop with an empty name, of all replicas of a domain."""
-    hop = F.element_at(F.array(*[F.lit(name) for name in HOPS]), F.col("hop") + 1)
     # settled: they are asked for twice.
     counts = settled(counted(_values(delivery).withColumnRenamed("place", "hop")))
-    return percentiles(counts.withColumn("hop", hop))
+    hop = F.element_at(F.array(*[F.lit(name) for name in HOPS]), F.col("hop") + 1)
+    return percentiles(_apart(counts).withColumn("hop", hop))
 
 
 def _values(delivery: DataFrame) -> DataFrame:
-    """domain, name, place (of the hop in ``HOPS``), value: a row for each hop of a delivery whose ends are known."""
+    """domain, name, place (of the hop in ``HOPS``), value: a row for each hop of a delivery whose ends are known; one
+    with the place ``_AT_ONCE`` for three hops of what was applied as it was received.
+    """
     p, done = F.col("p"), F.col("settled") - F.col("skew")
+    same = (F.col("received") == F.col("settled")) & (done - p).isNotNull()
+    at_once = F.col("by_message") & F.coalesce(same, F.lit(False))
+    waited = F.col("by_message") & ~at_once
     delivered = {
         "commit_publish": F.when((F.col("kind") == "publication") & (F.col("written") > 0), p - F.col("written")),
-        "publish_receive": F.when(F.col("by_message"), F.col("received") - F.col("skew") - p),
-        "receive_apply": F.when(F.col("by_message"), F.col("settled") - F.col("received")),
-        "publish_apply": F.when(F.col("by_message"), done - p),
+        "publish_receive": F.when(waited, F.col("received") - F.col("skew") - p),
+        "receive_apply": F.when(waited, F.col("settled") - F.col("received")),
+        "publish_apply": F.when(waited, done - p),
+        "": F.when(at_once, done - p),
     }
     missed = {"detect": F.col("detected") - F.col("skew") - p, "repair": done - p}
     repaired = delivery.filter(~F.col("by_message") & F.col("verdict").isin("repaired", "late"))
@@ -43,9 +51,21 @@ def _values(delivery: DataFrame) -> DataFrame:
 
 def _each(table: DataFrame, hops: dict[str, Column]) -> DataFrame:
     # Numbers and not names: most of the time goes into the rows that this makes.
+    places = F.array(*[F.lit(HOPS.index(name) if name else _AT_ONCE) for name in hops])
     found = table.select("domain", "name", F.posexplode(F.array(*hops.values())).alias("place", "value"))
-    place = F.col("place") + HOPS.index(next(iter(hops)))
-    return found.filter(F.col("value").isNotNull()).withColumn("place", place)
+    return found.filter(F.col("value").isNotNull()).withColumn("place", F.element_at(places, F.col("place") + 1))
+
+
+def _apart(counts: DataFrame) -> DataFrame:
+    """With the counts of ``_AT_ONCE`` at each of the hops that they stand for."""
+    at_once = counts.filter(F.col("hop") == _AT_ONCE)
+    ways = F.array(*[F.lit(HOPS.index(name)) for name in ("publish_receive", "publish_apply")])
+    nothing = {name: F.lit(0).cast("bigint") for name in ("cut", "negative", "max")}
+    return (
+        counts.filter(F.col("hop") != _AT_ONCE)
+        .unionByName(at_once.withColumn("hop", F.explode(ways)))
+        .unionByName(at_once.withColumns({"hop": F.lit(HOPS.index("receive_apply")), **nothing}))
+    )
 
 
 def counted(values: DataFrame) -> DataFrame:
