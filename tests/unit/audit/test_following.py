@@ -125,9 +125,9 @@ def test_every_closed_window_is_as_in_the_batch(
     for moment in moments:
         arrivals.come(moment, moment + GRACE, 0.9)
         if moment == moments[0]:
-            killed_before = rng.randrange(2, MANY) if DOMAINS > MANY else 4
-            killed(command, tmp_path, f"follower.before_window=kill@{killed_before}")
-            assert len(written(tmp_path / "out")) == killed_before - 1
+            turn = rng.randrange(2, MANY) if DOMAINS > MANY else 4
+            killed(command, tmp_path, "follower.before_window=kill", turn)
+            assert len(written(tmp_path / "out")) == turn - 1
         else:
             assert main(command) & 64 == 0
         early = said_by_follower(tmp_path / "out")
@@ -174,11 +174,13 @@ def as_known(found: Kept) -> None:
         assert kinds[name] == seen, name
 
 
-def killed(command: Sequence[str], tmp_path: Path, failpoint: str) -> None:
-    """A follower of its own, killed in the middle of a round: it has not noted down what it did."""
+def killed(command: Sequence[str], tmp_path: Path, failpoint: str, turn: int) -> None:
+    """A follower of its own, killed in the middle of a round, the so-manieth time that it comes by: it has not noted
+    down what it did.
+    """
     scratch = tmp_path / "tmp"
     scratch.mkdir()
-    environment = {**os.environ, "TMPDIR": str(scratch), failpoints.VARIABLE: failpoint}
+    environment = {**os.environ, "TMPDIR": str(scratch), failpoints.VARIABLE: f"{failpoint}@{turn}"}
     program = [sys.executable, "-m", "pubsub_lib.audit.main", *command, "--master", "local[2]"]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
