@@ -10,12 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import closed
+from pubsub_lib.audit.words import closed, window_of
 
 SUMS: Final = ("expected", "delivered", "lost", "pending", "excused", "unknown", "not_repaired")
-_CELL: Final = (
-    "domain", "name", "window", "slice", "settled_slice", "verdict", "detail", "blame", "by_message",
-)  # fmt: skip
+_SAID: Final = ("verdict", "detail", "blame", "by_message")
+_CELL: Final = ("domain", "name", "window", "slice", "settled_slice", *_SAID)
 SLICES: Final = 200
 """In so many slices of equal length the time of all journals is shown."""
 
@@ -33,9 +32,9 @@ def grains(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> 
     return (
         delivery.crossJoin(F.broadcast(whole))
         .groupBy(
-            *_CELL[:2], "service", "uuid", "topic", (F.col("sequence") > 0).alias("numbered"),
-            (p - F.pmod(p, F.lit(settings.window))).alias("window"),
-            _slice(p).alias("slice"), _slice(at).alias("settled_slice"), *_CELL[5:],
+            "domain", "name", "service", "uuid", "topic", (F.col("sequence") > 0).alias("numbered"),
+            window_of(p, settings).alias("window"),
+            _slice(p).alias("slice"), _slice(at).alias("settled_slice"), *_SAID,
         )
         .agg(F.count("*").alias("rows"), F.min("sequence").alias("lowest"), F.max("sequence").alias("highest"))
     )  # fmt: skip
