@@ -67,19 +67,17 @@ def timed(tables: "Tables", settings: AuditSettings) -> "dict[str, DataFrame]":
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    from pubsub_lib.audit.words import settled
+    from pubsub_lib.audit.words import window_of
 
-    def window(of: "DataFrame") -> "DataFrame":
-        return of.withColumn("window", F.col("p") - F.pmod(F.col("p"), F.lit(settings.window)))
-
-    found = {"delivery": window(tables.delivery)}
-    strays = settled(tables.strays)
+    window = window_of(F.col("p"), settings)
+    found = {"delivery": tables.delivery.withColumn("window", window)}
+    strays = tables.strays
     if not strays.isEmpty():
         of_replica = ["domain", "uuid", "topic", "sequence", "name"]
         heard = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
         at = heard.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
         at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
-        found["strays"] = window(strays.join(at, of_replica)).drop("p")
+        found["strays"] = strays.join(at, of_replica).withColumn("window", window).drop("p")
     return found
 
 

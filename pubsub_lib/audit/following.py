@@ -17,7 +17,7 @@ from pubsub_lib.audit.follow_intake import Intake, Look
 from pubsub_lib.audit.follow_runs import Part, closed_before, frontier, known, too_late
 from pubsub_lib.audit.follow_stream import Stream, write_whole
 from pubsub_lib.audit.follow_windows import Closed, Span
-from pubsub_lib.audit.session import KEPT, PARTITIONS, partitions_for
+from pubsub_lib.audit.session import PARTITIONS, partitions_for
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.appending import claim
@@ -169,10 +169,10 @@ def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Ju
     def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
         from pubsub_lib.audit.pipeline import audit
 
-        size = sum(path.stat().st_size for of_domain in files.values() for path in of_domain)
-        spark.conf.set(PARTITIONS, partitions_for(size))
-        rows = journals.load(spark, journals.Input(files, ()))
-        if size < KEPT:
+        spool = journals.Input(files, ())
+        spark.conf.set(PARTITIONS, partitions_for(spool.size))
+        rows = journals.load(spark, spool)
+        if spool.keeps_well:
             rows = rows.persist()
         try:
             tables = audit(rows, settings)

@@ -25,6 +25,10 @@ SCHEMA: Final = (
     "version: bigint, action: string, hash: bigint, size: bigint, before: bigint>>"
 )
 """The columns of the Parquet form, as Spark names their types."""
+_MANY: Final = 100
+"""So many files that are opened in each step of an audit cost more than the steps ..."""
+_KEPT: Final = 256 << 20
+"""... and fewer bytes than these (compressed) fit in memory beside all else."""
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
@@ -38,6 +42,18 @@ class Input(msgspec.Struct, frozen=True):
     def empty(self) -> bool:
         """Whether there is nothing to audit."""
         return not any(self.files.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files that are still there."""
+        return sum(path.stat().st_size for files in self.files.values() for path in files if path.exists())
+
+    @property
+    def keeps_well(self) -> bool:
+        """Whether all of it is read once for all steps of an audit: many files, which cost more to open than to keep in
+        memory.
+        """
+        return sum(map(len, self.files.values())) >= _MANY and self.size < _KEPT
 
 
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
@@ -104,9 +120,10 @@ def as_parquet(path: Path, made: Path) -> Path:
 def _readable(path: Path, scratch: Path) -> Path | None:
     """The file itself, or its Parquet form in ``scratch``; None: its writer has only just made it."""
     try:
-        if path.stat().st_size == 0 and path.suffix != PARQUET_SUFFIX:
-            return None
-        scratch.mkdir(parents=True, exist_ok=True)
+        if path.suffix != PARQUET_SUFFIX:
+            if path.stat().st_size == 0:
+                return None
+            scratch.mkdir(parents=True, exist_ok=True)
         return as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
     except FileNotFoundError:
         # A participant that lives makes its files Parquet meanwhile, beside them and under the same name.

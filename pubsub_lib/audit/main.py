@@ -14,12 +14,10 @@ import msgspec
 
 from pubsub_lib.audit import follow, report, summary
 from pubsub_lib.audit import input as journals
-from pubsub_lib.audit.session import KEPT, session, tuning
+from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 
-_MANY: Final = 100
-"""So many files that are read in each step of an audit cost more than the steps."""
 _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
     ("grace", 30.0, "longest way of a message plus what clocks may differ"),
@@ -149,7 +147,7 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
         options.master,
         memory=options.memory,
         quiet=not sys.stderr.isatty(),
-        options=tuning(_size(gathered)),
+        options=tuning(gathered.size),
     )
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -160,7 +158,7 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
 
     try:
         rows = journals.load(spark, gathered)
-        if _count(gathered) >= _MANY and _size(gathered) < KEPT:
+        if gathered.keeps_well:
             rows = rows.persist()
         tables = audit(rows, settings)
         derived = derive(tables, settings)
@@ -192,14 +190,6 @@ def _why(error: Exception, gathered: journals.Input) -> str:
         return f"{gone[0]} vanished while it was read, look who removes journals; run the audit again"
     reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return f"Spark broke the audit off: {reason}; run it again, with more --memory if that is what it lacks"
-
-
-def _size(gathered: journals.Input) -> int:
-    return sum(path.stat().st_size for files in gathered.files.values() for path in files if path.exists())
-
-
-def _count(gathered: journals.Input) -> int:
-    return sum(len(files) for files in gathered.files.values())
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:

@@ -18,8 +18,6 @@ _LISTERS: Final = 8
 _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
-KEPT: Final = 256 << 20
-"""Many files of together fewer bytes are read once for all steps of an audit: they cost more to open than to keep."""
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """May be set anew for each audit of a session."""
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"

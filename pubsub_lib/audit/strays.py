@@ -62,7 +62,7 @@ def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame
 
 def none(rows: DataFrame) -> DataFrame:
     """The table of strays where there cannot be any."""
-    return rows.limit(0).select("domain", "name", "uuid", "topic", "sequence", F.lit("").alias("verdict"))
+    return rows.limit(0).withColumn("verdict", F.lit("")).select(*COLUMNS)
 
 
 def unrecorded(

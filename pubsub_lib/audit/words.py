@@ -124,8 +124,7 @@ def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
 
 def closed(time: Column, closed_until: Column, settings: AuditSettings) -> Column:
     """Whether the window of a time is closed; false where nothing is known of the domain."""
-    window_end = time - F.pmod(time, F.lit(settings.window)) + settings.window  # in integers: no rounding
-    return F.coalesce(window_end <= closed_until, F.lit(False))
+    return F.coalesce(window_of(time, settings) + settings.window <= closed_until, F.lit(False))
 
 
 def hidden_at_publisher(settings: AuditSettings) -> Column:
@@ -280,7 +279,7 @@ def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
 
 
 def window_of(time: Column, settings: AuditSettings) -> Column:
-    """The begin of its window."""
+    """The begin of its window. In integers: no rounding."""
     return time - F.pmod(time, F.lit(settings.window))
 
 

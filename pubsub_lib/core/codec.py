@@ -330,16 +330,16 @@ def packed(links: Sequence[Link], limits: Limits = Limits()) -> list[Packed]:  #
 
 def _grouped(messages: list[Message], encoded: list[bytes], limits: Limits) -> list[Packed]:
     room = min(limits.max_frame_bytes, SHARED_BYTES) - _BODY_OVERHEAD
-    packed: list[Packed] = []
+    groups: list[Packed] = []
     begun = used = 0
     for number, size in enumerate(map(len, encoded)):
         if used + size > room and number > begun:
-            packed.append(Packed(messages[begun:number], b"".join(encoded[begun:number])))
+            groups.append(Packed(messages[begun:number], b"".join(encoded[begun:number])))
             begun, used = number, 0
         used += size
     if messages:
-        packed.append(Packed(messages[begun:], b"".join(encoded[begun:])))
-    return packed
+        groups.append(Packed(messages[begun:], b"".join(encoded[begun:])))
+    return groups
 
 
 # -- decode --------------------------------------------------------------------------------------------------

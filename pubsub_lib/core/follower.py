@@ -6,7 +6,7 @@ lock around everything here, and may call ``cache`` under the same lock.
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import msgspec
 
@@ -120,9 +120,11 @@ class Follower:
                 self._replace(action.chain, action.answer, events, now)
             elif isinstance(action, RequestHello):
                 questions.append(action)
-            else:
+            elif isinstance(action, StartSync):
                 wants = {name: self._fill(name, want) for name, want in action.wants.items()}
                 sync = StartSync(action.number, wants, action.causes)
+            else:
+                assert_never(action)
         return Outcome(events, questions, sync)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:

@@ -2,7 +2,6 @@
 
 from pubsub_lib.store.directory import Directory, Service
 from pubsub_lib.store.links import Commit
-from pubsub_lib.store.session import SessionRecorder
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.store import OnCommit, Store, migrate
 from pubsub_lib.store.transaction import Transaction
@@ -14,7 +13,6 @@ __all__ = [
     "Directory",
     "OnCommit",
     "Service",
-    "SessionRecorder",
     "Store",
     "StoreSettings",
     "Stored",

@@ -5,10 +5,9 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, func, select
-from sqlalchemy.orm import Session
 
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
@@ -19,11 +18,15 @@ from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.forking import ForkGate
 from pubsub_lib.store.looking import Looking
-from pubsub_lib.store.session import SessionRecorder
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import Stored
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from pubsub_lib.store.session import SessionRecorder
 
 T = TypeVar("T")
 OnCommit = Callable[[Sequence[Link]], None]
@@ -168,12 +171,15 @@ class Store:
 
         return unsubscribe
 
-    def session(self, session: Session, *, bind_arguments: Mapping[str, Any] | None = None) -> SessionRecorder:
+    def session(self, session: "Session", *, bind_arguments: Mapping[str, Any] | None = None) -> "SessionRecorder":
         """Record changes in a program's own SQLAlchemy session: they commit and roll back with it, savepoints included.
 
         Call it once per session and keep what it returns; it serves all of the session's transactions. A session with
         several engines says by ``bind_arguments`` which one is this store's database. See :class:`SessionRecorder`.
         """
+        # Whoever has a session has the ORM; for all others it would be a fifth of what this package takes to load.
+        from pubsub_lib.store.session import SessionRecorder
+
         self._check_writable()
         return SessionRecorder(
             session,

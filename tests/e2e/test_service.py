@@ -120,7 +120,7 @@ def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
     with ExitStack() as ending:
         watched = []
         for number, database in enumerate((sqlite_url, postgres_url, mariadb_url)):
-            host = Host(tmp_path / str(number), database)
+            host = Host(tmp_path / str(number), database, follow_interval=0.25)
             ending.callback(host.close)
             host.service()
             with Store(database) as store, store.transaction() as tx:

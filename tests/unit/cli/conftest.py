@@ -42,7 +42,7 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         if (backend, served) not in made:
             folder = tmp_path_factory.mktemp("world")
             url = url_in(folder, backend)
-            host = Host(folder, url) if served else None
+            host = Host(folder, url, follow_interval=0.25) if served else None
             world = World(url, alone(folder, url) if host is None else host.config, host)
             world.open().close()  # makes the tables
             if host is not None:

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""What one change costs on its way, in processor time of one thread: ``tools/measure_path.py``.
+
+For transactions of 10 changes and of 1: a publisher's numbering and encoding, a replica's decoding, and all that a
+replica does; then the floor under the replica, step by step, as loops that do nothing else. Printed are µs a change:
+the median of all frames, and the quickest tenth, which is what the machine does when nobody else wants its caches.
+docs/benchmarks.md tells what it printed. Takes ten seconds and 500 MB.
+"""
+
+import gc
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _bench.payload import Plan, plan
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.digest import fingerprint
+from pubsub_lib.core.follower import Follower
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import Change, Link, SyncAnswer
+from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.timing import Timing
+
+KEYS = 100_000
+CHANGES = 60_000
+TOGETHER = 200
+"""Changes of one call, as in the bursts of tools/bench."""
+TOPIC = "path"
+TIMING = Timing(max_idle_time=60.0, message_delay_window=30.0)
+LIMITS = Limits()
+Frame = tuple[bytes, bytes]
+Item = TypeVar("Item")
+
+
+def main() -> None:
+    """Print a table for large transactions and one for small ones."""
+    for changes in (10, 1):
+        planned = plan(TOPIC, KEYS, CHANGES // changes, changes, 1)
+        gc.collect()
+        gc.freeze()  # the plan is no work of the library's
+        print(f"transactions of {changes}, {KEYS:,} keys, µs a change: median, quickest tenth")
+        frames = publish(planned, TOGETHER // changes)
+        costs("replica: decode", decoded, frames)
+        replicate("replica: all, nobody listens", planned, frames, listens=False)
+        replicate("replica: all, events for a listener", planned, frames, listens=True)
+        if changes > 1:
+            for name, step in floors(planned):
+                costs(f"floor: {name}", lambda frame, step=step: step(decoded(frame)), frames)  # type: ignore[misc]
+
+
+def costs(name: str, work: Callable[[Item], Sequence[Change]], items: Iterable[Item]) -> None:
+    """Say what each of the changes that ``work`` returns for an item has cost."""
+    taken = []
+    for item in items:
+        begun = time.thread_time()
+        done = work(item)
+        taken.append((time.thread_time() - begun) / len(done) * 1e6)
+    print(f"  {name:<60}{statistics.median(taken):6.2f}{statistics.quantiles(taken, n=10)[0]:6.2f}", flush=True)
+
+
+def publish(planned: Plan, together: int) -> Sequence[Frame]:
+    """Say what a publisher takes; the frames as they leave it."""
+    publishing = Publishing(TOPIC, "0" * 32, TIMING, LIMITS, 0.0)
+    frames: list[Frame] = []
+
+    def send(links: Sequence[Link]) -> Sequence[Change]:
+        frames.extend([codec.encode(envelope, LIMITS) for envelope in publishing.publish(links, 0.0)])
+        return changes_of(links)
+
+    calls = (planned.links[first : first + together] for first in range(0, len(planned.links), together))
+    costs("publisher: number and encode", send, calls)
+    return frames
+
+
+def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: bool) -> None:
+    """Say what a replica takes that holds the objects before the first transaction."""
+    follower = Follower(TIMING, LIMITS, random.Random(1), Cache(), 0.0)
+    follower.listens = lambda: listens
+    follower.follow([TOPIC], 0.0)
+    now, sync = 0.0, None
+    while sync is None:
+        now += TIMING.hello_wait
+        sync = follower.tick(now).sync
+    follower.sync_done(sync.number, SyncAnswer(planned.start.head.point, {TOPIC: planned.full()}), now)
+
+    def receive(frame: Frame) -> Sequence[Change]:
+        envelope = codec.decode(frame, LIMITS)
+        follower.feed(envelope, now)
+        return changes_of(message.link for message in envelope.messages)
+
+    costs(name, receive, frames)
+    if follower.tracker.chain(TOPIC).known != planned.end.point or follower.faults.mismatches:
+        raise SystemExit("the replica did not follow: these figures mean nothing")
+
+
+def decoded(frame: Frame) -> Sequence[Change]:
+    """A frame's changes."""
+    return changes_of(message.link for message in codec.decode(frame, LIMITS).messages)
+
+
+def changes_of(links: Iterable[Link]) -> Sequence[Change]:
+    """All of them; 0.02 µs for each, which is in every figure."""
+    changes: list[Change] = []
+    for link in links:
+        changes += link.changes
+    return changes
+
+
+def floors(planned: Plan) -> Iterator[tuple[str, Callable[[Sequence[Change]], Sequence[Change]]]]:
+    """Each decodes and does what the one before it does, and something more."""
+    values = {record.key: bytes(bytearray(record.value)) for record in planned.start.records}
+
+    def look(changes: Sequence[Change]) -> Sequence[Change]:
+        for change in changes:
+            _ = change.key, change.version, change.value
+        return changes
+
+    def find(changes: Sequence[Change]) -> Sequence[Change]:
+        for change in changes:
+            values.get(change.key)
+        return changes
+
+    def replace(changes: Sequence[Change]) -> Sequence[Change]:
+        for change in changes:
+            values[change.key] = change.value or b""
+        return changes
+
+    def check(changes: Sequence[Change]) -> Sequence[Change]:
+        for change in changes:
+            value = values[change.key] = change.value or b""
+            fingerprint(change.table, change.key, change.version, value)
+        return changes
+
+    yield "decode, and look at every change", look
+    yield "find its object", find
+    yield "replace it in a plain dict, without any check", replace
+    yield "make one fingerprint of each", check
+
+
+if __name__ == "__main__":
+    main()
