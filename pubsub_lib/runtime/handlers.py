@@ -274,8 +274,14 @@ class Handlers:
             label = getattr(fn, "__qualname__", type(fn).__name__)
             handle = Handle(self, selector, fn, self._policy, f"{self._name}-handler-{self._made}-{label}")
             handle.push(initial_events, initial=True)
-            handle.start()
-            self._handles = (*self._handles, handle)
+            others = self._handles
+            self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here
+            try:
+                handle.start()
+            except BaseException:
+                self._handles = others
+                handle.stop()  # who found it here meanwhile must not wait for it
+                raise
         return handle
 
     def push(self, events: Sequence[Event], *, initial: bool = False) -> None:

@@ -2,14 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pubsub_lib.core.dispatch import HandlerPolicy, Selector
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
-from pubsub_lib.runtime.handlers import Handlers
+from pubsub_lib.runtime.handlers import Handle, Handlers
 
 LONG = 120.0
 """Seconds that are never waited for unless something is broken."""
@@ -210,6 +210,38 @@ def test_waiting_inside_a_handler_is_refused_instead_of_a_deadlock(handlers: Han
     handlers.wait_handled(1, LONG)
     assert len(errors) == 2
     assert "by a handler" in str(errors[0])
+
+
+def test_a_handler_counts_as_one_from_its_first_call(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[bool] = []
+    called = threading.Event()
+    start = Handle.start
+
+    def start_and_let_it_run_first(handle: Handle) -> None:
+        start(handle)
+        assert called.wait(LONG)
+
+    def note(e: Event) -> None:
+        inside.append(handlers.in_handler())
+        called.set()
+
+    monkeypatch.setattr(Handle, "start", start_and_let_it_run_first)
+    handlers.add(Selector(), note, [event("x", 1)])
+    assert inside == [True]
+
+
+def test_a_handler_whose_thread_cannot_start_is_not_kept(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[Callable[[], bool]] = []
+
+    def refuse(handle: Handle) -> None:
+        waits.append(handlers.handled_later())
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Handle, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        handlers.add(Selector(), lambda e: None, [event("x", 1)])
+    assert not handlers.listening()
+    assert waits[0](), "who waited for it already waits no more"
 
 
 def test_remove_from_outside_and_by_the_handler_itself(handlers: Handlers) -> None:
