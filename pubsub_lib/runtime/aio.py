@@ -6,7 +6,6 @@ the loop is never blocked: a call that would have to wait for a lock, or that wa
 """
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
-from pubsub_lib.runtime.handlers import Handle
+from pubsub_lib.runtime.handlers import Handle, is_coroutine_function
 from pubsub_lib.runtime.replica import Committed, Replica
 from pubsub_lib.runtime.status import Status
 from pubsub_lib.settings import Settings
@@ -228,7 +227,7 @@ class AsyncReplica:
 
         A handler that raises, or is cancelled by somebody, is tried again. At ``close`` those that run are cancelled.
         """
-        chosen = self._in_loop(handler) if inspect.iscoroutinefunction(handler) else handler
+        chosen = self._in_loop(handler) if is_coroutine_function(handler) else handler
         pool = self._open_pool()
         adding = pool.submit(self.threaded.on, table, chosen, topic=topic, key=key)
         try:

@@ -5,7 +5,8 @@ sync.
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -262,7 +263,7 @@ class Handlers:
         """
         if not callable(fn):
             raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")
-        if inspect.iscoroutinefunction(fn):
+        if is_coroutine_function(fn):
             raise UsageError(
                 f"the handler {fn!r} is a coroutine function and nobody would await it; use an AsyncReplica, or give "
                 "a plain function"
@@ -415,6 +416,13 @@ class Handlers:
                 )
         if self._closed:
             raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+
+
+def is_coroutine_function(fn: Callable[[Event], object]) -> TypeGuard[Callable[[Event], Coroutine[Any, Any, object]]]:
+    """True when a call of ``fn`` makes a coroutine that has to be awaited: an ``async def``, or an object whose
+    ``__call__`` is one.
+    """
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def _sum(one: HandlerCounters, other: HandlerCounters) -> HandlerCounters:

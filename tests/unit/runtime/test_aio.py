@@ -120,6 +120,22 @@ def test_a_coroutine_is_told_what_is_there_and_every_change_in_the_loop(sqlite_u
     run(main())
 
 
+def test_an_object_whose_call_is_a_coroutine_is_awaited(sqlite_url: str) -> None:
+    class Called(Recorder):
+        async def __call__(self, change: Event) -> None:
+            await self.handle(change)
+
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            await w.replica.wait_synced(LONG)
+            called = Called()
+            await w.replica.on("a", called)
+            await w.write_and_wait("1", 1)
+            assert called.brief == [("create", "1", 1)]
+
+    run(main())
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_changes_are_iterated_and_handled_when_the_next_is_asked_for(sqlite_url: str, driver: str) -> None:
     async def main() -> None:

@@ -1,5 +1,6 @@
 """Handlers' threads: independent of each other, stoppable from anywhere, and waited for without sleeping."""
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -320,8 +321,12 @@ def test_close_ends_waits_refuses_what_comes_later_and_tells_of_calls_that_still
 def test_what_cannot_be_a_handler_is_refused(handlers: Handlers) -> None:
     async def nobody_awaits(e: Event) -> None: ...
 
-    with pytest.raises(UsageError, match="coroutine"):
-        handlers.add(Selector(), nobody_awaits)
+    class NobodyAwaits:
+        async def __call__(self, e: Event) -> None: ...
+
+    for waiting in (nobody_awaits, functools.partial(nobody_awaits), NobodyAwaits()):
+        with pytest.raises(UsageError, match="coroutine"):
+            handlers.add(Selector(), waiting)
     with pytest.raises(UsageError, match="cannot be called"):
         handlers.add(Selector(), 5)  # type: ignore[arg-type]
 
