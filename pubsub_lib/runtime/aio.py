@@ -80,8 +80,11 @@ class AsyncHandle:
         self._owner = owner
 
     async def remove(self) -> None:
-        """Stop this handler: no call begins after this. One that runs goes on to its end. Idempotent."""
-        await self._owner._call(self._handle.remove)
+        """Stop this handler: no call begins after this. One that runs goes on to its end. Idempotent. Carried out also
+        when this call is cancelled.
+        """
+        removing = self._owner._open_pool().submit(self._handle.remove)
+        await asyncio.shield(asyncio.wrap_future(removing))
 
 
 class AsyncReplica:
@@ -245,17 +248,21 @@ class AsyncReplica:
         and conflated, as for a handler. Nothing is repeated for a body that raises: begin a new iterator.
         """
         inbox: Inbox = asyncio.Queue()
+        handle: AsyncHandle | None = None
+        over = False
 
         async def hand_over(event: Event) -> None:
+            if over:  # nobody will ask for it, and the handler goes as soon as a thread is free for that
+                return
             taken = asyncio.get_running_loop().create_future()
             inbox.put_nowait((event, taken))
             await taken
 
-        handle = await self.on(table, hand_over, topic=topic, key=key)
-        task = asyncio.current_task()
-        assert task is not None
-        self._inboxes.add(inbox)
         try:
+            handle = await self.on(table, hand_over, topic=topic, key=key)
+            task = asyncio.current_task()
+            assert task is not None
+            self._inboxes.add(inbox)
             while not self._closing and (item := await inbox.get()) is not None:
                 event, taken = item
                 self._holding.add(task)
@@ -265,12 +272,13 @@ class AsyncReplica:
                     self._holding.discard(task)
                     _settle(taken)
         finally:
+            over = True  # before what is there is taken out, so that nothing comes after that
             self._inboxes.discard(inbox)
             while not inbox.empty():
                 left = inbox.get_nowait()
                 if left is not None:
                     _settle(left[1])
-            if not self._closing:
+            if handle is not None and not self._closing:
                 await handle.remove()
 
     def _in_loop(self, handler: AsyncHandler) -> Callable[[Event], None]:

@@ -15,7 +15,7 @@ import pytest
 from pubsub_lib import Event, Publisher, Settings, Store
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.errors import ClosedError, DriverError, UsageError, WaitTimeout
-from pubsub_lib.runtime.aio import AsyncReplica, Bell
+from pubsub_lib.runtime.aio import THREADS, AsyncReplica, Bell
 from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.runtime.world import settings
 
@@ -354,6 +354,50 @@ def test_a_cancelled_on_leaves_no_handler(sqlite_url: str) -> None:
                 with suppress(asyncio.CancelledError):
                     await adding
             assert await asyncio.to_thread(poll, lambda: not w.replica.threaded._handlers._handles, LONG)
+
+    run(main())
+
+
+def no_handlers_thread() -> bool:
+    return not [thread for thread in threading.enumerate() if "-handler-" in thread.name]
+
+
+def test_an_iteration_cancelled_while_it_begins_leaves_no_handler(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            w.write("1", 1)
+            await w.replica.wait_synced(LONG)
+            asking = asyncio.create_task(anext(w.replica.changes("a")))
+            await asyncio.sleep(0)
+            handlers = w.replica.threaded._handlers
+            assert poll(lambda: bool(handlers._handles), LONG), "a thread added it; the loop, busy here, did not hear"
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert await asyncio.to_thread(poll, no_handlers_thread, LONG)
+
+    run(main())
+
+
+def test_an_iteration_left_while_every_thread_is_busy_holds_up_no_change(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            for key in "123":
+                w.write(key, 1)
+            await w.replica.wait_synced(LONG)
+            changes, free = w.replica.changes("a"), threading.Event()
+            await anext(changes)
+            assert w.replica._pool is not None
+            for _ in range(THREADS):
+                w.replica._pool.submit(free.wait, LONG)
+            leaving = asyncio.create_task(changes.aclose())
+            handlers = w.replica.threaded._handlers
+            assert await asyncio.to_thread(poll, lambda: handlers.counters().handled == 3, LONG)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+            free.set()
+            assert await asyncio.to_thread(poll, no_handlers_thread, LONG)
 
     run(main())
 
