@@ -92,8 +92,8 @@ class AsyncReplica:
 
     Takes what Replica takes. Every method belongs to the loop in which it was started, and raises what the method of
     the same name of Replica raises; ClosedError before the start and after the end. A call that is cancelled leaves
-    nothing behind: no thread that waits, no handler; what ``follow`` and ``unfollow`` have begun is carried out.
-    ``threaded`` is the replica behind it, for other threads.
+    nothing behind: no thread that waits, no handler; what ``follow``, ``unfollow`` and the ``remove`` of a handler have
+    begun is carried out. ``threaded`` is the replica behind it, for other threads.
     """
 
     def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
@@ -101,6 +101,8 @@ class AsyncReplica:
         self._replica: Replica | None = None
         self._bell: Bell | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._starting: Future[Replica] | None = None
+        self._ending: Future[None] | None = None
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
         """Coroutine handlers that run."""
@@ -130,9 +132,13 @@ class AsyncReplica:
         return self._replica
 
     async def start(self) -> None:
-        """Subscribe, and sync in the background. Raises as Replica and its ``start`` do."""
+        """Subscribe, and sync in the background. Raises as Replica and its ``start`` do; ClosedError when it is closed
+        before or meanwhile.
+        """
         if self._pool is not None:
             raise UsageError("this replica was started already; make a new one for a second run")
+        if self._closing:
+            raise ClosedError("this replica is closed; make a new one")
         loop = asyncio.get_running_loop()
         pool = self._pool = ThreadPoolExecutor(THREADS, "pubsub-aio")
         bell = self._bell = Bell(loop)
@@ -144,32 +150,36 @@ class AsyncReplica:
             replica.start()  # closes what it opened when it fails
             return replica
 
-        starting = pool.submit(begin)
+        self._starting = pool.submit(begin)
         try:
-            self._replica = await asyncio.shield(asyncio.wrap_future(starting))
+            self._replica = await asyncio.shield(asyncio.wrap_future(self._starting))
+            if self._closing:
+                raise ClosedError("this replica was closed while it started; make a new one")
         except BaseException:
-            _undo(pool, starting, Replica.close)
-            pool.shutdown(wait=False)
+            self._end()  # nobody else will: a with statement whose begin fails has no end
             raise
 
     async def close(self) -> None:
-        """Cancel the coroutine handlers that run, end the iterators, then as Replica's ``close``. Idempotent. Called by
-        a coroutine handler, it cancels the others and does not wait for the end.
+        """Cancel the coroutine handlers that run, end the iterators, then as Replica's ``close``. Idempotent: a later
+        call waits for the first, and one during ``start`` for that. Called by a coroutine handler, it cancels the
+        others and does not wait for the end.
         """
         self._closing = True
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         for inbox in self._inboxes:
             inbox.put_nowait(None)
-        if self._replica is None or self._pool is None:
-            return
-        try:
-            closing = asyncio.get_running_loop().run_in_executor(self._pool, self._replica.close)
-        except RuntimeError:  # the pool's end: this was called before
-            return
-        self._pool.shutdown(wait=False)
-        if _handling.get() is not self:
-            await asyncio.shield(closing)
+        ending = self._end()
+        if ending is not None and _handling.get() is not self:
+            await asyncio.shield(asyncio.wrap_future(ending))
+
+    def _end(self) -> Future[None] | None:
+        """Let a thread close what was started, whatever becomes of the loop; once. None: nothing was."""
+        self._closing = True
+        if self._ending is None and self._pool is not None and self._starting is not None:
+            self._ending = self._pool.submit(_close_started, self._starting)
+            self._pool.shutdown(wait=False)
+        return self._ending
 
     # -- topics --------------------------------------------------------------------------------------------------
 
@@ -236,7 +246,8 @@ class AsyncReplica:
         try:
             return AsyncHandle(await asyncio.shield(asyncio.wrap_future(adding)), self)
         except asyncio.CancelledError:
-            _undo(pool, adding, Handle.remove)
+            if not self._closing:  # which ends every handler, and takes no more work
+                pool.submit(_remove_added, adding)
             raise
 
     async def changes(
@@ -398,13 +409,13 @@ def _settle(taken: "asyncio.Future[None]") -> None:
         taken.set_result(None)
 
 
-def _undo(pool: ThreadPoolExecutor, making: Future[T], undo: Callable[[T], object]) -> None:
-    """Nobody waits any more for what a thread is making: let another one undo it, whatever becomes of the loop."""
+def _close_started(starting: Future[Replica]) -> None:
+    """Wait for the end of a start, and close what came of it."""
+    if starting.exception() is None:  # one that fails has closed what it opened
+        starting.result().close()
 
-    def later() -> None:
-        if making.cancelled():
-            return
-        if making.exception() is None:
-            undo(making.result())
 
-    pool.submit(later)
+def _remove_added(adding: Future[Handle]) -> None:
+    """The same for a handler that nobody waits for any more."""
+    if adding.exception() is None:
+        adding.result().remove()

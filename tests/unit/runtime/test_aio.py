@@ -362,6 +362,10 @@ def no_handlers_thread() -> bool:
     return not [thread for thread in threading.enumerate() if "-handler-" in thread.name]
 
 
+def no_threads_since(before: set[threading.Thread]) -> bool:
+    return not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("pubsub")]
+
+
 def test_an_iteration_cancelled_while_it_begins_leaves_no_handler(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
@@ -428,12 +432,66 @@ def test_a_start_that_fails_or_is_cancelled_leaves_nothing_open(
         with pytest.raises(asyncio.CancelledError):
             await starting
         go_on.set()
+        await replica.close()  # waits for that
+        assert await asyncio.to_thread(poll, lambda: no_threads_since(before), LONG)
 
-        def gone() -> bool:
-            left = set(threading.enumerate()) - before
-            return not [thread for thread in left if thread.name.startswith("pubsub")]
+    run(main())
 
-        assert await asyncio.to_thread(poll, gone, LONG)
+
+def test_a_close_during_the_start_ends_what_was_started(sqlite_url: str) -> None:
+    async def main() -> None:
+        before = set(threading.enumerate())
+        replica = AsyncReplica(configured(sqlite_url), ["t"])
+        starting = asyncio.create_task(replica.start())
+        await asyncio.sleep(0)
+        await replica.close()
+        with pytest.raises(ClosedError, match="closed while it started"):
+            await starting
+        assert replica.threaded._closed
+        assert await asyncio.to_thread(poll, lambda: no_threads_since(before), LONG)
+        never_started = AsyncReplica(configured(sqlite_url), ["t"])
+        await never_started.close()
+        with pytest.raises(ClosedError, match="is closed"):
+            await never_started.start()
+
+    run(main())
+
+
+def test_a_later_close_waits_for_the_first(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            go_on = threading.Event()
+            close = w.replica.threaded.close
+
+            def slow() -> None:
+                go_on.wait(LONG)
+                close()
+
+            monkeypatch.setattr(w.replica.threaded, "close", slow)
+            first, second = (asyncio.create_task(w.replica.close()) for _ in range(2))
+            await asyncio.wait({first, second}, timeout=0.05)
+            assert (first.done(), second.done()) == (False, False)
+            first.cancel()
+            go_on.set()
+            await second
+            assert w.replica.threaded._closed
+
+    run(main())
+
+
+def test_a_cancelled_on_is_no_more_than_cancelled_when_the_end_came_first(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            with w.replica.threaded._engine.lock:  # so that neither can end yet
+                adding = asyncio.create_task(w.replica.on("a", Recorder().handle))
+                await asyncio.sleep(0)
+                closing = asyncio.create_task(w.replica.close())
+                await asyncio.sleep(0)
+                adding.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await adding
+            await closing
+            assert await asyncio.to_thread(poll, no_handlers_thread, LONG)
 
     run(main())
 
