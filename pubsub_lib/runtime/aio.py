@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
@@ -34,9 +33,6 @@ AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
 
 Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
 """Holds at most one change, and None at the end."""
-
-_handling: ContextVar["AsyncReplica | None"] = ContextVar("pubsub_lib.handling", default=None)
-"""The replica whose coroutine handler the current task is."""
 
 
 class Bell:
@@ -107,8 +103,8 @@ class AsyncReplica:
         self._tasks: set[asyncio.Task[Any]] = set()
         """Coroutine handlers that run."""
         self._inboxes: set[Inbox] = set()
-        self._holding: set[asyncio.Task[Any]] = set()
-        """Tasks inside the body of an ``async for`` over changes."""
+        self._holding: dict[Inbox, asyncio.Task[Any]] = {}
+        """Iterations whose body runs, and the task it runs in: one task may be in the bodies of several."""
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -170,7 +166,7 @@ class AsyncReplica:
         for inbox in self._inboxes:
             inbox.put_nowait(None)
         ending = self._end()
-        if ending is not None and _handling.get() is not self:
+        if ending is not None and asyncio.current_task() not in self._tasks:
             await asyncio.shield(asyncio.wrap_future(ending))
 
     def _end(self) -> Future[None] | None:
@@ -271,16 +267,16 @@ class AsyncReplica:
 
         try:
             handle = await self.on(table, hand_over, topic=topic, key=key)
-            task = asyncio.current_task()
-            assert task is not None
             self._inboxes.add(inbox)
             while not self._closing and (item := await inbox.get()) is not None:
                 event, taken = item
-                self._holding.add(task)
+                task = asyncio.current_task()  # at each change: another task may ask for the next one
+                assert task is not None
+                self._holding[inbox] = task
                 try:
                     yield event
                 finally:
-                    self._holding.discard(task)
+                    del self._holding[inbox]
                     _settle(taken)
         finally:
             over = True  # before what is there is taken out, so that nothing comes after that
@@ -301,7 +297,6 @@ class AsyncReplica:
             assert task is not None
             if self._closing:
                 return
-            _handling.set(self)  # in the context of this task alone
             self._tasks.add(task)
             try:
                 await handler(event)
@@ -369,8 +364,12 @@ class AsyncReplica:
             await self._look(complain, 0.0)
 
     def _refuse_handlers(self, what: str) -> None:
-        if _handling.get() is self or asyncio.current_task() in self._holding:
-            raise UsageError(f"{what} was called by a handler, which would wait for itself; call it in another task")
+        task = asyncio.current_task()
+        if task in self._tasks or task in self._holding.values():
+            raise UsageError(
+                f"{what} was called by a handler, which would wait for itself; call it in another task, and do not "
+                "await that one there"
+            )
 
     # -- calls ---------------------------------------------------------------------------------------------------
 

@@ -411,7 +411,7 @@ class Handlers:
             if not wait(None if end is None else max(end - self.clock(), 0.0)):
                 waiting = handle.counters().waiting
                 raise WaitTimeout(
-                    f"handler {handle.name} did not handle {what} within {timeout} s ({waiting} wait); "
+                    f"handler {handle.name} did not handle {what} in time ({waiting} wait); "
                     "wait longer or make it quicker"
                 )
         if self._closed:

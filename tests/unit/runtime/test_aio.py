@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -313,6 +313,43 @@ def test_a_coroutine_handler_may_wait_for_its_own_write_and_close_the_replica(sq
             await w.replica.on("a", answer, key="question")
             await asyncio.to_thread(w.write, "question", 1)
             await asyncio.wait_for(done.wait(), LONG)
+
+    run(main())
+
+
+def test_a_task_that_a_handler_started_may_wait_for_the_handlers(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            await w.replica.wait_synced(LONG)
+            waiting: list[asyncio.Task[None]] = []
+
+            async def begin(change: Event) -> None:
+                waiting.append(asyncio.create_task(w.replica.wait_handled(1, LONG)))
+                await asyncio.sleep(0)  # so that it asks while this runs
+
+            await w.replica.on("a", begin)
+            await w.write_and_wait("1", 1)
+            await waiting[0]
+
+    run(main())
+
+
+def test_waiting_for_itself_is_refused_in_every_body_that_runs(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            w.write("1", 1)
+            w.write("2", 1)
+            await w.replica.wait_synced(LONG)
+            async with aclosing(w.replica.changes("a")) as outer:
+                await asyncio.create_task(anext(outer))  # the next one is asked for by another task
+                async for _ in outer:
+                    async with aclosing(w.replica.changes("a")) as inner:
+                        async for _ in inner:
+                            break
+                    with pytest.raises(UsageError, match="would wait for itself"):
+                        await w.replica.wait_handled(1, LONG)
+                    break
+            await w.replica.wait_handled(2, LONG)
 
     run(main())
 

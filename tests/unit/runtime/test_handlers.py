@@ -61,7 +61,7 @@ def test_a_handler_that_blocks_stops_no_other(handlers: Handlers) -> None:
     handlers.push([event("slow", 1), event("quick", 2)])
     assert entered.wait(LONG)
     handlers.push([event("quick", 3)])
-    with pytest.raises(WaitTimeout, match="block did not handle"):
+    with pytest.raises(WaitTimeout, match="block did not handle the events up to position 3 in time"):
         handlers.wait_handled(3, 0.05)
     assert blocked.counters().handled == 0
     assert not blocked.initial_done or got is not None
