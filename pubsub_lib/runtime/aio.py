@@ -326,9 +326,14 @@ class AsyncReplica:
         await self._wait(lambda: _ended(lambda: self.threaded.wait_synced(0.0)), timeout, self.threaded.wait_synced)
 
     async def wait_for(
-        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
-        """As :meth:`.Replica.wait_for`: read your own write."""
+        """As :meth:`.Replica.wait_for`: read your own write. None, the commit of a transaction that changed nothing, is
+        nothing to wait for.
+        """
+        if position is None:
+            self.threaded._check()
+            return
 
         def now(seconds: float) -> None:
             self.threaded.wait_for(position, seconds, topics=topics)
@@ -336,13 +341,17 @@ class AsyncReplica:
         await self._wait(lambda: _ended(lambda: now(0.0)), timeout, now)
 
     async def wait_handled(
-        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
-        """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration."""
+        """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration.
+        None is nothing to wait for, as in ``wait_for``.
+        """
         self._refuse_handlers("wait_handled")
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         await self.wait_for(position, timeout, topics=topics)
+        if position is None:
+            return
         number = position if isinstance(position, int) else position.point.position
         handlers = self.threaded._handlers
         handled = await self._call(handlers.handled_later, number)

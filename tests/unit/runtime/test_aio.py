@@ -259,6 +259,21 @@ def test_waits_end_by_what_happens_by_time_by_cancelling_and_by_the_end(sqlite_u
     run(main())
 
 
+def test_a_transaction_that_changed_nothing_is_not_waited_for(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            w.write("1", 1)
+            nothing = w.write("1", 1)
+            assert nothing is None
+            await w.replica.wait_for(nothing, LONG)
+            await w.replica.wait_handled(nothing, LONG)
+        for call in (w.replica.wait_for, w.replica.wait_handled):
+            with pytest.raises(ClosedError):
+                await call(nothing)
+
+    run(main())
+
+
 def test_the_end_cancels_coroutines_and_ends_iterations(sqlite_url: str) -> None:
     async def main() -> None:
         cancelled = asyncio.Event()
