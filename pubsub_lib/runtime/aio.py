@@ -6,11 +6,9 @@ the loop is never blocked: a call that would have to wait for a lock, or that wa
 """
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
@@ -19,7 +17,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
-from pubsub_lib.runtime.handlers import Handle
+from pubsub_lib.runtime.handlers import Handle, is_coroutine_function
 from pubsub_lib.runtime.replica import Committed, Replica
 from pubsub_lib.runtime.status import Status
 from pubsub_lib.settings import Settings
@@ -35,9 +33,6 @@ AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
 
 Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
 """Holds at most one change, and None at the end."""
-
-_handling: ContextVar["AsyncReplica | None"] = ContextVar("pubsub_lib.handling", default=None)
-"""The replica whose coroutine handler the current task is."""
 
 
 class Bell:
@@ -81,8 +76,11 @@ class AsyncHandle:
         self._owner = owner
 
     async def remove(self) -> None:
-        """Stop this handler: no call begins after this. One that runs goes on to its end. Idempotent."""
-        await self._owner._call(self._handle.remove)
+        """Stop this handler: no call begins after this. One that runs goes on to its end. Idempotent. Carried out also
+        when this call is cancelled.
+        """
+        removing = self._owner._open_pool().submit(self._handle.remove)
+        await asyncio.shield(asyncio.wrap_future(removing))
 
 
 class AsyncReplica:
@@ -90,8 +88,8 @@ class AsyncReplica:
 
     Takes what Replica takes. Every method belongs to the loop in which it was started, and raises what the method of
     the same name of Replica raises; ClosedError before the start and after the end. A call that is cancelled leaves
-    nothing behind: no thread that waits, no handler; what ``follow`` and ``unfollow`` have begun is carried out.
-    ``threaded`` is the replica behind it, for other threads.
+    nothing behind: no thread that waits, no handler; what ``follow``, ``unfollow`` and the ``remove`` of a handler have
+    begun is carried out. ``threaded`` is the replica behind it, for other threads.
     """
 
     def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
@@ -99,12 +97,14 @@ class AsyncReplica:
         self._replica: Replica | None = None
         self._bell: Bell | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._starting: Future[Replica] | None = None
+        self._ending: Future[None] | None = None
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
         """Coroutine handlers that run."""
         self._inboxes: set[Inbox] = set()
-        self._holding: set[asyncio.Task[Any]] = set()
-        """Tasks inside the body of an ``async for`` over changes."""
+        self._holding: dict[Inbox, asyncio.Task[Any]] = {}
+        """Iterations whose body runs, and the task it runs in: one task may be in the bodies of several."""
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -128,9 +128,13 @@ class AsyncReplica:
         return self._replica
 
     async def start(self) -> None:
-        """Subscribe, and sync in the background. Raises as Replica and its ``start`` do."""
+        """Subscribe, and sync in the background. Raises as Replica and its ``start`` do; ClosedError when it is closed
+        before or meanwhile.
+        """
         if self._pool is not None:
             raise UsageError("this replica was started already; make a new one for a second run")
+        if self._closing:
+            raise ClosedError("this replica is closed; make a new one")
         loop = asyncio.get_running_loop()
         pool = self._pool = ThreadPoolExecutor(THREADS, "pubsub-aio")
         bell = self._bell = Bell(loop)
@@ -142,32 +146,36 @@ class AsyncReplica:
             replica.start()  # closes what it opened when it fails
             return replica
 
-        starting = pool.submit(begin)
+        self._starting = pool.submit(begin)
         try:
-            self._replica = await asyncio.shield(asyncio.wrap_future(starting))
+            self._replica = await asyncio.shield(asyncio.wrap_future(self._starting))
+            if self._closing:
+                raise ClosedError("this replica was closed while it started; make a new one")
         except BaseException:
-            _undo(pool, starting, Replica.close)
-            pool.shutdown(wait=False)
+            self._end()  # nobody else will: a with statement whose begin fails has no end
             raise
 
     async def close(self) -> None:
-        """Cancel the coroutine handlers that run, end the iterators, then as Replica's ``close``. Idempotent. Called by
-        a coroutine handler, it cancels the others and does not wait for the end.
+        """Cancel the coroutine handlers that run, end the iterators, then as Replica's ``close``. Idempotent: a later
+        call waits for the first, and one during ``start`` for that. Called by a coroutine handler, it cancels the
+        others and does not wait for the end.
         """
         self._closing = True
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         for inbox in self._inboxes:
             inbox.put_nowait(None)
-        if self._replica is None or self._pool is None:
-            return
-        try:
-            closing = asyncio.get_running_loop().run_in_executor(self._pool, self._replica.close)
-        except RuntimeError:  # the pool's end: this was called before
-            return
-        self._pool.shutdown(wait=False)
-        if _handling.get() is not self:
-            await asyncio.shield(closing)
+        ending = self._end()
+        if ending is not None and asyncio.current_task() not in self._tasks:
+            await asyncio.shield(asyncio.wrap_future(ending))
+
+    def _end(self) -> Future[None] | None:
+        """Let a thread close what was started, whatever becomes of the loop; once. None: nothing was."""
+        self._closing = True
+        if self._ending is None and self._pool is not None and self._starting is not None:
+            self._ending = self._pool.submit(_close_started, self._starting)
+            self._pool.shutdown(wait=False)
+        return self._ending
 
     # -- topics --------------------------------------------------------------------------------------------------
 
@@ -228,13 +236,14 @@ class AsyncReplica:
 
         A handler that raises, or is cancelled by somebody, is tried again. At ``close`` those that run are cancelled.
         """
-        chosen = self._in_loop(handler) if inspect.iscoroutinefunction(handler) else handler
+        chosen = self._in_loop(handler) if is_coroutine_function(handler) else handler
         pool = self._open_pool()
         adding = pool.submit(self.threaded.on, table, chosen, topic=topic, key=key)
         try:
             return AsyncHandle(await asyncio.shield(asyncio.wrap_future(adding)), self)
         except asyncio.CancelledError:
-            _undo(pool, adding, Handle.remove)
+            if not self._closing:  # which ends every handler, and takes no more work
+                pool.submit(_remove_added, adding)
             raise
 
     async def changes(
@@ -246,32 +255,37 @@ class AsyncReplica:
         and conflated, as for a handler. Nothing is repeated for a body that raises: begin a new iterator.
         """
         inbox: Inbox = asyncio.Queue()
+        handle: AsyncHandle | None = None
+        over = False
 
         async def hand_over(event: Event) -> None:
+            if over:  # nobody will ask for it, and the handler goes as soon as a thread is free for that
+                return
             taken = asyncio.get_running_loop().create_future()
             inbox.put_nowait((event, taken))
             await taken
 
-        handle = await self.on(table, hand_over, topic=topic, key=key)
-        task = asyncio.current_task()
-        assert task is not None
-        self._inboxes.add(inbox)
         try:
+            handle = await self.on(table, hand_over, topic=topic, key=key)
+            self._inboxes.add(inbox)
             while not self._closing and (item := await inbox.get()) is not None:
                 event, taken = item
-                self._holding.add(task)
+                task = asyncio.current_task()  # at each change: another task may ask for the next one
+                assert task is not None
+                self._holding[inbox] = task
                 try:
                     yield event
                 finally:
-                    self._holding.discard(task)
+                    del self._holding[inbox]
                     _settle(taken)
         finally:
+            over = True  # before what is there is taken out, so that nothing comes after that
             self._inboxes.discard(inbox)
             while not inbox.empty():
                 left = inbox.get_nowait()
                 if left is not None:
                     _settle(left[1])
-            if not self._closing:
+            if handle is not None and not self._closing:
                 await handle.remove()
 
     def _in_loop(self, handler: AsyncHandler) -> Callable[[Event], None]:
@@ -283,7 +297,6 @@ class AsyncReplica:
             assert task is not None
             if self._closing:
                 return
-            _handling.set(self)  # in the context of this task alone
             self._tasks.add(task)
             try:
                 await handler(event)
@@ -313,9 +326,14 @@ class AsyncReplica:
         await self._wait(lambda: _ended(lambda: self.threaded.wait_synced(0.0)), timeout, self.threaded.wait_synced)
 
     async def wait_for(
-        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
-        """As :meth:`.Replica.wait_for`: read your own write."""
+        """As :meth:`.Replica.wait_for`: read your own write. None, the commit of a transaction that changed nothing, is
+        nothing to wait for.
+        """
+        if position is None:
+            self.threaded._check()
+            return
 
         def now(seconds: float) -> None:
             self.threaded.wait_for(position, seconds, topics=topics)
@@ -323,13 +341,17 @@ class AsyncReplica:
         await self._wait(lambda: _ended(lambda: now(0.0)), timeout, now)
 
     async def wait_handled(
-        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
-        """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration."""
+        """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration.
+        None is nothing to wait for, as in ``wait_for``.
+        """
         self._refuse_handlers("wait_handled")
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         await self.wait_for(position, timeout, topics=topics)
+        if position is None:
+            return
         number = position if isinstance(position, int) else position.point.position
         handlers = self.threaded._handlers
         handled = await self._call(handlers.handled_later, number)
@@ -351,8 +373,12 @@ class AsyncReplica:
             await self._look(complain, 0.0)
 
     def _refuse_handlers(self, what: str) -> None:
-        if _handling.get() is self or asyncio.current_task() in self._holding:
-            raise UsageError(f"{what} was called by a handler, which would wait for itself; call it in another task")
+        task = asyncio.current_task()
+        if task in self._tasks or task in self._holding.values():
+            raise UsageError(
+                f"{what} was called by a handler, which would wait for itself; call it in another task, and do not "
+                "await that one there"
+            )
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -391,13 +417,13 @@ def _settle(taken: "asyncio.Future[None]") -> None:
         taken.set_result(None)
 
 
-def _undo(pool: ThreadPoolExecutor, making: Future[T], undo: Callable[[T], object]) -> None:
-    """Nobody waits any more for what a thread is making: let another one undo it, whatever becomes of the loop."""
+def _close_started(starting: Future[Replica]) -> None:
+    """Wait for the end of a start, and close what came of it."""
+    if starting.exception() is None:  # one that fails has closed what it opened
+        starting.result().close()
 
-    def later() -> None:
-        if making.cancelled():
-            return
-        if making.exception() is None:
-            undo(making.result())
 
-    pool.submit(later)
+def _remove_added(adding: Future[Handle]) -> None:
+    """The same for a handler that nobody waits for any more."""
+    if adding.exception() is None:
+        adding.result().remove()

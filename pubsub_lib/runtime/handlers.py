@@ -5,7 +5,8 @@ sync.
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -262,7 +263,7 @@ class Handlers:
         """
         if not callable(fn):
             raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")
-        if inspect.iscoroutinefunction(fn):
+        if is_coroutine_function(fn):
             raise UsageError(
                 f"the handler {fn!r} is a coroutine function and nobody would await it; use an AsyncReplica, or give "
                 "a plain function"
@@ -274,8 +275,14 @@ class Handlers:
             label = getattr(fn, "__qualname__", type(fn).__name__)
             handle = Handle(self, selector, fn, self._policy, f"{self._name}-handler-{self._made}-{label}")
             handle.push(initial_events, initial=True)
-            handle.start()
-            self._handles = (*self._handles, handle)
+            others = self._handles
+            self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here
+            try:
+                handle.start()
+            except BaseException:
+                self._handles = others
+                handle.stop()  # who found it here meanwhile must not wait for it
+                raise
         return handle
 
     def push(self, events: Sequence[Event], *, initial: bool = False) -> None:
@@ -404,11 +411,18 @@ class Handlers:
             if not wait(None if end is None else max(end - self.clock(), 0.0)):
                 waiting = handle.counters().waiting
                 raise WaitTimeout(
-                    f"handler {handle.name} did not handle {what} within {timeout} s ({waiting} wait); "
+                    f"handler {handle.name} did not handle {what} in time ({waiting} wait); "
                     "wait longer or make it quicker"
                 )
         if self._closed:
             raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+
+
+def is_coroutine_function(fn: Callable[[Event], object]) -> TypeGuard[Callable[[Event], Coroutine[Any, Any, object]]]:
+    """True when a call of ``fn`` makes a coroutine that has to be awaited: an ``async def``, or an object whose
+    ``__call__`` is one.
+    """
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def _sum(one: HandlerCounters, other: HandlerCounters) -> HandlerCounters:

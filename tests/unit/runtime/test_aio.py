@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import pytest
 from pubsub_lib import Event, Publisher, Settings, Store
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.errors import ClosedError, DriverError, UsageError, WaitTimeout
-from pubsub_lib.runtime.aio import AsyncReplica, Bell
+from pubsub_lib.runtime.aio import THREADS, AsyncReplica, Bell
 from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.runtime.world import settings
 
@@ -116,6 +116,22 @@ def test_a_coroutine_is_told_what_is_there_and_every_change_in_the_loop(sqlite_u
             assert [record] == await w.replica.records("a", topic="t")
             assert await w.replica.staleness() < LONG
             assert (await w.replica.status()).synced
+
+    run(main())
+
+
+def test_an_object_whose_call_is_a_coroutine_is_awaited(sqlite_url: str) -> None:
+    class Called(Recorder):
+        async def __call__(self, change: Event) -> None:
+            await self.handle(change)
+
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            await w.replica.wait_synced(LONG)
+            called = Called()
+            await w.replica.on("a", called)
+            await w.write_and_wait("1", 1)
+            assert called.brief == [("create", "1", 1)]
 
     run(main())
 
@@ -243,6 +259,21 @@ def test_waits_end_by_what_happens_by_time_by_cancelling_and_by_the_end(sqlite_u
     run(main())
 
 
+def test_a_transaction_that_changed_nothing_is_not_waited_for(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            w.write("1", 1)
+            nothing = w.write("1", 1)
+            assert nothing is None
+            await w.replica.wait_for(nothing, LONG)
+            await w.replica.wait_handled(nothing, LONG)
+        for call in (w.replica.wait_for, w.replica.wait_handled):
+            with pytest.raises(ClosedError):
+                await call(nothing)
+
+    run(main())
+
+
 def test_the_end_cancels_coroutines_and_ends_iterations(sqlite_url: str) -> None:
     async def main() -> None:
         cancelled = asyncio.Event()
@@ -301,6 +332,43 @@ def test_a_coroutine_handler_may_wait_for_its_own_write_and_close_the_replica(sq
     run(main())
 
 
+def test_a_task_that_a_handler_started_may_wait_for_the_handlers(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            await w.replica.wait_synced(LONG)
+            waiting: list[asyncio.Task[None]] = []
+
+            async def begin(change: Event) -> None:
+                waiting.append(asyncio.create_task(w.replica.wait_handled(1, LONG)))
+                await asyncio.sleep(0)  # so that it asks while this runs
+
+            await w.replica.on("a", begin)
+            await w.write_and_wait("1", 1)
+            await waiting[0]
+
+    run(main())
+
+
+def test_waiting_for_itself_is_refused_in_every_body_that_runs(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            w.write("1", 1)
+            w.write("2", 1)
+            await w.replica.wait_synced(LONG)
+            async with aclosing(w.replica.changes("a")) as outer:
+                await asyncio.create_task(anext(outer))  # the next one is asked for by another task
+                async for _ in outer:
+                    async with aclosing(w.replica.changes("a")) as inner:
+                        async for _ in inner:
+                            break
+                    with pytest.raises(UsageError, match="would wait for itself"):
+                        await w.replica.wait_handled(1, LONG)
+                    break
+            await w.replica.wait_handled(2, LONG)
+
+    run(main())
+
+
 def test_a_cancelled_iteration_and_a_removed_handler_hear_no_more(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
@@ -342,6 +410,54 @@ def test_a_cancelled_on_leaves_no_handler(sqlite_url: str) -> None:
     run(main())
 
 
+def no_handlers_thread() -> bool:
+    return not [thread for thread in threading.enumerate() if "-handler-" in thread.name]
+
+
+def no_threads_since(before: set[threading.Thread]) -> bool:
+    return not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("pubsub")]
+
+
+def test_an_iteration_cancelled_while_it_begins_leaves_no_handler(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            w.write("1", 1)
+            await w.replica.wait_synced(LONG)
+            asking = asyncio.create_task(anext(w.replica.changes("a")))
+            await asyncio.sleep(0)
+            handlers = w.replica.threaded._handlers
+            assert poll(lambda: bool(handlers._handles), LONG), "a thread added it; the loop, busy here, did not hear"
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert await asyncio.to_thread(poll, no_handlers_thread, LONG)
+
+    run(main())
+
+
+def test_an_iteration_left_while_every_thread_is_busy_holds_up_no_change(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            for key in "123":
+                w.write(key, 1)
+            await w.replica.wait_synced(LONG)
+            changes, free = w.replica.changes("a"), threading.Event()
+            await anext(changes)
+            assert w.replica._pool is not None
+            for _ in range(THREADS):
+                w.replica._pool.submit(free.wait, LONG)
+            leaving = asyncio.create_task(changes.aclose())
+            handlers = w.replica.threaded._handlers
+            assert await asyncio.to_thread(poll, lambda: handlers.counters().handled == 3, LONG)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+            free.set()
+            assert await asyncio.to_thread(poll, no_handlers_thread, LONG)
+
+    run(main())
+
+
 def test_a_start_that_fails_or_is_cancelled_leaves_nothing_open(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,12 +484,66 @@ def test_a_start_that_fails_or_is_cancelled_leaves_nothing_open(
         with pytest.raises(asyncio.CancelledError):
             await starting
         go_on.set()
+        await replica.close()  # waits for that
+        assert await asyncio.to_thread(poll, lambda: no_threads_since(before), LONG)
 
-        def gone() -> bool:
-            left = set(threading.enumerate()) - before
-            return not [thread for thread in left if thread.name.startswith("pubsub")]
+    run(main())
 
-        assert await asyncio.to_thread(poll, gone, LONG)
+
+def test_a_close_during_the_start_ends_what_was_started(sqlite_url: str) -> None:
+    async def main() -> None:
+        before = set(threading.enumerate())
+        replica = AsyncReplica(configured(sqlite_url), ["t"])
+        starting = asyncio.create_task(replica.start())
+        await asyncio.sleep(0)
+        await replica.close()
+        with pytest.raises(ClosedError, match="closed while it started"):
+            await starting
+        assert replica.threaded._closed
+        assert await asyncio.to_thread(poll, lambda: no_threads_since(before), LONG)
+        never_started = AsyncReplica(configured(sqlite_url), ["t"])
+        await never_started.close()
+        with pytest.raises(ClosedError, match="is closed"):
+            await never_started.start()
+
+    run(main())
+
+
+def test_a_later_close_waits_for_the_first(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            go_on = threading.Event()
+            close = w.replica.threaded.close
+
+            def slow() -> None:
+                go_on.wait(LONG)
+                close()
+
+            monkeypatch.setattr(w.replica.threaded, "close", slow)
+            first, second = (asyncio.create_task(w.replica.close()) for _ in range(2))
+            await asyncio.wait({first, second}, timeout=0.05)
+            assert (first.done(), second.done()) == (False, False)
+            first.cancel()
+            go_on.set()
+            await second
+            assert w.replica.threaded._closed
+
+    run(main())
+
+
+def test_a_cancelled_on_is_no_more_than_cancelled_when_the_end_came_first(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with world(configured(sqlite_url)) as w:
+            with w.replica.threaded._engine.lock:  # so that neither can end yet
+                adding = asyncio.create_task(w.replica.on("a", Recorder().handle))
+                await asyncio.sleep(0)
+                closing = asyncio.create_task(w.replica.close())
+                await asyncio.sleep(0)
+                adding.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await adding
+            await closing
+            assert await asyncio.to_thread(poll, no_handlers_thread, LONG)
 
     run(main())
 

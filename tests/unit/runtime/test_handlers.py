@@ -1,15 +1,16 @@
 """Handlers' threads: independent of each other, stoppable from anywhere, and waited for without sleeping."""
 
+import functools
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pubsub_lib.core.dispatch import HandlerPolicy, Selector
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
-from pubsub_lib.runtime.handlers import Handlers
+from pubsub_lib.runtime.handlers import Handle, Handlers
 
 LONG = 120.0
 """Seconds that are never waited for unless something is broken."""
@@ -60,7 +61,7 @@ def test_a_handler_that_blocks_stops_no_other(handlers: Handlers) -> None:
     handlers.push([event("slow", 1), event("quick", 2)])
     assert entered.wait(LONG)
     handlers.push([event("quick", 3)])
-    with pytest.raises(WaitTimeout, match="block did not handle"):
+    with pytest.raises(WaitTimeout, match="block did not handle the events up to position 3 in time"):
         handlers.wait_handled(3, 0.05)
     assert blocked.counters().handled == 0
     assert not blocked.initial_done or got is not None
@@ -212,6 +213,38 @@ def test_waiting_inside_a_handler_is_refused_instead_of_a_deadlock(handlers: Han
     assert "by a handler" in str(errors[0])
 
 
+def test_a_handler_counts_as_one_from_its_first_call(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[bool] = []
+    called = threading.Event()
+    start = Handle.start
+
+    def start_and_let_it_run_first(handle: Handle) -> None:
+        start(handle)
+        assert called.wait(LONG)
+
+    def note(e: Event) -> None:
+        inside.append(handlers.in_handler())
+        called.set()
+
+    monkeypatch.setattr(Handle, "start", start_and_let_it_run_first)
+    handlers.add(Selector(), note, [event("x", 1)])
+    assert inside == [True]
+
+
+def test_a_handler_whose_thread_cannot_start_is_not_kept(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[Callable[[], bool]] = []
+
+    def refuse(handle: Handle) -> None:
+        waits.append(handlers.handled_later())
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Handle, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        handlers.add(Selector(), lambda e: None, [event("x", 1)])
+    assert not handlers.listening()
+    assert waits[0](), "who waited for it already waits no more"
+
+
 def test_remove_from_outside_and_by_the_handler_itself(handlers: Handlers) -> None:
     got: list[int | None] = []
     outside = handlers.add(Selector(), lambda e: None)
@@ -288,8 +321,12 @@ def test_close_ends_waits_refuses_what_comes_later_and_tells_of_calls_that_still
 def test_what_cannot_be_a_handler_is_refused(handlers: Handlers) -> None:
     async def nobody_awaits(e: Event) -> None: ...
 
-    with pytest.raises(UsageError, match="coroutine"):
-        handlers.add(Selector(), nobody_awaits)
+    class NobodyAwaits:
+        async def __call__(self, e: Event) -> None: ...
+
+    for waiting in (nobody_awaits, functools.partial(nobody_awaits), NobodyAwaits()):
+        with pytest.raises(UsageError, match="coroutine"):
+            handlers.add(Selector(), waiting)
     with pytest.raises(UsageError, match="cannot be called"):
         handlers.add(Selector(), 5)  # type: ignore[arg-type]
 
