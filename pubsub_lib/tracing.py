@@ -13,12 +13,12 @@ from the database, by polling or in a sync, has none.
 """
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.runtime.handlers import is_coroutine_function
 
 try:
     from opentelemetry import trace
@@ -78,7 +78,7 @@ def traced(handler: Callable[[Event], Any], tracer: trace.Tracer | None = None) 
             f"handle {event.table}", context=parent, kind=trace.SpanKind.CONSUMER, attributes=attributes
         )
 
-    if inspect.iscoroutinefunction(handler):
+    if is_coroutine_function(handler):
 
         @functools.wraps(handler)
         async def waits(event: Event) -> Any:

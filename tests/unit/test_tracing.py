@@ -1,6 +1,7 @@
 """A writer's span is the remote parent of its change's handling."""
 
 import asyncio
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,6 +112,18 @@ def test_a_coroutine_handler_is_traced_until_it_ends(tracer: Tracer, exporter: I
     assert asyncio.run(traced(handler, tracer)(msgspec.structs.replace(EVENT, trace=""))) == "p1"
     assert seen[0] == only(exporter).context
     assert not seen[1].is_valid
+
+
+def test_an_object_whose_call_is_a_coroutine_is_traced_as_one(tracer: Tracer, exporter: InMemorySpanExporter) -> None:
+    class Handler:
+        async def __call__(self, change: Event) -> str:
+            await asyncio.sleep(0)
+            return change.key
+
+    chosen = traced(Handler(), tracer)
+    assert inspect.iscoroutinefunction(chosen), "else an AsyncReplica would call it and await nothing"
+    assert asyncio.run(chosen(EVENT)) == "p1"
+    assert only(exporter).name == f"handle {EVENT.table}"
 
 
 def test_the_context_is_a_traceparent_and_its_tracestate() -> None:
