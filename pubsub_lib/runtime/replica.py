@@ -351,6 +351,7 @@ class Replica:
                     staleness=staleness,
                     last_error=error,
                     failure=self._engine.failure,
+                    doubtful=tracker.doubtful,
                 ),
                 last_error="" if error is None else str(error),
                 journal={} if self._journal is None else self._journal.counters(),
