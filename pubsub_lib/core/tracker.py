@@ -240,13 +240,17 @@ class Tracker:
         self._happen(chain, Happening.MISMATCHED, now)
 
     def resync(self, topics: Collection[str], now: float) -> None:
-        """Somebody asks for these chains to be read anew. Nothing to do for one whose objects are to be read anyway."""
+        """Somebody asks for these chains to be read anew. Nothing to do for one whose reading runs, or is to come after
+        its greeting.
+        """
         for name in topics:
             chain = self._chains[self._chain_of(name)]
-            if not chain.frozen and chain.state is not State.JOINING:
+            due = chain.state is State.FULL_DUE
+            if due or (not chain.frozen and chain.state is not State.JOINING):
                 # Everything, and not only differing buckets: a value that rotted in memory need not show in them.
                 chain.repair = False
-                self._happen(chain, Happening.ASKED, now)
+                if not due:
+                    self._happen(chain, Happening.ASKED, now)
 
     def next_time(self) -> float:
         """When ``tick`` has something to do next; infinite when nothing is followed."""

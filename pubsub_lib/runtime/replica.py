@@ -229,9 +229,7 @@ class Replica:
         """
         self._check()
         with self._engine.lock:
-            if topic is not None:
-                self._check_followed(topic)
-            return self._cache.iterate(table, topic)
+            return self._cache.iterate(table, self._only(topic))
 
     def add_index(self, name: str, table: str, by: Extract) -> None:
         """Index a table by a field path (``"switch"``, ``"a.b"``) or a function of the value. Raises UsageError when
@@ -267,8 +265,7 @@ class Replica:
         """
         self._check()
         with self._engine.lock:
-            if topic is not None:
-                self._check_followed(topic)
+            topic = self._only(topic)
             return self._handlers.add(Selector(table, topic, key), handler, self._cache.present(table, topic, key))
 
     # -- waiting -------------------------------------------------------------------------------------------------
@@ -464,6 +461,12 @@ class Replica:
         """What is followed, or will be by ``start``: a handler may be registered before it. With the lock held."""
         followed = self._engine.follower.tracker.topics
         return followed if self._follows else {*self._topics, *followed}
+
+    def _only(self, topic: str | None) -> str | None:
+        """The topic that a look is confined to. No object has the topic ``ALL``: that is to be confined to none."""
+        if topic is not None:
+            self._check_followed(topic)
+        return None if topic == ALL else topic
 
     def _check_followed(self, topic: str) -> None:
         followed = self._followed()

@@ -752,6 +752,14 @@ def test_what_is_asked_for_is_read_anew_and_counted_as_asked(name: str) -> None:
         assert bench.tracker.counters.fulls["asked"] == times
 
 
+def test_what_is_asked_for_while_a_repair_is_due_is_everything() -> None:
+    _, bench = following()
+    bench.tracker.mismatched("t", bench.now)
+    bench.tracker.resync(["t"], bench.now)
+    bench.wait()
+    assert bench.running.wants == {"t": Want()}
+
+
 def test_nothing_is_asked_for_while_everything_is_to_be_read_anyway() -> None:
     history = History()
     bench = Bench(history)

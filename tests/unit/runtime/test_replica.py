@@ -77,6 +77,14 @@ def test_everything_is_followed_when_no_topic_is_named(config: Settings, publish
         assert dict(replica.iterate("a")) == {"1": 1, "2": 2}
         assert dict(replica.iterate("a", topic="two")) == {"2": 2}
         replica.wait_for(tx.commit.point.position, timeout=LONG)
+        (everything,) = replica.topics
+        assert dict(replica.iterate("a", topic=everything)) == {"1": 1, "2": 2}
+        told = Recorder()
+        replica.on("a", told, topic=everything)
+        with published.transaction() as tx:
+            tx.set("a", "1", 3)
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert told.brief == [("create", "1", 1), ("create", "2", 2), ("set", "1", 3)]
 
 
 def test_wait_for_a_position_ends_though_a_followed_topic_was_not_written_to(
