@@ -31,6 +31,31 @@ def _nothing() -> None:
     """What a thread does for which nothing was prepared."""
 
 
+class ReadyThread:
+    """A thread that runs before what it works on is opened, so that nothing opened is left behind without a thread.
+
+    Call either ``run`` or ``drop``, once. Raises TransportError when the system gives no thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._handed: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.thread: Final = threading.Thread(target=lambda: self._handed.get()(), name=name, daemon=True)
+        try:
+            self.thread.start()
+        except RuntimeError as error:
+            raise TransportError(
+                f"cannot start the thread {name!r}: {error}; raise the limits of processes and memory"
+            ) from error
+
+    def run(self, target: Callable[[], None]) -> None:
+        """All is open: this is what the thread does."""
+        self._handed.put(target)
+
+    def drop(self) -> None:
+        """It could not be opened: the thread ends."""
+        self._handed.put(_nothing)
+
+
 class PublisherLife:
     """New, then initialized in one process, then closed."""
 
@@ -124,20 +149,14 @@ class SubscriberLife:
             if self._thread is not None:
                 raise TransportError("this subscriber runs already; daemonize() it once")
             self.check_open()  # again: another thread may have closed it meanwhile
-            handed: SimpleQueue[Callable[[], None]] = SimpleQueue()
-            thread = threading.Thread(target=lambda: handed.get()(), name=name, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:
-                raise TransportError(
-                    f"cannot start the thread {name!r}: {error}; raise the limits of processes and memory"
-                ) from error
-            target: Callable[[], None] = _nothing
+            ready = ReadyThread(name)
             try:
                 target = prepare()
-            finally:
-                handed.put(target)
-            self._thread = thread
+            except BaseException:
+                ready.drop()
+                raise
+            ready.run(target)
+            self._thread = ready.thread
 
     def deliver(self, envelope: Envelope) -> None:
         """Call the callback; what it raises is logged and counted as ``callback_errors``. The receiving thread."""

@@ -349,7 +349,7 @@ def _kind(kind: Any) -> str:
     if isinstance(kind, found.ListType):
         return f"array of {_kind(kind.item_type)}"
     if isinstance(kind, found.DictType):
-        return f"map of text to {_kind(kind.value_type)}"
+        return f"map of ({_kind(kind.key_type)}) to {_kind(kind.value_type)}"
     words = {"FloatType": "decimal", "BoolType": "true or false", "NoneType": "nil"}
     return words[type(kind).__name__]
 

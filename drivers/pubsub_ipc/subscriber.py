@@ -35,6 +35,8 @@ _DRAIN: Final = 1.0
 """Seconds for which ``close`` still takes what workers have pushed."""
 _QUIET_MS: Final = 20
 """When nothing came for so long, everything that was pushed before is taken."""
+_AGAIN: Final = 0.1
+"""Seconds after an error: what lasts must not take the processor."""
 _STOP: Final = 2.0
 
 
@@ -56,7 +58,7 @@ class IpcSubscriber(Subscriber):
         """An eventfd that ends the thread's wait; -1 while there is no thread. Guarded by the lock."""
         self._ended = False
         """``close`` has returned: nothing may be delivered any more."""
-        self._life = SubscriberLife(self._state, _log, ("unwanted", "socket_errors"))
+        self._life = SubscriberLife(self._state, _log, ("unwanted", "socket_errors", "receive_errors"))
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
@@ -101,7 +103,9 @@ class IpcSubscriber(Subscriber):
         self._life.start("pubsub-ipc", self._open)
 
     def counters(self) -> Mapping[str, int]:
-        """What the API asks for, and ``unwanted``: messages of topics that are not registered."""
+        """What the API asks for, and ``unwanted``: messages of topics that are not registered; ``socket_errors`` and
+        ``receive_errors``: times that the thread went on after an error, of ZeroMQ's or another.
+        """
         self._life.check_process()
         return dict(self._life.counts)
 
@@ -167,7 +171,11 @@ class IpcSubscriber(Subscriber):
             # Out of files, or out of memory: the workers' buffers hold what comes, so try again.
             self._life.counts["socket_errors"] += 1
             _log.warning("the worker socket %s failed and is tried again: %s", self._path, error)
-            time.sleep(0.1)
+            time.sleep(_AGAIN)
+        except Exception:  # noqa: BLE001 - without this thread nothing that workers push would ever leave again
+            self._life.counts["receive_errors"] += 1
+            _log.exception("the thread of the worker socket %s goes on after an error", self._path)
+            time.sleep(_AGAIN)
 
     def _take(self, socket: "zmq.Socket[bytes]") -> int:
         """Deliver what is there now, in one batch; how many messages it held."""
@@ -193,8 +201,8 @@ class IpcSubscriber(Subscriber):
             socket.unbind(f"{SCHEME}{self._path}")
             while not self._ended and time.monotonic() < until and socket.poll(_QUIET_MS):
                 self._take(socket)
-        except zmq.ZMQError as error:
-            _log.warning("the worker socket %s could not be emptied at its end: %s", self._path, error)
+        except Exception as error:  # noqa: BLE001 - the thread ends anyway, and has a socket to release
+            _log.warning("the worker socket %s could not be emptied at its end: %r", self._path, error)
 
     def _decode(self, frames: list[bytes]) -> Envelope | None:
         """The envelope, or None for what is dropped and counted."""

@@ -10,7 +10,7 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError
-from pubsub_lib.lifecycle import PublisherLife
+from pubsub_lib.lifecycle import PublisherLife, ReadyThread
 from pubsub_lib.logs import logger
 from pubsub_memory.bus import MemoryBus
 
@@ -38,11 +38,12 @@ class MemoryPublisher(Publisher):
         """Join the bus. See :meth:`pubsub_lib.api.Publisher.initialize`."""
         with self._changed:
             self._life.check_new()
+            ready = ReadyThread("pubsub-memory-asks")
             self._life.begin()
             self._on_ask = on_ask
-            self._thread = threading.Thread(target=self._answer, name="pubsub-memory-asks", daemon=True)
+            self._thread = ready.thread
+            ready.run(self._answer)
         self._bus.attach_desk(self)
-        self._thread.start()
 
     def send_event(self, envelope: Envelope) -> None:
         """Put one envelope on the bus. See :meth:`pubsub_lib.api.Publisher.send_event`."""
@@ -75,7 +76,7 @@ class MemoryPublisher(Publisher):
             self._asks.clear()
             self._changed.notify_all()
             thread = self._thread
-        if thread is not None and thread.ident is not None and thread is not threading.current_thread():
+        if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)
 
     def _answer(self) -> None:

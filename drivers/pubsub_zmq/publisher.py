@@ -4,6 +4,8 @@ import errno
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import zmq
@@ -14,7 +16,7 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError, PubSubError, TransportError
 from pubsub_lib.holders import holder_of_port
-from pubsub_lib.lifecycle import PublisherLife
+from pubsub_lib.lifecycle import PublisherLife, ReadyThread
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
 from pubsub_zmq.asks import Asks
@@ -69,26 +71,23 @@ class ZmqPublisher(Publisher):
 
     def initialize(self, on_ask: OnAsk) -> None:
         """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. After a failure it may be tried again."""
-        with self._lock:
+        with self._lock, ExitStack() as undo:
             self._life.check_new()
+            sending = ReadyThread("pubsub-zmq-send")
+            undo.callback(sending.drop)
+            answering = ReadyThread("pubsub-zmq-asks")
+            undo.callback(answering.drop)
             waker = Waker()
-            try:
-                context, xpub, monitor = self._bind()
-            except TransportError:
-                waker.close()
-                raise
+            undo.callback(waker.close)
+            context, xpub, monitor = self._bind()
+            undo.pop_all()
             self._waker = waker
             self._xpub = xpub
             self._outbox = outbox = Outbox(self._options.send_queue, waker.wake)
             self._life.begin()
-            self._threads = (
-                threading.Thread(
-                    target=self._run, args=(context, xpub, monitor, waker, outbox), name="pubsub-zmq-send", daemon=True
-                ),
-                threading.Thread(target=self._answer, args=(on_ask,), name="pubsub-zmq-asks", daemon=True),
-            )
-            for thread in self._threads:
-                thread.start()
+            self._threads = (sending.thread, answering.thread)
+            sending.run(partial(self._run, context, xpub, monitor, waker, outbox))
+            answering.run(partial(self._answer, on_ask))
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.

@@ -1,6 +1,7 @@
 """Questions for own hellos, from the subscriber's side: what to subscribe to, and until when. Does no I/O."""
 
 from collections.abc import Collection, Iterator
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -41,10 +42,18 @@ def parts_of(nonce: str, topics: Collection[str], most_bytes: int) -> list[Part]
         used += size
     parts = []
     for number, some in enumerate(cut):
-        own = f"{nonce}.{number}" if number else nonce
+        own = _numbered(nonce, number) if number else nonce
         frames = (codec.private_frame(own), codec.ask_frame(own, some))
         parts.append(Part(own, nonce, frozenset(some), frames))
     return parts
+
+
+def _numbered(nonce: str, number: int) -> str:
+    own = f"{nonce}.{number}"
+    if len(own.encode()) <= codec.MAX_NONCE_BYTES:
+        return own
+    # A digest in its place: what is merely cut off could be another question's.
+    return f"{blake2b(nonce.encode(), digest_size=16).hexdigest()}.{number}"
 
 
 class _Open:

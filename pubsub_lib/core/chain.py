@@ -38,14 +38,16 @@ class Chain:
 
     __slots__ = (
         "cause",
+        "doubts",
         "earlier",
         "heads",
         "known",
         "known_at",
         "name",
+        "read_in",
+        "read_whole",
         "recent",
         "repair",
-        "repaired",
         "state",
         "synced",
         "waiting",
@@ -65,8 +67,12 @@ class Chain:
         """A sync of this chain was completed."""
         self.repair = False
         """The next full sync need only fetch the buckets that differ."""
-        self.repaired: Point | None = None
-        """Head of the last answer that brought differing buckets only."""
+        self.read_in = -1
+        """The turn in which the last full sync's answer came, ..."""
+        self.read_whole = False
+        """... and whether it brought everything, not only the buckets that differ."""
+        self.doubts = 0
+        """Answers in a row that did not fit their own count or digest, since one that brought everything."""
         self.cause = ""
         """Why the sync that is due or runs is needed."""
         if known is not None:

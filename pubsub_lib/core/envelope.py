@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.model import Head, Link, Point
+from pubsub_lib.core.model import Head, Link, Name, Point
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,8 +43,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``goodbye``: the publisher stops after this.
     """
 
-    sequences: Mapping[str, int]
-    heads: Mapping[str, Head]
+    sequences: Mapping[Name, int]
+    heads: Mapping[Name, Head]
     store: Point | None
     age: float
     nonce: str = ""

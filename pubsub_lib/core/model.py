@@ -22,6 +22,7 @@ MAX_TRACE_CHARACTERS = 600
 
 # Character bounds for decoding: a string of at most N bytes has at most N characters.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_BYTES)]
+Origin = Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_BYTES)]
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Digest = Annotated[int, msgspec.Meta(ge=0)]
@@ -77,7 +78,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
     digest: Digest
     tx_prev: Point
     tx_links: Annotated[int, msgspec.Meta(ge=1)]
-    origin: str = ""
+    origin: Origin = ""
     written_at: float = 0.0
     trace: Trace = ""
 

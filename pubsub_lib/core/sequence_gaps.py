@@ -4,6 +4,8 @@ from collections import OrderedDict
 
 import msgspec
 
+from pubsub_lib.core.model import ALL
+
 MOST_STREAMS_OF_A_SERVICE = 2
 """UUIDs of one service name whose streams are remembered: the running one and the one before."""
 MOST_MISSING = 1000
@@ -73,9 +75,10 @@ class SequenceGaps:
             stream.highest = last
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is no longer followed; coming back to it later is no hole."""
+        """The topic (``ALL``: everything) is no longer followed; coming back to it later is no hole."""
         for topics in self._streams.values():
-            self._end(topics, topic)
+            for each in list(topics) if topic == ALL else [topic]:
+                self._end(topics, each)
 
     def _topics(self, service: str, uuid: str) -> dict[str, _Stream]:
         topics = self._streams.get(uuid)

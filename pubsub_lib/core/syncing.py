@@ -5,6 +5,12 @@ import random
 from pubsub_lib.core.timing import Timing
 
 
+def backoff(timing: Timing, failures: int) -> float:
+    """Seconds to wait after so many failures before this one: each doubles the wait, up to a bound."""
+    # The exponent is bounded because a float's is: 2.0**1024 overflows after a long outage.
+    return min(timing.sync_backoff * 2.0 ** min(failures, 32), timing.sync_backoff_most)
+
+
 class SyncSlot:
     """The one sync of a replica. Knows nothing of what is synced."""
 
@@ -55,10 +61,8 @@ class SyncSlot:
     def failed(self, now: float) -> None:
         """It failed: each failure doubles the wait before the next."""
         self.running = False
-        # The exponent is bounded because a float's is: 2.0**1024 overflows after a long outage.
-        wait = self._timing.sync_backoff * 2.0 ** min(self._failures, 32)
+        self._free_from = now + backoff(self._timing, self._failures)
         self._failures += 1
-        self._free_from = now + min(wait, self._timing.sync_backoff_most)
 
     @property
     def waits(self) -> bool:

@@ -17,7 +17,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.liveness import Claim, Liveness, cut
 from pubsub_lib.core.model import ALL, Delta, Full, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.sequence_gaps import SequenceGaps
-from pubsub_lib.core.syncing import SyncSlot
+from pubsub_lib.core.syncing import SyncSlot, backoff
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import DUE, SYNCING, Happening, State
 
@@ -50,6 +50,15 @@ class Counters(msgspec.Struct):
     """Full syncs begun, by cause."""
 
 
+class Doubt(msgspec.Struct):
+    """Everything of a chain was read, and the answer did not fit its own count or digest: so it is in the store."""
+
+    topic: str
+    """The first that did not fit."""
+    again_at: float
+    """When the chain is read again; infinite while that is due or runs."""
+
+
 class Tracker:
     """Follows topics, or everything (topic ``ALL``, which excludes others).
 
@@ -64,6 +73,7 @@ class Tracker:
         self._joining: dict[str, float] = {}
         self._holding: dict[str, Chain] = {}
         self._due: dict[str, Chain] = {}
+        self._doubts: dict[str, Doubt] = {}
         self._turn = 0
         self.slot = SyncSlot(timing, rng, now)
         self.liveness = Liveness(timing, now)
@@ -94,6 +104,7 @@ class Tracker:
         self._joining.pop(topic, None)
         self._holding.pop(topic, None)
         self._due.pop(topic, None)
+        self._doubts.pop(topic, None)
         self.liveness.remove(topic)
         self.gaps.forget_topic(topic)
         if not self._due:
@@ -117,6 +128,13 @@ class Tracker:
     def synced(self) -> bool:
         """True when every chain was synced once (its initial handlers are the caller's part of rule 8)."""
         return all(chain.synced for chain in self._chains.values())
+
+    @property
+    def doubtful(self) -> Collection[str]:
+        """Topics of which the store's own count or digest does not fit what it holds, as far as is known: of each
+        chain the first. Nothing proves that these are right.
+        """
+        return [doubt.topic for doubt in self._doubts.values()]
 
     def staleness(self, now: float) -> float:
         """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first."""
@@ -159,6 +177,8 @@ class Tracker:
             self._greeted(self._chains[topic], now)
         for chain in list(self._holding.values()):
             self._check_clock(chain, now)
+        for name in [name for name, doubt in self._doubts.items() if now >= doubt.again_at]:
+            self._read_again(name, now)
         for topic in self.liveness.to_poll(now):
             self._poll(self._chains[topic], now)
         if self.slot.timed_out(now):
@@ -204,27 +224,39 @@ class Tracker:
         self._remember_needs(now)
 
     def mismatched(self, topic: str, now: float) -> None:
-        """Count or digest of a topic differ after a link or a sync (rule 10): fetch what differs."""
+        """Count or digest of a topic differ after a link or a sync (rule 10): fetch what differs. After a sync, call
+        it before anything else is fed.
+        """
         chain = self._chains.get(self._chain_of(topic))
-        if chain is None:
-            return
+        if chain is None or chain.name in self._doubts:
+            return  # what is in doubt has its time to be read again (rule 9), and goes on with what comes meanwhile
         # Buckets first; when they came and it still differs, everything. A chain of everything has no buckets.
-        chain.repair = chain.name != ALL and chain.repaired != chain.known
+        after_reading = chain.read_in == self._turn
+        if after_reading and (chain.read_whole or chain.doubts):
+            self._doubts[chain.name] = Doubt(topic, now + backoff(self._timing, chain.doubts))
+            chain.doubts += 1
+            return
+        chain.repair = chain.name != ALL and not after_reading
         self._happen(chain, Happening.MISMATCHED, now)
 
     def resync(self, topics: Collection[str], now: float) -> None:
-        """Somebody asks for these chains to be read anew. Nothing to do for one whose objects are to be read anyway."""
+        """Somebody asks for these chains to be read anew. Nothing to do for one whose reading runs, or is to come after
+        its greeting.
+        """
         for name in topics:
             chain = self._chains[self._chain_of(name)]
-            if not chain.frozen and chain.state is not State.JOINING:
+            due = chain.state is State.FULL_DUE
+            if due or (not chain.frozen and chain.state is not State.JOINING):
                 # Everything, and not only differing buckets: a value that rotted in memory need not show in them.
                 chain.repair = False
-                self._happen(chain, Happening.ASKED, now)
+                if not due:
+                    self._happen(chain, Happening.ASKED, now)
 
     def next_time(self) -> float:
         """When ``tick`` has something to do next; infinite when nothing is followed."""
         clocks = [self._expires(chain) for chain in self._holding.values()]
-        return min([self.liveness.next_time(), self.slot.next_time(), *self._joining.values(), *clocks])
+        doubts = [doubt.again_at for doubt in self._doubts.values()]
+        return min([self.liveness.next_time(), self.slot.next_time(), *self._joining.values(), *clocks, *doubts])
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -440,8 +472,11 @@ class Tracker:
         chain.jump(full.head, now)
         fresh = self.liveness.of(chain.name)
         fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False), now)
-        chain.repaired = full.head if chain.repair else None
+        chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = False
+        # If it does not fit this time either, the caller says so in this very turn.
+        if self._doubts.pop(chain.name, None) is None:
+            chain.doubts = 0
         self._happen(chain, Happening.REPLACED, now)
         applied: list[Link] = []
         chain.drop_heads_before(self.slot.turn)
@@ -471,6 +506,14 @@ class Tracker:
         self._purge(chain, now, everywhere=True)
         if chain.clock_started() is not None:
             self._happen(chain, Happening.HELD, now)
+
+    def _read_again(self, name: str, now: float) -> None:
+        """Look whether a chain's count and digest fit by now: by its buckets, since everything was read in vain."""
+        self._doubts[name].again_at = float("inf")
+        chain = self._chains[name]
+        if not chain.frozen:  # else all its objects, or differing buckets, are to be read anyway
+            chain.repair = name != ALL
+            self._happen(chain, Happening.MISMATCHED, now)
 
     def _remember_needs(self, now: float) -> None:
         if self._due:

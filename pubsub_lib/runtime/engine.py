@@ -29,6 +29,7 @@ from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.journaling import ReplicaJournal
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.paranoia import differences
+from pubsub_lib.runtime.status import unfit
 from pubsub_lib.settings import Settings
 
 _log = logger(__name__)
@@ -79,6 +80,8 @@ class Engine:
         """The last sync's failure; None after a success."""
         self.failure: PubSubError | None = None
         """Why the replica must not be trusted any more (a paranoid check failed)."""
+        self._doubtful: frozenset[str] = frozenset()
+        """Topics of which a line in the log says that they do not fit their digest."""
         self._paranoid = settings.paranoid
         self._restless = False
         self._job: StartSync | None = None
@@ -221,9 +224,11 @@ class Engine:
             first = not self.follower.tracker.synced
             outcome = self.follower.sync_done(job.number, answer, self.now())
             self.last_error = None
+            doubtful = frozenset(self.follower.tracker.doubtful)
             self._tell(outcome, first=first)
         self._carry_out(outcome)
         self._clock.wake()
+        self._complain(doubtful)
         if self._paranoid:
             self._compare(tuple(job.wants))
         return self.now()
@@ -237,6 +242,12 @@ class Engine:
         if missing:
             raise StoreError(f"the store's answer lacks {sorted(missing)[:5]}; it must answer all that was asked")
         return answer
+
+    def _complain(self, doubtful: frozenset[str]) -> None:
+        """Say it once of each topic; how often it is read in vain is in the metrics."""
+        for topic in sorted(doubtful - self._doubtful):
+            _log.error("%s", unfit(topic), extra=fields(topic=topic))
+        self._doubtful = doubtful
 
     def _sync_failed(self, job: StartSync, error: Exception) -> None:
         foreign = not isinstance(error, PubSubError)

@@ -5,7 +5,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -98,6 +98,8 @@ class Replica:
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
+        self._follows = False
+        """``start`` has got so far that the tracker's topics are those that are followed."""
         self._closed = False
         self._ended = threading.Event()
 
@@ -126,6 +128,7 @@ class Replica:
             if self._endpoint is not None:
                 self._endpoint.start()
             self._engine.start(self._topics)
+            self._follows = True
             if self._journal is not None:
                 self._journal.watch(self._rejected)
         except BaseException:
@@ -226,9 +229,7 @@ class Replica:
         """
         self._check()
         with self._engine.lock:
-            if topic is not None:
-                self._check_followed(topic)
-            return self._cache.iterate(table, topic)
+            return self._cache.iterate(table, self._only(topic))
 
     def add_index(self, name: str, table: str, by: Extract) -> None:
         """Index a table by a field path (``"switch"``, ``"a.b"``) or a function of the value. Raises UsageError when
@@ -264,8 +265,7 @@ class Replica:
         """
         self._check()
         with self._engine.lock:
-            if topic is not None:
-                self._check_followed(topic)
+            topic = self._only(topic)
             return self._handlers.add(Selector(table, topic, key), handler, self._cache.present(table, topic, key))
 
     # -- waiting -------------------------------------------------------------------------------------------------
@@ -294,21 +294,31 @@ class Replica:
         self._handlers.wait_initial(self._left(until))
 
     def wait_for(
-        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
         """Block until everything up to ``position`` is applied: read your own write.
 
-        Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest. Given a
-        number, all followed topics are (or ``topics``): a topic that was not written to says so only at its next
-        hello, poll or sync. Raises WaitTimeout, ClosedError, NotFollowed.
+        Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest; None, of a
+        transaction that changed nothing, is there already. Given a number, all followed topics are waited for (or
+        ``topics``): a topic that was not written to says so only at its next hello, poll or sync. Raises WaitTimeout,
+        ClosedError, NotFollowed (also when a topic is dropped meanwhile), and UsageError for topics that are no list
+        of names.
         """
         self._check()
-        number, names = self._target(position, topics)
+        if topics is not None:
+            _check_list(topics, "wait for all that are followed")
+        if position is None:
+            return
+        number = position if isinstance(position, int) else position.point.position
         until = self._deadline(timeout)
-        self._wait(lambda: self._engine.follower.tracker.covered(names) >= number, until, f"position {number}")
+
+        def applied() -> bool:
+            return self._engine.follower.tracker.covered(self._awaited(position, topics)) >= number
+
+        self._wait(applied, until, f"position {number}")
 
     def wait_handled(
-        self, position: int | Committed, timeout: float | None = None, *, topics: Sequence[str] | None = None
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
         """Block until ``wait_for`` and every handler has had (or given up) the changes up to there. Raises as
         ``wait_for``, and UsageError when called by a handler.
@@ -317,6 +327,8 @@ class Replica:
         until = self._deadline(timeout)
         self._handlers.refuse_handlers("wait_handled")
         self.wait_for(position, self._left(until), topics=topics)
+        if position is None:
+            return
         number = position if isinstance(position, int) else position.point.position
         self._handlers.wait_handled(number, self._left(until))
 
@@ -351,6 +363,7 @@ class Replica:
                     staleness=staleness,
                     last_error=error,
                     failure=self._engine.failure,
+                    doubtful=tracker.doubtful,
                 ),
                 last_error="" if error is None else str(error),
                 journal={} if self._journal is None else self._journal.counters(),
@@ -401,18 +414,24 @@ class Replica:
             chain.state.value, chain.known, tracker.liveness.staleness(name, now), chain.waiting.messages
         )
 
-    def _target(self, position: int | Committed, topics: Sequence[str] | None) -> tuple[int, Sequence[str] | None]:
-        if isinstance(position, int):
-            return position, topics
-        if topics is None:
-            with self._engine.lock:
-                followed = self._engine.follower.tracker.topics
-                if ALL not in followed:
-                    topics = [link.topic for link in position.links if link.topic in followed]
-                    if not topics:
-                        wrote = sorted(link.topic for link in position.links)
-                        raise NotFollowed(f"the transaction wrote to {wrote[:5]} and none of these is followed")
-        return position.point.position, topics
+    def _awaited(self, position: int | Committed, topics: Sequence[str] | None) -> Sequence[str] | None:
+        """Of which topics a wait is (None: of all that are followed). With the lock held, at every look: what is not
+        followed any more would be waited for in vain, or forgotten without a word.
+        """
+        followed = self._followed()
+        if topics is not None:
+            for topic in topics:
+                self._check_followed(topic)
+            return topics
+        if not followed:
+            raise NotFollowed("no topic is followed any more, so nothing can be waited for; follow() one")
+        if isinstance(position, int) or ALL in followed:
+            return None
+        names = [link.topic for link in position.links if link.topic in followed]
+        if not names:
+            wrote = sorted(link.topic for link in position.links)
+            raise NotFollowed(f"the transaction wrote to {wrote[:5]} and none of these is followed")
+        return names
 
     def _wait(self, done: Callable[[], bool], until: float | None, what: str) -> None:
         engine = self._engine
@@ -438,10 +457,20 @@ class Replica:
         error: PubSubError | None = self._engine.last_error
         return "" if error is None else f": the last sync failed because {error}"
 
-    def _check_followed(self, topic: str) -> None:
+    def _followed(self) -> Collection[str]:
+        """What is followed, or will be by ``start``: a handler may be registered before it. With the lock held."""
         followed = self._engine.follower.tracker.topics
-        soon = () if self._started else self._topics  # a handler may be registered before the start
-        if topic not in followed and ALL not in followed and topic not in soon:
+        return followed if self._follows else {*self._topics, *followed}
+
+    def _only(self, topic: str | None) -> str | None:
+        """The topic that a look is confined to. No object has the topic ``ALL``: that is to be confined to none."""
+        if topic is not None:
+            self._check_followed(topic)
+        return None if topic == ALL else topic
+
+    def _check_followed(self, topic: str) -> None:
+        followed = self._followed()
+        if topic not in followed and ALL not in followed:
             raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
 
     def _check(self) -> None:
@@ -473,11 +502,15 @@ def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":
     return metrics.endpoint_of(settings, replica.status, contents.routes(replica))
 
 
-def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
+def _check_list(topics: Sequence[str], all_of_them: str) -> None:
     if isinstance(topics, str):
         raise UsageError(f"topics must be a list of names, not the string {topics!r}; write [{topics!r}]")
     if not topics:
-        raise UsageError("no topic was named; leave the topics out, or give None, to follow everything")
+        raise UsageError(f"no topic was named; leave the topics out, or give None, to {all_of_them}")
+
+
+def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    _check_list(topics, "follow everything")
     if tuple(topics) == (ALL,):
         return (ALL,)
     return tuple(check_name("topic", topic) for topic in topics)

@@ -1,5 +1,6 @@
 """A look into a replica at one moment: its metrics, and whether it is ready. For people and for the endpoint alike."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -105,8 +106,22 @@ def most_staleness(timing: Timing) -> float:
     return no_publisher_bound(timing, sync_time=0.0)
 
 
+def unfit(topic: str) -> str:
+    """The sentence for a topic that does not fit its count or digest although everything was read."""
+    return (
+        f"the store's count or digest of the topic {topic!r} does not fit its objects, so nothing proves that they are "
+        f"right here; run pubsub-db verify {shlex.quote(topic)}, which names what was changed behind the library's back"
+    )
+
+
 def problems(
-    timing: Timing, *, synced: bool, staleness: float, last_error: PubSubError | None, failure: PubSubError | None
+    timing: Timing,
+    *,
+    synced: bool,
+    staleness: float,
+    last_error: PubSubError | None,
+    failure: PubSubError | None,
+    doubtful: Iterable[str] = (),
 ) -> list[str]:
     """Why a replica is not ready, one sentence each; none when it is."""
     found = []
@@ -117,4 +132,5 @@ def problems(
         found.append(f"the replica is not synced yet{why}")
     elif staleness > (most := most_staleness(timing)):
         found.append(f"the replica may be stale by {staleness:.1f} s, and {most:.1f} s are promised{why}")
+    found.extend(unfit(topic) for topic in sorted(doubtful))
     return found

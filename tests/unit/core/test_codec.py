@@ -2,6 +2,7 @@
 read."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, MAX_TRACE_CHARACTERS, ZERO, Change, Head, Link, Point
+from pubsub_lib.core.model import ALL, EMPTY, MAX_NAME_BYTES, MAX_TRACE_CHARACTERS, ZERO, Change, Head, Link, Point
 from pubsub_lib.errors import FrameError, ValueRefused
 
 FRAMES = Path(__file__).parent / "frames"
@@ -327,6 +328,22 @@ def test_a_header_that_promises_too_much_costs_nothing() -> None:
 def test_an_oversized_body_or_topic_is_dropped_unread() -> None:
     assert reason_of([b"Da\0", b"x" * 101], Limits(max_frame_bytes=100)) == "oversized"
     assert reason_of([b"D" + b"a" * 400 + b"\0", b"x"]) == "oversized"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        lambda name: envelope(Message(msgspec.structs.replace(link(), origin=name))),
+        lambda name: envelope(topic=ALL, sequence=0, hello=Hello({name: 1}, {}, None, 0.0)),
+        lambda name: envelope(topic=ALL, sequence=0, hello=Hello({}, {name: EMPTY}, None, 0.0)),
+    ],
+    ids=["origin", "sequences", "heads"],
+)
+def test_a_name_beyond_its_bound_is_foreign(sent: Callable[[str], Envelope]) -> None:
+    """It would be remembered, and no bound of memory counts it."""
+    longest = sent("n" * MAX_NAME_BYTES)
+    assert codec.decode(codec.encode(longest)) == longest
+    assert reason_of(codec.encode(sent("n" * (MAX_NAME_BYTES + 1)))) == "foreign"
 
 
 @pytest.mark.parametrize(

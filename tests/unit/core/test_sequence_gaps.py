@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_lib.core import sequence_gaps as module
+from pubsub_lib.core.model import ALL
 from pubsub_lib.core.sequence_gaps import MOST_MISSING, MOST_STREAMS_OF_A_SERVICE, SequenceGaps, Tally
 from tests.unit.core.builders import Bench, History, envelope
 
@@ -68,6 +69,15 @@ def test_rule_11_a_topic_that_comes_back_has_no_hole() -> None:
     gaps = hear(1, 2)
     gaps.forget_topic("t")
     assert hear(50, gaps=gaps).tally == Tally()
+
+
+def test_rule_11_everything_that_comes_back_has_no_hole() -> None:
+    gaps = hear(1, 2)
+    hear(1, topic="u", gaps=gaps)
+    gaps.forget_topic(ALL)
+    hear(50, gaps=gaps)
+    hear(50, 52, topic="u", gaps=gaps)
+    assert gaps.tally == Tally(holes=1)
 
 
 def test_rule_11_a_straggler_of_a_dropped_topic_makes_no_hole_later() -> None:

@@ -655,6 +655,59 @@ def test_rule_10_a_mismatch_has_the_differing_buckets_fetched_then_everything() 
     assert bench.state() is State.FOLLOWING
 
 
+def test_rule_10_what_never_fits_is_read_ever_more_rarely_and_nothing_waits_for_it() -> None:
+    history, bench = following(topics=("t", "other"))
+    bench.tracker.mismatched("t", bench.now)
+    began, whole = [], []
+    until = bench.now + 600.0
+    while bench.now < until:
+        bench.wait(max(0.0, bench.tracker.next_time() - bench.now))
+        if bench.sync is not None:
+            want = bench.sync.wants.get("t")
+            bench.answer()
+            if want is not None and want.after is None:  # else it is only polled
+                began.append(bench.now)
+                whole.append(want.buckets is None)
+                bench.tracker.mismatched("t", bench.now)
+                assert bench.state() is bench.state("other") is State.FOLLOWING or len(began) == 1
+    assert whole[:4] == [False, True, False, False], "everything once; then whether the buckets fit by now"
+    waits = [after - before for before, after in itertools.pairwise(began)]
+    assert waits[:7] == pytest.approx([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, CALM.sync_backoff_most])
+    assert waits[6:] == pytest.approx([CALM.sync_backoff_most] * len(waits[6:]))
+    assert list(bench.tracker.doubtful) == ["t"]
+    link = history.one()
+    assert bench.feed(link) == [link]
+    bench.tracker.mismatched("t", bench.now)
+    assert bench.state() is State.FOLLOWING, "its next reading has its time"
+
+
+def test_rule_10_a_doubt_ends_with_an_answer_that_fits_and_another_begins_anew() -> None:
+    _, bench = following()
+    for _ in range(2):
+        bench.tracker.resync(["t"], bench.now)
+        bench.wait()
+        bench.answer()
+        bench.tracker.mismatched("t", bench.now)
+        assert list(bench.tracker.doubtful) == ["t"]
+        bench.wait(CALM.sync_backoff)
+        assert bench.running.wants == {"t": Want(buckets={})}
+        bench.answer()
+        assert list(bench.tracker.doubtful) == []
+        bench.wait(0.1)
+
+
+def test_rule_10_a_topic_in_doubt_may_be_dropped() -> None:
+    _, bench = following()
+    bench.tracker.resync(["t"], bench.now)
+    bench.wait()
+    bench.answer()
+    bench.tracker.mismatched("t", bench.now)
+    bench.tracker.unfollow("t")
+    assert list(bench.tracker.doubtful) == []
+    bench.wait(CALM.sync_backoff)
+    assert bench.sync is None
+
+
 def test_rule_10_links_wait_while_a_mismatch_is_repaired() -> None:
     history, bench = following()
     bench.tracker.mismatched("t", bench.now)
@@ -697,6 +750,14 @@ def test_what_is_asked_for_is_read_anew_and_counted_as_asked(name: str) -> None:
         bench.answer()
         assert bench.state(name) is State.FOLLOWING
         assert bench.tracker.counters.fulls["asked"] == times
+
+
+def test_what_is_asked_for_while_a_repair_is_due_is_everything() -> None:
+    _, bench = following()
+    bench.tracker.mismatched("t", bench.now)
+    bench.tracker.resync(["t"], bench.now)
+    bench.wait()
+    assert bench.running.wants == {"t": Want()}
 
 
 def test_nothing_is_asked_for_while_everything_is_to_be_read_anyway() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core.lossy import PERFECT, Loss
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_lib.testing.rig import Rig, scene
 from pubsub_memory import MemoryBus, MemoryDriver, bus
 from pubsub_memory.bus import Registry
@@ -160,3 +160,16 @@ def test_of_many_questions_at_once_none_is_forgotten() -> None:
             on.sender.publisher.send_event(on.sender.hello(nonce))
         listener.heard.until(lambda: listener.heard.hellos(nonces[-1]), "the last one is answered")
         assert [len(listener.heard.hellos(nonce)) for nonce in nonces] == [1] * 200
+
+
+def test_a_publisher_that_gets_no_thread_is_not_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    publisher = MemoryDriver.publisher(DriverSettings(options={"bus": MemoryBus()}))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(TransportError, match="cannot start the thread 'pubsub-memory-asks'"):
+            publisher.initialize(lambda ask: None)
+    publisher.initialize(lambda ask: None)
+    publisher.close()

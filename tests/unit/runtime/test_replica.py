@@ -77,6 +77,14 @@ def test_everything_is_followed_when_no_topic_is_named(config: Settings, publish
         assert dict(replica.iterate("a")) == {"1": 1, "2": 2}
         assert dict(replica.iterate("a", topic="two")) == {"2": 2}
         replica.wait_for(tx.commit.point.position, timeout=LONG)
+        (everything,) = replica.topics
+        assert dict(replica.iterate("a", topic=everything)) == {"1": 1, "2": 2}
+        told = Recorder()
+        replica.on("a", told, topic=everything)
+        with published.transaction() as tx:
+            tx.set("a", "1", 3)
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert told.brief == [("create", "1", 1), ("create", "2", 2), ("set", "1", 3)]
 
 
 def test_wait_for_a_position_ends_though_a_followed_topic_was_not_written_to(
@@ -100,6 +108,53 @@ def test_wait_for_refuses_a_transaction_that_wrote_to_no_followed_topic(config: 
         assert tx.commit is not None
         with pytest.raises(NotFollowed, match="theirs"):
             replica.wait_for(tx.commit, timeout=LONG)
+
+
+@pytest.mark.parametrize(
+    ("topics", "error", "says"),
+    [
+        (["typo"], NotFollowed, "'typo' is not followed"),
+        (["mine", "typo"], NotFollowed, "'typo' is not followed"),
+        ([""], NotFollowed, "'' is not followed"),
+        ([], UsageError, "to wait for all that are followed"),
+        ("mine", UsageError, r"write \['mine'\]"),
+    ],
+)
+def test_a_wait_for_topics_that_are_not_followed_is_refused(
+    config: Settings, store: Store, topics: Any, error: type[PubSubError], says: str
+) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        for wait in (replica.wait_for, replica.wait_handled):
+            with pytest.raises(error, match=says):
+                wait(0, LONG, topics=topics)
+
+
+@pytest.mark.parametrize("topics", [["mine"], None])
+def test_a_wait_ends_when_its_topic_is_dropped(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch, topics: list[str] | None
+) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("mine"))
+        with pytest.raises(NotFollowed):
+            replica.wait_for(10**6, LONG, topics=topics)
+
+
+def test_a_wait_may_begin_before_the_start(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="mine")
+    replica = Replica(config, topics=["mine"])
+    for topics in (["mine"], None):
+        with pytest.raises(WaitTimeout):
+            replica.wait_for(1, 0.0, topics=topics)
+    with pytest.raises(WaitTimeout):
+        replica.wait_for(tx.commit, 0.0)
+    replica.close()
+
+
+def test_of_a_transaction_that_changed_nothing_there_is_nothing_to_wait_for(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        replica.wait_for(None, 0.0)
+        replica.wait_handled(None, 0.0, topics=["mine"])
 
 
 def test_rule_08_topics_come_and_go_while_it_runs(config: Settings, published: Store) -> None:

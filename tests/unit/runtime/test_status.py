@@ -1,5 +1,9 @@
 """What a replica says about itself: dropped and why, what handlers gave up, and why it is not ready."""
 
+import logging
+import sqlite3
+
+import msgspec
 import pytest
 
 from pubsub_lib import Replica, Store, Timing
@@ -61,3 +65,29 @@ def test_of_a_running_replica(sqlite_url: str) -> None:
             assert "broken" in parked.handler
             assert status.dropped.keys() >= {"old", "other_history", "overflowed", "truncated", "version"}
             assert set(status.dropped.values()) == {0}
+
+
+def test_a_topic_that_never_fits_its_digest_is_a_problem_and_logged_once(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(sqlite_url) as store:
+        with store.transaction() as tx:
+            tx.set("a", "k", 1, topic="t")
+        change = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+        with change:
+            change.execute("UPDATE pubsub_topics SET digest_lo = digest_lo + 1")
+        change.close()
+        quick = settings(sqlite_url, paranoid=False, timing=msgspec.structs.replace(QUICK, hello_wait=0.01))
+        with caplog.at_level(logging.ERROR), Replica(quick, ["t"]) as replica:
+            replica.wait_synced(LONG)
+            assert poll(lambda: sum(replica.status().counters.fulls.values()) >= 4, LONG)
+            assert poll(lambda: replica.status().chains["t"].state == "following", LONG)
+            status = replica.status()
+            assert not status.ready
+            assert status.problems[0].startswith("the store's count or digest of the topic 't' does not fit")
+            assert [record.message for record in caplog.records] == [status.problems[0]]
+            with store.transaction() as tx:
+                tx.set("a", "k", 2, topic="t")
+            assert tx.commit is not None
+            replica.wait_for(tx.commit, LONG)
+            assert replica.get("a", "k") == 2

@@ -13,7 +13,9 @@ import pytest
 import zmq
 
 from pubsub_ipc import IpcDriver
+from pubsub_ipc import subscriber as receiving
 from pubsub_ipc.options import OPTIONS
+from pubsub_lib import zmq_frames
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, HandOverRefused, TransportError
@@ -152,6 +154,28 @@ def test_a_worker_forked_after_its_parent_had_sent_delivers_by_a_publisher_of_it
     in_a_fork(child, 10)
     arrived(listener, 2)
     on.fence(listener, "t")
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"), [(MemoryError(), "receive_errors"), (zmq.ZMQError(errno.ENOMEM), "socket_errors")]
+)
+def test_the_thread_survives_an_error_of_any_kind(
+    on: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception, counted: str
+) -> None:
+    listener = on.subscriber(ALL)
+    real, errors = zmq_frames.receive, [error]
+
+    def broken(socket: "zmq.Socket[bytes]") -> list[bytes]:
+        frames = real(socket)
+        if errors:
+            raise errors.pop()
+        return frames
+
+    monkeypatch.setattr(receiving, "receive", broken)
+    on.send("t")
+    last = on.send("t")
+    listener.heard.until(lambda: last.point in listener.heard.points("t"), "the second came")
+    assert listener.subscriber.counters()[counted] == 1
 
 
 def test_close_takes_what_was_pushed_before(on: Scene) -> None:

@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_zmq import ZmqDriver, options
+from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.settings import ZmqOptions, checked
 
 
@@ -69,3 +71,25 @@ def test_a_publisher_needs_an_address() -> None:
         ZmqDriver.publisher(DriverSettings(bind_address="tcp://host"))
     with pytest.raises(ConfigError, match="'tcp://host'"):
         ZmqDriver.subscriber(DriverSettings(addresses=("tcp://host",)))
+
+
+@pytest.mark.parametrize("missing", ["pubsub-zmq-send", "pubsub-zmq-asks"])
+def test_a_publisher_that_gets_no_thread_binds_nothing_and_may_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == missing:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    publisher = ZmqDriver.publisher(DriverSettings(bind_address="tcp://127.0.0.1:*"))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(TransportError, match=f"cannot start the thread '{missing}'"):
+            publisher.initialize(lambda ask: None)
+    assert isinstance(publisher, ZmqPublisher)
+    assert publisher.endpoint == ""
+    publisher.initialize(lambda ask: None)
+    publisher.close()

@@ -23,9 +23,10 @@ def part(nonce: str, *topics: str) -> Part:
     return made
 
 
-@given(st.sets(NAMES | st.just(ALL), max_size=60), st.integers(600, 2000))
-def test_the_parts_of_a_question_hold_all_topics_and_none_is_too_long(topics: set[str], most: int) -> None:
-    parts = parts_of("nonce", topics, most)
+@given(st.sets(NAMES | st.just(ALL), max_size=60), st.integers(600, 2000), st.integers(1, codec.MAX_NONCE_BYTES))
+def test_the_parts_of_a_question_hold_all_topics_and_none_is_too_long(topics: set[str], most: int, size: int) -> None:
+    nonce = "n" * size
+    parts = parts_of(nonce, topics, most)
     assert {topic for each in parts for topic in each.topics} == topics
     assert sum(len(each.topics) for each in parts) == len(topics)
     assert len({each.nonce for each in parts}) == len(parts)
@@ -34,7 +35,14 @@ def test_the_parts_of_a_question_hold_all_topics_and_none_is_too_long(topics: se
         assert len(ask) <= most
         assert ask.startswith(private)
         read = codec.read_ask(ask)
-        assert (read.nonce, frozenset(read.topics), each.asked) == (each.nonce, each.topics, "nonce")
+        assert (read.nonce, frozenset(read.topics), each.asked) == (each.nonce, each.topics, nonce)
+
+
+def test_the_longest_nonces_may_ask_about_any_number_of_topics_and_are_not_confused() -> None:
+    topics = [f"topic-{number:060}" for number in range(100)]
+    some, others = ([each.nonce for each in parts_of("n" * 63 + last, topics, 2048)] for last in "ab")
+    assert len(some) > 2
+    assert len({*some, *others}) == len(some) + len(others)
 
 
 def test_a_question_without_topics_is_one_part() -> None:
