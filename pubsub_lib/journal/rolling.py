@@ -132,4 +132,7 @@ def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, do
 
 if __name__ == "__main__":
     os.nice(10)
-    roll(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    try:
+        roll(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    except OSError as error:
+        sys.exit(f"the journals in {sys.argv[1]} are not made Parquet ({error.strerror}); correct the folder's rights")

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,13 @@ def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None
     assert sorted(each.name for each in tmp_path.iterdir()) == ["100.parquet", "200.parquet"]
     assert roll(tmp_path, keep_bytes=(tmp_path / "100.parquet").stat().st_size).removed == 1
     assert [each.name for each in tmp_path.iterdir()] == ["100.parquet"]
+
+
+def test_as_a_program_it_says_in_a_sentence_that_there_is_no_folder(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    command = [sys.executable, "-m", "pubsub_lib.journal.rolling", str(gone), "1", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"the journals in {gone} are not made Parquet (No such file or directory); correct the folder's rights\n"
+    )
