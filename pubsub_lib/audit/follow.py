@@ -1,6 +1,7 @@
 """``pubsub-audit follow``: verdicts of windows as they close, as long as it runs (docs/audit.md, "Following")."""
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -92,28 +93,54 @@ def _follow(
     try:
         with _stopped_by_signals() as stop:
             while True:
-                said.broken = _round(follower, said, last=options.once)
-                if options.once or stop.wait(options.every):
-                    return said.exit_code(follower.problems)
+                found = _round(follower, said, last=options.once)
+                told = found is None or _tell(found, said, options.out)
+                if not told or options.once or stop.wait(options.every):
+                    break
     finally:
         follower.close()
+    # A round that was broken off may have written windows that no later one brings.
+    said.count(follow_windows.written(options.out))
+    code = said.exit_code(follower.problems)
+    return code if told else code | INCOMPLETE
 
 
-def _round(follower: Follower, said: "Said", *, last: bool) -> bool:
-    """One round; whether Spark or a disk broke it off. What was broken off, the next round repeats."""
+def _tell(found: Round, said: "Said", out: Path) -> bool:
+    """Whether it was told. That it was not is no broken round, which would be repeated. That its reader went away is
+    raised (BrokenPipeError).
+    """
+    try:
+        said.round(found)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with suppress(OSError, ValueError):  # the interpreter would flush it again at its end, and fail by that
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        said.problem(
+            f"the output cannot be written ({error.strerror or error}); make room or name another, and follow again; "
+            f"all closed windows stand in {out}"
+        )
+        return False
+    return True
+
+
+def _round(follower: Follower, said: "Said", *, last: bool) -> Round | None:
+    """One round; None when Spark or a disk broke it off. What was broken off, the next round repeats."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    said.broken = True
     try:
-        said.round(follower.round(last=last))
+        found = follower.round(last=last)
     except (PySparkException, Py4JJavaError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         said.problem(f"Spark broke a round off: {reason}; give it more --memory if that is what it lacks")
     except OSError as error:
         said.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is tried again")
     else:
-        return False
-    return True
+        said.broken = False
+        return found
+    return None
 
 
 class Said:
@@ -121,13 +148,18 @@ class Said:
 
     def __init__(self, before: Sequence[Closed], as_json: bool, settings: AuditSettings) -> None:
         self._code = 0
-        for closed in before:
-            self._code |= closed.exit_code
-        self._any = bool(before)
+        self._any = False
+        self.count(before)
         self._json = as_json
         self._settings = settings
         self._waiting: Mapping[str, tuple[str, int | None]] = {}
         self.broken = False
+
+    def count(self, windows: Sequence[Closed]) -> None:
+        """Let their exit codes count; any number of times."""
+        for closed in windows:
+            self._code |= closed.exit_code
+            self._any = True
 
     def exit_code(self, problems: Sequence[str]) -> int:
         """Of all windows that were ever closed; incomplete when something could not be read, or none is closed."""
@@ -135,13 +167,15 @@ class Said:
         return self._code | INCOMPLETE if incomplete else self._code
 
     def round(self, one: Round) -> None:
-        """Tell what a round brought."""
+        """Tell what a round brought. Raises OSError when that cannot be written; it counts all the same."""
+        lines = []
+        for closed in one.closed:
+            self.count([closed])
+            lines.append(self._line(closed))
         for problem in one.problems:
             self.problem(problem)
-        for closed in one.closed:
-            self._code |= closed.exit_code
-            self._any = True
-            print(self._line(closed), flush=True)  # noqa: T201
+        for line in lines:
+            print(line, flush=True)  # noqa: T201
         for domain, (run, until) in one.waiting.items():
             if self._waiting.get(domain, ("", None))[0] != run:
                 known = "nothing of it is known yet" if until is None or until < 0 else f"known until {_time(until)}"
