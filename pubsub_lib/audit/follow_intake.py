@@ -87,7 +87,9 @@ class Intake:
         self._patience = patience
         self._clock = clock
         self._bad: dict[Path, tuple[int, int]] = {}
-        """Files that cannot be read, by time of change and size: looked at again when these change."""
+        """Files that are no journals, by time of change and size: looked at again when these change."""
+        self._refused: dict[Path, str] = {}
+        """What was told of files that rights or a disk refused, neither of which changes them: tried at each look."""
         self._missed: dict[tuple[str, str, int], float] = {}
         """Since when a part is missed."""
         self._told: set[tuple[str, str, int]] = set()
@@ -131,8 +133,9 @@ class Intake:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))
                 self._tell(path, f"{path} was no journal when it was rolled; its records count as lost", problems)
-            elif path.suffix == PARQUET_SUFFIX and path.stem not in there:
-                self._take(path, domain, there, problems)
+            elif path.suffix == PARQUET_SUFFIX and path.stem not in there and self._take(path, domain, there, problems):
+                run, part = run_and_part(path.stem)
+                coming.setdefault(run, Coming()).open.add(part)
         for path in opened:
             if path.stem not in there:
                 self._take_or_wait(path, domain, there, coming, problems)
@@ -143,7 +146,7 @@ class Intake:
         try:
             fd = claim(path)
         except OSError as error:
-            self._tell(path, unreadable(path, error), problems)
+            self._refuse(path, unreadable(path, error), problems)
             fd = None
         try:
             # Between its making and its lock a file is empty.
@@ -159,22 +162,38 @@ class Intake:
         one.open.add(part)
         one.begun = one.begun or _begun(path)
 
-    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> None:
+    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> bool:
+        """Put it into the spool, if it is a journal. Whether it is readable, and waits only for the spool's disk."""
         try:
             state = path.stat()
             if self._bad.get(path) == (state.st_mtime_ns, state.st_size):
-                return
+                return False
             target = self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}"
             if as_parquet(path, target) == path:
                 self._link(path, target)
-            there.add(path.stem)
-            self._bad.pop(path, None)
         except JournalError as error:
             self._tell(path, str(error), problems)
         except FileNotFoundError:
             pass  # it was rolled, or fell to retention: the next look shows which
         except OSError as error:
-            self._tell(path, unreadable(path, error), problems)
+            if error.filename == str(path) and error.filename2 is None:  # two: of a copy, which any of both may refuse
+                self._refuse(path, unreadable(path, error), problems)
+                return False
+            why = error.strerror or error
+            told = f"{path} cannot be put into {self._spool} ({why}); make room there, or correct the rights or disks"
+            self._refuse(path, told, problems)
+            return True
+        else:
+            there.add(path.stem)
+            self._bad.pop(path, None)
+            self._refused.pop(path, None)
+        return False
+
+    def _refuse(self, path: Path, sentence: str, problems: list[str]) -> None:
+        """Once for each reason."""
+        if self._refused.get(path) != sentence:
+            self._refused[path] = sentence
+            problems.append(sentence)
 
     def _tell(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Once for each state of a file."""
