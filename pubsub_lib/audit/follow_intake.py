@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -23,6 +23,8 @@ from pubsub_lib.journal.rolling import BAD_SUFFIX, PARQUET_SUFFIX
 _HEAD: Final = 1 << 16
 """So much of a file that is being written is read: its header and first entry."""
 _PART: Final = re.compile(r"(.+)-(\d{6})")
+_Outcome = Literal["taken", "no journal", "gone", "unreadable", "no room"]
+"""What became of a file that was to be taken in."""
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -133,16 +135,21 @@ class Intake:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))
                 self._tell(path, f"{path} was no journal when it was rolled; its records count as lost", problems)
-            elif path.suffix == PARQUET_SUFFIX and path.stem not in there and self._take(path, domain, there, problems):
+            elif (
+                path.suffix == PARQUET_SUFFIX
+                and path.stem not in there
+                and self._take(path, domain, there, problems) == "no room"
+            ):
                 run, part = run_and_part(path.stem)
                 coming.setdefault(run, Coming()).open.add(part)
         for path in opened:
             if path.stem not in there:
-                self._take_or_wait(path, domain, there, coming, problems)
+                self._take_or_wait(path, domain, there, coming, lost, problems)
 
     def _take_or_wait(
-        self, path: Path, domain: str, there: set[str], coming: dict[str, Coming], problems: list[str]
-    ) -> None:
+        self, path: Path, domain: str, there: set[str], coming: dict[str, Coming], lost: set[tuple[str, int]],
+        problems: list[str],
+    ) -> None:  # fmt: skip
         try:
             fd = claim(path)
         except OSError as error:
@@ -151,8 +158,10 @@ class Intake:
         try:
             # Between its making and its lock a file is empty.
             if fd is not None and os.fstat(fd).st_size:
-                self._take(path, domain, there, problems)
-                if path.stem in there:
+                outcome = self._take(path, domain, there, problems)
+                if outcome == "no journal":  # and nobody writes it any more, so there is nothing to wait for
+                    lost.add(run_and_part(path.stem))
+                if outcome in ("taken", "no journal"):
                     return
         finally:
             if fd is not None:
@@ -162,32 +171,32 @@ class Intake:
         one.open.add(part)
         one.begun = one.begun or _begun(path)
 
-    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> bool:
-        """Put it into the spool, if it is a journal. Whether it is readable, and waits only for the spool's disk."""
+    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> _Outcome:
+        """Put it into the spool, if it is a journal. ``no room``: what hinders is the spool's disk."""
         try:
             state = path.stat()
             if self._bad.get(path) == (state.st_mtime_ns, state.st_size):
-                return False
+                return "no journal"
             target = self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}"
             if as_parquet(path, target) == path:
                 self._link(path, target)
         except JournalError as error:
             self._tell(path, str(error), problems)
+            return "no journal"
         except FileNotFoundError:
-            pass  # it was rolled, or fell to retention: the next look shows which
+            return "gone"  # it was rolled, or fell to retention: the next look shows which
         except OSError as error:
             if error.filename == str(path) and error.filename2 is None:  # two: of a copy, which any of both may refuse
                 self._refuse(path, unreadable(path, error), problems)
-                return False
+                return "unreadable"
             why = error.strerror or error
             told = f"{path} cannot be put into {self._spool} ({why}); make room there, or correct the rights or disks"
             self._refuse(path, told, problems)
-            return True
-        else:
-            there.add(path.stem)
-            self._bad.pop(path, None)
-            self._refused.pop(path, None)
-        return False
+            return "no room"
+        there.add(path.stem)
+        self._bad.pop(path, None)
+        self._refused.pop(path, None)
+        return "taken"
 
     def _refuse(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Once for each reason."""

@@ -86,6 +86,25 @@ def test_what_cannot_be_read_is_told_once_and_read_when_it_is_whole(tmp_path: Pa
     assert place.look().arrived == 1
 
 
+def test_an_append_file_that_is_no_journal_counts_as_lost_until_it_is_one(tmp_path: Path) -> None:
+    """Nobody writes it: to wait for it would keep all windows open."""
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    (path,) = place.folder.iterdir()
+    content = path.read_bytes()
+    path.write_bytes(b"nonsense")
+    (place.folder / "notes.journal").write_bytes(b"not a journal")
+    for _ in range(2):
+        look = place.look()
+        assert look.coming["net 1/ä"] == {}
+        assert look.given_up["net 1/ä"] == {(one.run, 1), ("notes", 0)}
+    path.write_bytes(content)
+    look = place.look()
+    assert look.arrived == 1
+    assert look.given_up["net 1/ä"] == {("notes", 0)}
+
+
 @pytest.mark.parametrize("form", [".journal", ".parquet"])
 def test_a_full_disk_of_the_spool_is_told_once_and_waited_for(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
