@@ -69,7 +69,14 @@ def follow(options: argparse.Namespace, settings: AuditSettings, folders: Mappin
         return _follow(options, settings, folders, checkpoint, spark)
     finally:
         if ours:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: "SparkSession") -> None:
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):  # its process may be gone, which was told
+        spark.stop()
 
 
 def _size(folders: Mapping[str, Sequence[Path]]) -> int:
@@ -92,17 +99,43 @@ def _follow(
     said = Said(follow_windows.written(options.out), options.format == "json", settings)
     try:
         with _stopped_by_signals() as stop:
-            while True:
-                found = _round(follower, said, last=options.once)
-                told = found is None or _tell(found, said, options.out)
-                if not told or options.once or stop.wait(options.every):
+            while _round(follower, said, options.out, last=options.once):
+                if options.once or stop.wait(options.every):
                     break
     finally:
         follower.close()
     # A round that was broken off may have written windows that no later one brings.
     said.count(follow_windows.written(options.out))
-    code = said.exit_code(follower.problems)
-    return code if told else code | INCOMPLETE
+    return said.exit_code(follower.problems)
+
+
+def _round(follower: Follower, said: "Said", out: Path, *, last: bool) -> bool:
+    """One round; whether another one may follow. What Spark or a disk broke off, that one repeats."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    said.broken = True
+    try:
+        found = follower.round(last=last)
+    except (PySparkException, Py4JJavaError) as error:
+        said.problem(f"Spark broke a round off: {_first(error)}; give it more --memory if that is what it lacks")
+        return True
+    except (Py4JError, ConnectionError) as error:  # before OSError, of which the latter is one
+        said.problem(
+            f"Spark's Java process is gone ({_first(error)}); if the system killed it for want of memory, give it less "
+            "--memory or the host more; follow again, nothing is lost by that"
+        )
+        return False
+    except OSError as error:
+        said.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is tried again")
+        return True
+    said.broken = not _tell(found, said, out)
+    return not said.broken
+
+
+def _first(error: Exception) -> str:
+    """The first line of what it says, which may be long."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _tell(found: Round, said: "Said", out: Path) -> bool:
@@ -122,25 +155,6 @@ def _tell(found: Round, said: "Said", out: Path) -> bool:
         )
         return False
     return True
-
-
-def _round(follower: Follower, said: "Said", *, last: bool) -> Round | None:
-    """One round; None when Spark or a disk broke it off. What was broken off, the next round repeats."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    said.broken = True
-    try:
-        found = follower.round(last=last)
-    except (PySparkException, Py4JJavaError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        said.problem(f"Spark broke a round off: {reason}; give it more --memory if that is what it lacks")
-    except OSError as error:
-        said.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is tried again")
-    else:
-        said.broken = False
-        return found
-    return None
 
 
 class Said:

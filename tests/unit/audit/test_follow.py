@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from pubsub_lib.audit import follow
 from pubsub_lib.audit.follow import Said
@@ -117,6 +118,33 @@ def test_a_reader_that_went_away_ends_it(tmp_path: Path, monkeypatch: pytest.Mon
         followed(tmp_path)
     with contextlib.suppress(BrokenPipeError):
         pipe.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "[Errno 111] Connection refused"),
+        (Py4JNetworkError("Answer from Java side is empty"), "Answer from Java side is empty"),
+        (Py4JError("An error occurred while calling o1.conf"), "An error occurred while calling o1.conf"),
+    ],
+)
+def test_a_follower_whose_java_died_ends_with_one_sentence(
+    error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would never take in anything again."""
+
+    class Dead:
+        def stop(self) -> None:
+            raise error
+
+    monkeypatch.setattr(follow, "session", lambda *_, **__: (Dead(), True))
+    left = rounds(monkeypatch, Round([window(LOST)], [], {}), error, Round([], [], {}))
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "0"]) == 1 + 32
+    assert len(list(left)) == 1
+    assert capsys.readouterr().err == (
+        f"pubsub-audit: Spark's Java process is gone ({why}); if the system killed it for want of memory, give it less "
+        "--memory or the host more; follow again, nothing is lost by that\n"
+    )
 
 
 def test_windows_of_a_round_that_was_broken_off_count(
