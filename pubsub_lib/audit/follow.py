@@ -19,6 +19,7 @@ from pubsub_lib.audit.follow_intake import Intake
 from pubsub_lib.audit.follow_stream import Stream
 from pubsub_lib.audit.follow_windows import Closed
 from pubsub_lib.audit.following import Follower, Round, spark_judge
+from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.summary import INCOMPLETE
@@ -34,10 +35,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, metavar="FOLDER", help="where each closed window is written"
     )
     command.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="what a restart needs (OUT/checkpoint)")
-    command.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks (%(default)s)")
+    command.add_argument(
+        "--every", type=seconds, default=10.0, metavar="SECONDS", help="between two looks (%(default)s)"
+    )
     command.add_argument("--once", action="store_true", help="take in what is there, close what can be closed, and end")
     command.add_argument(
-        "--patience", type=float, default=60.0, metavar="SECONDS",
+        "--patience", type=seconds, default=60.0, metavar="SECONDS",
         help="a file that is missing between others counts as lost after so long (%(default)s)",
     )  # fmt: skip
 
@@ -50,6 +53,8 @@ def follow(options: argparse.Namespace, settings: AuditSettings, folders: Mappin
     for name in ("every", "patience"):
         if getattr(options, name) < 0:
             raise ConfigError(f"--{name} is {getattr(options, name)}; it cannot be negative")
+    if options.every > threading.TIMEOUT_MAX:
+        raise ConfigError(f"--every is {options.every}; it can be {threading.TIMEOUT_MAX} at most")
     checkpoint = options.checkpoint or options.out / "checkpoint"
     if not checkpoint.exists() and (options.out / "windows").exists():
         raise ConfigError(f"{options.out} has windows, but {checkpoint} is gone; bring it back, or name a new --out")

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote, unquote
@@ -234,18 +234,38 @@ class Intake:
         for run, part in map(run_and_part, there):
             parts.setdefault(run, set()).add(part)
         overdue = set()
+        now = self._clock()  # one for all: what is missed together is also told together
         for run, have in parts.items():
             opened = coming[run].open if run in coming else set()
+            new = []
             for part in set(range(1, max(have | opened))) - have - opened:
                 if (run, part) in lost:
                     continue
-                since = self._missed.setdefault((domain, run, part), self._clock())
-                if self._clock() - since >= self._patience:
+                since = self._missed.setdefault((domain, run, part), now)
+                if now - since >= self._patience:
                     overdue.add((run, part))
                     if (domain, run, part) not in self._told:
                         self._told.add((domain, run, part))
-                        problems.append(f"part {part} of the run {run} does not come; its records count as lost")
+                        new.append(part)
+            problems += [_vain(run, first, last) for first, last in ranges(new)]
         return overdue
+
+
+def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of successive numbers, in their order."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def _vain(run: str, first: int, last: int) -> str:
+    if first == last:
+        return f"part {first} of the run {run} does not come; its records count as lost"
+    return f"parts {first} to {last} of the run {run} do not come; their records count as lost"
 
 
 def _begun(path: Path) -> Begun | None:

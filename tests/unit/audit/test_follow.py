@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -207,12 +208,24 @@ def test_garbage_alone_is_told_and_is_32(
     ("options", "says"),
     [
         (["--every", "-1"], "--every is -1.0; it cannot be negative"),
+        (["--every", "1e10"], f"--every is 10000000000.0; it can be {threading.TIMEOUT_MAX} at most"),
         (["--window", "0"], "window is 0 microseconds; it must be at least 1"),
     ],
 )
 def test_wrong_values_are_64(options: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 64
     assert capsys.readouterr().err == f"pubsub-audit: {says}\n"
+
+
+@pytest.mark.parametrize("option", ["--every", "--patience"])
+@pytest.mark.parametrize("value", ["nan", "inf", "soon"])
+def test_what_is_no_number_of_seconds_is_64(
+    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), option, value])
+    assert ended.value.code == 64
+    assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is no number of seconds\n")
 
 
 def test_windows_without_their_checkpoint_are_not_gone_on_with(

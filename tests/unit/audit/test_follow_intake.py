@@ -4,12 +4,15 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pubsub_lib.audit.follow_intake import Intake, Look, domain_of, folder_of, run_and_part
+from pubsub_lib.audit.follow_intake import Intake, Look, domain_of, folder_of, ranges, run_and_part
 from pubsub_lib.journal.rolling import roll
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, files_that_end_at, settings
@@ -192,6 +195,32 @@ def test_a_missing_part_is_waited_for_with_patience(tmp_path: Path) -> None:
     assert look.given_up["net 1/ä"] == {(one.run, 1)}
     assert look.problems == [f"part 1 of the run {one.run} does not come; its records count as lost"]
     assert place.look().problems == []
+
+
+def test_parts_that_do_not_come_are_told_in_ranges(tmp_path: Path) -> None:
+    """A long run of which retention has left the end would else say thousands of sentences."""
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    (path,) = place.folder.iterdir()
+    for part in (5, 2000):
+        shutil.copy(path, place.folder / f"{one.run}-{part:06d}.journal")
+    path.unlink()
+    place.look()
+    place.now = 60.0
+    look = place.look()
+    assert len(look.given_up["net 1/ä"]) == 1998
+    assert look.problems == [
+        f"parts 1 to 4 of the run {one.run} do not come; their records count as lost",
+        f"parts 6 to 1999 of the run {one.run} do not come; their records count as lost",
+    ]
+
+
+@given(st.sets(st.integers(0, 30)))
+def test_ranges(numbers: set[int]) -> None:
+    found = ranges(numbers)
+    assert [each for first, last in found for each in range(first, last + 1)] == sorted(numbers)
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(found))
 
 
 def test_names() -> None:
