@@ -1,6 +1,7 @@
 """``pubsub-audit follow``: verdicts of windows as they close, as long as it runs (docs/audit.md, "Following")."""
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ from pubsub_lib.audit.follow_intake import Intake
 from pubsub_lib.audit.follow_stream import Stream
 from pubsub_lib.audit.follow_windows import Closed
 from pubsub_lib.audit.following import Follower, Round, spark_judge
+from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.summary import INCOMPLETE
@@ -33,10 +35,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, metavar="FOLDER", help="where each closed window is written"
     )
     command.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="what a restart needs (OUT/checkpoint)")
-    command.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks (%(default)s)")
+    command.add_argument(
+        "--every", type=seconds, default=10.0, metavar="SECONDS", help="between two looks (%(default)s)"
+    )
     command.add_argument("--once", action="store_true", help="take in what is there, close what can be closed, and end")
     command.add_argument(
-        "--patience", type=float, default=60.0, metavar="SECONDS",
+        "--patience", type=seconds, default=60.0, metavar="SECONDS",
         help="a file that is missing between others counts as lost after so long (%(default)s)",
     )  # fmt: skip
 
@@ -49,6 +53,8 @@ def follow(options: argparse.Namespace, settings: AuditSettings, folders: Mappin
     for name in ("every", "patience"):
         if getattr(options, name) < 0:
             raise ConfigError(f"--{name} is {getattr(options, name)}; it cannot be negative")
+    if options.every > threading.TIMEOUT_MAX:
+        raise ConfigError(f"--every is {options.every}; it can be {threading.TIMEOUT_MAX} at most")
     checkpoint = options.checkpoint or options.out / "checkpoint"
     if not checkpoint.exists() and (options.out / "windows").exists():
         raise ConfigError(f"{options.out} has windows, but {checkpoint} is gone; bring it back, or name a new --out")
@@ -68,7 +74,14 @@ def follow(options: argparse.Namespace, settings: AuditSettings, folders: Mappin
         return _follow(options, settings, folders, checkpoint, spark)
     finally:
         if ours:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: "SparkSession") -> None:
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):  # its process may be gone, which was told
+        spark.stop()
 
 
 def _size(folders: Mapping[str, Sequence[Path]]) -> int:
@@ -91,27 +104,60 @@ def _follow(
     said = Said(follow_windows.written(options.out), options.format == "json", settings)
     try:
         with _stopped_by_signals() as stop:
-            while True:
-                said.broken = _round(follower, said, last=options.once)
+            while _round(follower, said, options.out, last=options.once):
                 if options.once or stop.wait(options.every):
-                    return said.exit_code(follower.problems)
+                    break
     finally:
         follower.close()
+    # A round that was broken off may have written windows that no later one brings.
+    said.count(follow_windows.written(options.out))
+    return said.exit_code(follower.problems)
 
 
-def _round(follower: Follower, said: "Said", *, last: bool) -> bool:
-    """One round; whether Spark or a disk broke it off. What was broken off, the next round repeats."""
-    from py4j.protocol import Py4JJavaError
+def _round(follower: Follower, said: "Said", out: Path, *, last: bool) -> bool:
+    """One round; whether another one may follow. What Spark or a disk broke off, that one repeats."""
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
+    said.broken = True
     try:
-        said.round(follower.round(last=last))
+        found = follower.round(last=last)
     except (PySparkException, Py4JJavaError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        said.problem(f"Spark broke a round off: {reason}; give it more --memory if that is what it lacks")
+        said.problem(f"Spark broke a round off: {_first(error)}; give it more --memory if that is what it lacks")
+        return True
+    except (Py4JError, ConnectionError) as error:  # before OSError, of which the latter is one
+        said.problem(
+            f"Spark's Java process is gone ({_first(error)}); if the system killed it for want of memory, give it less "
+            "--memory or the host more; follow again, nothing is lost by that"
+        )
+        return False
     except OSError as error:
         said.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is tried again")
-    else:
+        return True
+    said.broken = not _tell(found, said, out)
+    return not said.broken
+
+
+def _first(error: Exception) -> str:
+    """The first line of what it says, which may be long."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _tell(found: Round, said: "Said", out: Path) -> bool:
+    """Whether it was told. That it was not is no broken round, which would be repeated. That its reader went away is
+    raised (BrokenPipeError).
+    """
+    try:
+        said.round(found)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with suppress(OSError, ValueError):  # the interpreter would flush it again at its end, and fail by that
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        said.problem(
+            f"the output cannot be written ({error.strerror or error}); make room or name another, and follow again; "
+            f"all closed windows stand in {out}"
+        )
         return False
     return True
 
@@ -121,13 +167,18 @@ class Said:
 
     def __init__(self, before: Sequence[Closed], as_json: bool, settings: AuditSettings) -> None:
         self._code = 0
-        for closed in before:
-            self._code |= closed.exit_code
-        self._any = bool(before)
+        self._any = False
+        self.count(before)
         self._json = as_json
         self._settings = settings
         self._waiting: Mapping[str, tuple[str, int | None]] = {}
         self.broken = False
+
+    def count(self, windows: Sequence[Closed]) -> None:
+        """Let their exit codes count; any number of times."""
+        for closed in windows:
+            self._code |= closed.exit_code
+            self._any = True
 
     def exit_code(self, problems: Sequence[str]) -> int:
         """Of all windows that were ever closed; incomplete when something could not be read, or none is closed."""
@@ -135,13 +186,15 @@ class Said:
         return self._code | INCOMPLETE if incomplete else self._code
 
     def round(self, one: Round) -> None:
-        """Tell what a round brought."""
+        """Tell what a round brought. Raises OSError when that cannot be written; it counts all the same."""
+        lines = []
+        for closed in one.closed:
+            self.count([closed])
+            lines.append(self._line(closed))
         for problem in one.problems:
             self.problem(problem)
-        for closed in one.closed:
-            self._code |= closed.exit_code
-            self._any = True
-            print(self._line(closed), flush=True)  # noqa: T201
+        for line in lines:
+            print(line, flush=True)  # noqa: T201
         for domain, (run, until) in one.waiting.items():
             if self._waiting.get(domain, ("", None))[0] != run:
                 known = "nothing of it is known yet" if until is None or until < 0 else f"known until {_time(until)}"

@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -23,6 +23,8 @@ from pubsub_lib.journal.rolling import BAD_SUFFIX, PARQUET_SUFFIX
 _HEAD: Final = 1 << 16
 """So much of a file that is being written is read: its header and first entry."""
 _PART: Final = re.compile(r"(.+)-(\d{6})")
+_Outcome = Literal["taken", "no journal", "gone", "unreadable", "no room"]
+"""What became of a file that was to be taken in."""
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -87,7 +89,9 @@ class Intake:
         self._patience = patience
         self._clock = clock
         self._bad: dict[Path, tuple[int, int]] = {}
-        """Files that cannot be read, by time of change and size: looked at again when these change."""
+        """Files that are no journals, by time of change and size: looked at again when these change."""
+        self._refused: dict[Path, str] = {}
+        """What was told of files that rights or a disk refused, neither of which changes them: tried at each look."""
         self._missed: dict[tuple[str, str, int], float] = {}
         """Since when a part is missed."""
         self._told: set[tuple[str, str, int]] = set()
@@ -131,25 +135,33 @@ class Intake:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))
                 self._tell(path, f"{path} was no journal when it was rolled; its records count as lost", problems)
-            elif path.suffix == PARQUET_SUFFIX and path.stem not in there:
-                self._take(path, domain, there, problems)
+            elif (
+                path.suffix == PARQUET_SUFFIX
+                and path.stem not in there
+                and self._take(path, domain, there, problems) == "no room"
+            ):
+                run, part = run_and_part(path.stem)
+                coming.setdefault(run, Coming()).open.add(part)
         for path in opened:
             if path.stem not in there:
-                self._take_or_wait(path, domain, there, coming, problems)
+                self._take_or_wait(path, domain, there, coming, lost, problems)
 
     def _take_or_wait(
-        self, path: Path, domain: str, there: set[str], coming: dict[str, Coming], problems: list[str]
-    ) -> None:
+        self, path: Path, domain: str, there: set[str], coming: dict[str, Coming], lost: set[tuple[str, int]],
+        problems: list[str],
+    ) -> None:  # fmt: skip
         try:
             fd = claim(path)
         except OSError as error:
-            self._tell(path, unreadable(path, error), problems)
+            self._refuse(path, unreadable(path, error), problems)
             fd = None
         try:
             # Between its making and its lock a file is empty.
             if fd is not None and os.fstat(fd).st_size:
-                self._take(path, domain, there, problems)
-                if path.stem in there:
+                outcome = self._take(path, domain, there, problems)
+                if outcome == "no journal":  # and nobody writes it any more, so there is nothing to wait for
+                    lost.add(run_and_part(path.stem))
+                if outcome in ("taken", "no journal"):
                     return
         finally:
             if fd is not None:
@@ -159,22 +171,38 @@ class Intake:
         one.open.add(part)
         one.begun = one.begun or _begun(path)
 
-    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> None:
+    def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> _Outcome:
+        """Put it into the spool, if it is a journal. ``no room``: what hinders is the spool's disk."""
         try:
             state = path.stat()
             if self._bad.get(path) == (state.st_mtime_ns, state.st_size):
-                return
+                return "no journal"
             target = self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}"
             if as_parquet(path, target) == path:
                 self._link(path, target)
-            there.add(path.stem)
-            self._bad.pop(path, None)
         except JournalError as error:
             self._tell(path, str(error), problems)
+            return "no journal"
         except FileNotFoundError:
-            pass  # it was rolled, or fell to retention: the next look shows which
+            return "gone"  # it was rolled, or fell to retention: the next look shows which
         except OSError as error:
-            self._tell(path, unreadable(path, error), problems)
+            if error.filename == str(path) and error.filename2 is None:  # two: of a copy, which any of both may refuse
+                self._refuse(path, unreadable(path, error), problems)
+                return "unreadable"
+            why = error.strerror or error
+            told = f"{path} cannot be put into {self._spool} ({why}); make room there, or correct the rights or disks"
+            self._refuse(path, told, problems)
+            return "no room"
+        there.add(path.stem)
+        self._bad.pop(path, None)
+        self._refused.pop(path, None)
+        return "taken"
+
+    def _refuse(self, path: Path, sentence: str, problems: list[str]) -> None:
+        """Once for each reason."""
+        if self._refused.get(path) != sentence:
+            self._refused[path] = sentence
+            problems.append(sentence)
 
     def _tell(self, path: Path, sentence: str, problems: list[str]) -> None:
         """Once for each state of a file."""
@@ -206,18 +234,38 @@ class Intake:
         for run, part in map(run_and_part, there):
             parts.setdefault(run, set()).add(part)
         overdue = set()
+        now = self._clock()  # one for all: what is missed together is also told together
         for run, have in parts.items():
             opened = coming[run].open if run in coming else set()
+            new = []
             for part in set(range(1, max(have | opened))) - have - opened:
                 if (run, part) in lost:
                     continue
-                since = self._missed.setdefault((domain, run, part), self._clock())
-                if self._clock() - since >= self._patience:
+                since = self._missed.setdefault((domain, run, part), now)
+                if now - since >= self._patience:
                     overdue.add((run, part))
                     if (domain, run, part) not in self._told:
                         self._told.add((domain, run, part))
-                        problems.append(f"part {part} of the run {run} does not come; its records count as lost")
+                        new.append(part)
+            problems += [_vain(run, first, last) for first, last in ranges(new)]
         return overdue
+
+
+def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of successive numbers, in their order."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def _vain(run: str, first: int, last: int) -> str:
+    if first == last:
+        return f"part {first} of the run {run} does not come; its records count as lost"
+    return f"parts {first} to {last} of the run {run} do not come; their records count as lost"
 
 
 def _begun(path: Path) -> Begun | None:

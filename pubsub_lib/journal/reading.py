@@ -1,5 +1,6 @@
 """Reading journals in both forms."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def find(folders: Sequence[Path]) -> Found:
 
 
 def read(path: Path) -> Iterator[Row]:
-    """The rows of one file of either form, in its order. Raises JournalError: garbage, cut off, newer, or vanished.
+    """The rows of one file of either form, in its order. Raises JournalError: garbage, cut off, newer, unreadable, or
+    vanished.
 
     The torn tail of an append file ends it: whoever wrote it was killed, or its disk was full.
     """
@@ -54,7 +56,9 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def check_parquet(path: Path) -> None:
-    """Raises JournalError when a Parquet file is no journal that this program can read. Reads only its end."""
+    """Raises JournalError when a Parquet file is no journal that this program can read, and OSError when the system
+    does not let it be read: it may be a good one, then. Reads only its end.
+    """
     _opened(path)
 
 
@@ -67,6 +71,8 @@ def _opened(path: Path) -> Any:
     except OSError as error:
         if not path.exists():
             raise JournalError(f"{path} cannot be read (it vanished); look who removes journals") from error
+        if error.errno:  # of the system; what Arrow itself finds wrong has none
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
         raise JournalError(f"{path} is no whole Parquet file; remove it or copy it again") from error
     except pa.ArrowException as error:
         raise JournalError(f"{path} is no whole Parquet file; remove it or copy it again") from error
@@ -86,7 +92,10 @@ def _opened(path: Path) -> Any:
 def _read_parquet(path: Path) -> Iterator[Row]:
     import pyarrow as pa
 
-    file = _opened(path)
+    try:
+        file = _opened(path)
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read ({error.strerror}); correct its rights or its disk") from error
     try:
         for batch in file.iter_batches(columns=list(COLUMNS)):
             yield from (from_dict(each) for each in batch.to_pylist())

@@ -28,7 +28,9 @@ _STALE: Final = 3600.0  # seconds after which nobody can still be about to write
 
 
 class Rolled(msgspec.Struct):
-    """What one call did: files made into Parquet, files that could not be read, files removed."""
+    """What one call did: files made into Parquet, files that were no journal, files removed. What the disk refused is
+    in none of them.
+    """
 
     rolled: int = 0
     unreadable: int = 0
@@ -36,23 +38,33 @@ class Rolled(msgspec.Struct):
 
 
 def roll(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None = None) -> Rolled:
-    """Make every finished append file a Parquet file of the same name, then remove what is too much or too old.
+    """Remove what is too much or too old, then make every finished append file a Parquet file of the same name.
 
     By atomic rename: readers see the one form or the other, or both for a moment (the records are the same, and
-    readers count a record once). Any process may do this at any time, several at once. Raises OSError, and
-    ImportError without pyarrow.
+    readers count a record once). Any process may do this at any time, several at once. A file that cannot be made
+    Parquet or removed is logged and stops nothing; the next call tries it again. Raises OSError when the folder cannot
+    be listed, and ImportError without pyarrow.
     """
     done = Rolled()
-    for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
-        fd = claim(path)
-        if fd is None:
-            continue  # still being written, or somebody else was quicker
-        try:
-            _roll_one(path, done)
-        finally:
-            os.close(fd)
+    # First: rolling needs room, and nothing that stops it may keep what is old.
     _retain(folder, keep_bytes, keep_seconds, done)
+    for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
+        try:
+            _claim_and_roll(path, done)
+        except OSError as error:
+            why = error.strerror or error
+            _log.warning("%s is not made Parquet (%s); make room or correct its rights, it is tried again", path, why)
     return done
+
+
+def _claim_and_roll(path: Path, done: Rolled) -> None:
+    fd = claim(path)
+    if fd is None:
+        return  # still being written, or somebody else was quicker
+    try:
+        _roll_one(path, done)
+    finally:
+        os.close(fd)
 
 
 def _roll_one(path: Path, done: Rolled) -> None:
@@ -109,11 +121,18 @@ def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, do
         too_much = keep_bytes is not None and total > keep_bytes
         too_old = keep_seconds is not None and now - changed > keep_seconds
         if too_much or too_old:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("%s is old and cannot be removed (%s); correct its rights", path, error.strerror)
+                continue
             total -= size
             done.removed += 1
 
 
 if __name__ == "__main__":
     os.nice(10)
-    roll(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    try:
+        roll(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    except OSError as error:
+        sys.exit(f"the journals in {sys.argv[1]} are not made Parquet ({error.strerror}); correct the folder's rights")

@@ -1,6 +1,7 @@
 """Writing a journal. Whatever happens to its disk, the sync goes on: losses are counted, and show as holes."""
 
 import atexit
+import math
 import os
 import socket
 import subprocess
@@ -76,6 +77,8 @@ class _Run:
         self._closed = False
         self._stop = threading.Event()
         self._roller: subprocess.Popen[bytes] | None = None
+        self._rolled = -math.inf
+        """When a roller was started last."""
         self.rejected: Callable[[], Mapping[str, int]] = dict
         self._telling = threading.Lock()
         """Around what was told: the thread of the marks and ``close`` may count at once."""
@@ -180,14 +183,17 @@ class _Run:
         self.put("mark")
         with self.lock:
             file, settings = self._file, self._settings
-            old = time.monotonic() - self._opened >= settings.roll_seconds
+            now = time.monotonic()
+            old = now - self._opened >= settings.roll_seconds
             if file is not None and not self._closed and (file.size >= settings.roll_bytes or old):
                 file.close()
                 self._file = None
                 self._open_file()
                 due = settings.to_parquet
             else:
-                due = False
+                # The retention makes room on a full disk, where no file begins that could be finished.
+                broken = bool(self.error) and now - self._rolled >= settings.roll_seconds
+                due = settings.to_parquet and broken and not self._closed
         if due and (self._roller is None or self._roller.poll() is not None):
             self._start_roller()
 
@@ -213,6 +219,7 @@ class _Run:
             )
             return
         settings = self._settings
+        self._rolled = time.monotonic()
         command = [sys.executable, "-m", "pubsub_lib.journal.rolling", settings.folder]
         command += [str(settings.keep_bytes), str(settings.keep_seconds)]
         try:

@@ -1,17 +1,24 @@
 """The command: what it says, how it ends, and what it refuses."""
 
+import contextlib
+import errno
 import os
 import signal
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
+from pubsub_lib.audit import follow
 from pubsub_lib.audit.follow import Said
-from pubsub_lib.audit.follow_windows import Closed, summed
+from pubsub_lib.audit.follow_windows import SUMMARY, Closed, place_of, summed
 from pubsub_lib.audit.following import Follower, Round
-from pubsub_lib.audit.main import main
+from pubsub_lib.audit.main import main, parser
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.summary import Balance, Count
 
@@ -65,6 +72,100 @@ def test_without_a_closed_window_the_evidence_is_incomplete() -> None:
     assert Said([], as_json=True, settings=AuditSettings()).exit_code([]) == 32
 
 
+def followed(tmp_path: Path, *more: str) -> int:
+    """The loop without Spark: the rounds are the test's."""
+    out = tmp_path / "out"
+    options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", *more])
+    (out / "checkpoint").mkdir(parents=True)
+    nothing = cast("SparkSession", None)
+    return follow._follow(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing)
+
+
+def rounds(monkeypatch: pytest.MonkeyPatch, *found: Round | Exception) -> Iterator[Round | Exception]:
+    """What the follower brings in place of its own; returns those that are left."""
+    left = iter(found)
+
+    def one(follower: Follower, *, last: bool) -> Round:
+        brought = next(left)
+        if isinstance(brought, Exception):
+            raise brought
+        return brought
+
+    monkeypatch.setattr(Follower, "round", one)
+    return left
+
+
+def test_an_output_that_cannot_be_written_ends_it_and_costs_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = rounds(monkeypatch, Round([window(CAME), window(LOST)], [], {}), Round([], [], {}))
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device, for its write
+        monkeypatch.setattr(sys, "stdout", full)
+        assert followed(tmp_path) == 1 + 32
+    assert len(list(left)) == 1
+    assert capsys.readouterr().err == (
+        "pubsub-audit: the output cannot be written (No space left on device); make room or name another, and follow "
+        f"again; all closed windows stand in {tmp_path}/out\n"
+    )
+
+
+def test_a_reader_that_went_away_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds(monkeypatch, Round([window(CAME)], [], {}))
+    reading, writing = os.pipe()
+    os.close(reading)
+    pipe = os.fdopen(writing, "w")
+    monkeypatch.setattr(sys, "stdout", pipe)
+    with pytest.raises(BrokenPipeError):
+        followed(tmp_path)
+    with contextlib.suppress(BrokenPipeError):
+        pipe.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "[Errno 111] Connection refused"),
+        (Py4JNetworkError("Answer from Java side is empty"), "Answer from Java side is empty"),
+        (Py4JError("An error occurred while calling o1.conf"), "An error occurred while calling o1.conf"),
+    ],
+)
+def test_a_follower_whose_java_died_ends_with_one_sentence(
+    error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would never take in anything again."""
+
+    class Dead:
+        def stop(self) -> None:
+            raise error
+
+    monkeypatch.setattr(follow, "session", lambda *_, **__: (Dead(), True))
+    left = rounds(monkeypatch, Round([window(LOST)], [], {}), error, Round([], [], {}))
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "0"]) == 1 + 32
+    assert len(list(left)) == 1
+    assert capsys.readouterr().err == (
+        f"pubsub-audit: Spark's Java process is gone ({why}); if the system killed it for want of memory, give it less "
+        "--memory or the host more; follow again, nothing is lost by that\n"
+    )
+
+
+def test_windows_of_a_round_that_was_broken_off_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their folders stand there before the state is noted down, and no later round brings them again."""
+
+    def broken(follower: Follower, *, last: bool) -> Round:
+        place = place_of(tmp_path / "out", "net", 60 * SECOND)
+        place.mkdir(parents=True)
+        (place / SUMMARY).write_bytes(msgspec.json.encode(window(LOST)))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "state.json")
+
+    monkeypatch.setattr(Follower, "round", broken)
+    assert followed(tmp_path, "--once") == 1 + 32
+    assert capsys.readouterr().err == (
+        "pubsub-audit: state.json cannot be used (No space left on device); it is tried again\n"
+    )
+
+
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_after_the_round(
     which: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
@@ -107,12 +208,24 @@ def test_garbage_alone_is_told_and_is_32(
     ("options", "says"),
     [
         (["--every", "-1"], "--every is -1.0; it cannot be negative"),
+        (["--every", "1e10"], f"--every is 10000000000.0; it can be {threading.TIMEOUT_MAX} at most"),
         (["--window", "0"], "window is 0 microseconds; it must be at least 1"),
     ],
 )
 def test_wrong_values_are_64(options: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 64
     assert capsys.readouterr().err == f"pubsub-audit: {says}\n"
+
+
+@pytest.mark.parametrize("option", ["--every", "--patience"])
+@pytest.mark.parametrize("value", ["nan", "inf", "soon"])
+def test_what_is_no_number_of_seconds_is_64(
+    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), option, value])
+    assert ended.value.code == 64
+    assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is no number of seconds\n")
 
 
 def test_windows_without_their_checkpoint_are_not_gone_on_with(

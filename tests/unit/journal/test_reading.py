@@ -1,5 +1,6 @@
 """What cannot be read is refused in one sentence that names the file and the way out."""
 
+import errno
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,6 +40,18 @@ def test_a_cut_parquet_file(rolled: Path) -> None:
 def test_a_parquet_file_that_vanished(rolled: Path) -> None:
     rolled.unlink()
     assert "vanished" in refused(rolled)
+
+
+def test_a_parquet_file_without_rights_may_be_a_good_one(rolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, f"Failed to open local file '{path}'. Detail: [errno 13]")
+
+    monkeypatch.setattr(pq, "ParquetFile", refuse)  # whoever runs the tests may have all rights
+    with pytest.raises(PermissionError) as raised:
+        check_parquet(rolled)
+    assert (raised.value.strerror, raised.value.filename) == ("Permission denied", str(rolled))
+    with pytest.raises(JournalError, match=r"cannot be read .Permission denied.; correct its rights or its disk"):
+        list(read(rolled))
 
 
 def test_an_append_file_that_vanished(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """Rolling: the same records in the other form, by atomic rename; and the retention."""
 
+import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,49 @@ def test_garbage_is_put_aside_and_stops_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "a.unreadable").read_bytes() == b"nonsense"
 
 
+def test_a_file_that_cannot_be_rolled_is_told_and_stops_neither_the_others_nor_the_retention(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck = finished(tmp_path).rename(tmp_path / "0.journal")
+    (tmp_path / ".0.parquet.1").mkdir()  # in its way
+    finished(tmp_path)
+    old = tmp_path / "old.parquet"
+    old.touch()
+    os.utime(old, (0, 0))
+    for rolled in (1, 0):
+        assert roll(tmp_path, keep_seconds=3600) == rolling.Rolled(rolled=rolled, removed=rolled)
+    assert stuck.exists()
+    said = f"{stuck} is not made Parquet (Is a directory); make room or correct its rights, it is tried again"
+    assert [record.getMessage() for record in caplog.records] == [said, said]
+
+
+def test_a_full_disk_has_room_again_before_something_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(tmp_path)
+    old, write = tmp_path / "old.parquet", rolling.write_parquet
+    old.touch()
+    os.utime(old, (0, 0))
+
+    def needs_room(source: Path, target: Path) -> None:
+        if old.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(source, target)
+
+    monkeypatch.setattr(rolling, "write_parquet", needs_room)
+    assert roll(tmp_path, keep_seconds=3600) == rolling.Rolled(rolled=1, removed=1)
+
+
+def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "oldest.parquet").mkdir()
+    (tmp_path / "old.parquet").touch()
+    for each in ("oldest", "old"):
+        os.utime(tmp_path / f"{each}.parquet", (0, 0))
+    assert roll(tmp_path, keep_seconds=3600) == rolling.Rolled(removed=1)
+    assert [each.name for each in tmp_path.iterdir()] == ["oldest.parquet"]
+    assert "oldest.parquet is old and cannot be removed (Is a directory); correct its rights" in caplog.text
+
+
 def test_an_empty_file_is_left_to_its_writer_until_it_is_old(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     path.touch()
@@ -118,3 +164,13 @@ def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None
     assert sorted(each.name for each in tmp_path.iterdir()) == ["100.parquet", "200.parquet"]
     assert roll(tmp_path, keep_bytes=(tmp_path / "100.parquet").stat().st_size).removed == 1
     assert [each.name for each in tmp_path.iterdir()] == ["100.parquet"]
+
+
+def test_as_a_program_it_says_in_a_sentence_that_there_is_no_folder(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    command = [sys.executable, "-m", "pubsub_lib.journal.rolling", str(gone), "1", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"the journals in {gone} are not made Parquet (No such file or directory); correct the folder's rights\n"
+    )

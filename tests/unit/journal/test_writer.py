@@ -282,6 +282,38 @@ def test_a_full_disk_stops_nothing_and_shows_as_a_hole(tmp_path: Path, caplog: p
     assert len(caplog.records) == 1
 
 
+def test_a_full_disk_is_rolled_and_cleaned_while_no_file_can_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise what retention could remove would keep it full."""
+    started: list[list[str]] = []
+
+    class Roller:
+        def __init__(self, command: list[str], **_: object) -> None:
+            started.append(command)
+
+        def poll(self) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Roller)
+    journal = Journal(msgspec.structs.replace(settings(tmp_path), to_parquet=True), "service", "s")
+    run_of(journal).upkeep()
+    assert started == []
+    with files_that_end_at(10):
+        while not journal.error:
+            journal.messages(("sent",), envelope(7))
+        for _ in range(2):
+            again(journal)
+            run_of(journal).upkeep()
+            assert [command[2:4] for command in started] == [["pubsub_lib.journal.rolling", str(tmp_path)]]
+        run_of(journal)._rolled -= journal._settings.roll_seconds
+        run_of(journal).upkeep()
+    assert len(started) == 2
+    journal.close()
+    run_of(journal).upkeep()
+    assert len(started) == 2
+
+
 def again(journal: Journal) -> None:
     """Time has passed since the last attempt."""
     run_of(journal)._opened -= 2 * run_of(journal).mark_seconds

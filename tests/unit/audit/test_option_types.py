@@ -1,0 +1,18 @@
+"""What an option takes, and what it refuses by name."""
+
+import argparse
+
+import pytest
+
+from pubsub_lib.audit.option_types import seconds
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.5", 0.5), ("1e9", 1e9), ("-1", -1.0)])
+def test_a_number_of_seconds(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "soon", ""])
+def test_what_is_none(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"^'{text}' is no number of seconds$"):
+        seconds(text)
