@@ -56,7 +56,7 @@ def test_a_value_on_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asking.value("-") == {"a": "ö"}
 
 
-@pytest.mark.parametrize("text", ["host-7", "", "{'a': 1}", "\udcff"])
+@pytest.mark.parametrize("text", ["host-7", "", "{'a': 1}", "\udcff", '"caf\udce9"'])
 def test_no_json(text: str) -> None:
     with pytest.raises(UsageError, match=r"is no JSON .*quotes"):
         asking.value(text)
