@@ -13,7 +13,7 @@ from typing import IO, Any, Final, Literal, cast
 
 import msgspec
 
-from pubsub_lib.cli.asking import STANDARD
+from pubsub_lib.cli.asking import STANDARD, longest
 from pubsub_lib.cli.exits import FileError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.store import Stored
@@ -79,8 +79,7 @@ class Reader:
         self.name = "the standard input" if name == STANDARD else name
         self.size: int | None = None
         """Bytes of the file; None where that cannot be known."""
-        # Escapes and spaces may make JSON longer than its canonical form, though hardly so much.
-        self._longest = 8 * limits.max_value_bytes + 65536
+        self._longest = longest(limits)
         self._decoder = msgspec.json.Decoder(Line)
         self._given = msgspec.json.Decoder(_Given)
         try:
