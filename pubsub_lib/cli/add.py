@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pubsub_lib.cli import asking, writing_one
-from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.opening import settings_of, writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.errors import AlreadyExists
 
@@ -26,8 +26,9 @@ class Add(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """One transaction. Raises AlreadyExists."""
         table, key = parsed_args.table, parsed_args.key
-        value = asking.value(parsed_args.value)
-        with writing(self) as opened:
+        settings = settings_of(self)
+        value = asking.value(parsed_args.value, settings.limits)
+        with writing(self, settings) as opened:
             try:
                 with opened.store.transaction() as tx:
                     (tx.set if parsed_args.replace else tx.create)(table, key, value, topic=parsed_args.topic)

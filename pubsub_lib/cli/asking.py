@@ -7,7 +7,7 @@ from typing import Any, Final
 from pubsub_lib.cli.exits import Declined
 from pubsub_lib.cli.human import visible
 from pubsub_lib.core import values
-from pubsub_lib.core.limits import check_name
+from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.errors import UsageError, ValueRefused
 
 STANDARD: Final = "-"
@@ -44,9 +44,15 @@ def check_names(parsed_args: argparse.Namespace) -> None:
             check_name(kind, name)
 
 
-def value(text: str) -> Any:
+def longest(limits: Limits) -> int:
+    """The most bytes of JSON that are read for one value, or for a line that holds one."""
+    # Escapes and spaces may make JSON longer than its canonical form, though hardly so much.
+    return 8 * limits.max_value_bytes + 65536
+
+
+def value(text: str, limits: Limits) -> Any:
     """A value as it is given on the command line: JSON, or ``-`` for JSON on standard input. Raises UsageError."""
-    data = sys.stdin.buffer.read() if text == STANDARD else text.encode(errors="surrogateescape")
+    data = _standard_input(longest(limits)) if text == STANDARD else text.encode(errors="surrogateescape")
     try:
         return values.decode(data)
     except ValueRefused as error:
@@ -55,3 +61,10 @@ def value(text: str) -> Any:
         raise UsageError(
             f"{where} is no JSON ({reason}); text needs double quotes, and the shell single ones around them"
         ) from error
+
+
+def _standard_input(most: int) -> bytes:
+    data = sys.stdin.buffer.read(most + 1)
+    if len(data) > most:
+        raise UsageError(f"the standard input holds more than {most} bytes; give one value, or use pubsub-db load")
+    return data

@@ -4,11 +4,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.asking import add_yes, confirm
+from pubsub_lib.cli.asking import add_yes, check_names, confirm
 from pubsub_lib.cli.opening import writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.removing import Removed, remove
-from pubsub_lib.core.limits import check_name
 from pubsub_lib.store import Store
 
 
@@ -26,9 +25,7 @@ class Clean(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Transactions of bounded size."""
         table, topic = parsed_args.table, parsed_args.topic
-        for kind, name in (("table", table), ("topic", topic)):
-            if name is not None:
-                check_name(kind, name)
+        check_names(parsed_args)
         removed = Removed()
         with writing(self) as opened:
             confirm(parsed_args, f"delete {_what(opened.store, table, topic)}")

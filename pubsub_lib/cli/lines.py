@@ -13,7 +13,7 @@ from typing import IO, Any, Final, Literal, cast
 
 import msgspec
 
-from pubsub_lib.cli.asking import STANDARD
+from pubsub_lib.cli.asking import STANDARD, longest
 from pubsub_lib.cli.exits import FileError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.store import Stored
@@ -79,8 +79,7 @@ class Reader:
         self.name = "the standard input" if name == STANDARD else name
         self.size: int | None = None
         """Bytes of the file; None where that cannot be known."""
-        # Escapes and spaces may make JSON longer than its canonical form, though hardly so much.
-        self._longest = 8 * limits.max_value_bytes + 65536
+        self._longest = longest(limits)
         self._decoder = msgspec.json.Decoder(Line)
         self._given = msgspec.json.Decoder(_Given)
         try:
@@ -183,6 +182,7 @@ class Writer:
 def created(name: str) -> Iterator[Writer]:
     """A file that is there, and whole, only after the block ended well; what had its name before stays until then.
 
+    One that is replaced hands on its owner, group and permissions: whoever could not read it cannot read the new one.
     The standard output, a device or a pipe is written directly. Raises FileError; BrokenPipeError for a closed pipe.
     """
     if name == STANDARD:
@@ -190,10 +190,15 @@ def created(name: str) -> Iterator[Writer]:
         sys.stdout.buffer.flush()
         return
     path = Path(name).resolve()  # behind a symbolic link, which stays
-    direct = path.exists() and not path.is_file()
+    old = path.stat() if path.is_file() else None
+    direct = old is None and path.exists()
     target = path if direct else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with target.open("wb") as raw:
+        # Until it is like the old one, only this user may open it.
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666 if old is None else 0o600)
+        with os.fdopen(descriptor, "wb") as raw:
+            if old is not None:
+                _make_like(old, raw.fileno())
             # Without name and time, so that equal objects make equal files.
             packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if name.endswith(".gz") else None
             out = io.BufferedWriter(cast("Any", packed), 1 << 18) if packed is not None else raw
@@ -213,3 +218,16 @@ def created(name: str) -> Iterator[Writer]:
     finally:
         if not direct:
             target.unlink(missing_ok=True)
+
+
+def _make_like(old: os.stat_result, descriptor: int) -> None:
+    """Give a file the owner, as far as this user may, the group and the permissions of another one. Raises OSError."""
+    mode = old.st_mode & 0o777
+    try:
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    except PermissionError:
+        try:
+            os.fchown(descriptor, -1, old.st_gid)
+        except PermissionError:
+            mode &= ~0o070  # they were for another group
+    os.fchmod(descriptor, mode)

@@ -27,7 +27,7 @@ class Load(Show):
         parser = super().get_parser(prog_name)
         parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard input")
         parser.add_argument(
-            "--batch", type=int, default=BATCH, metavar="N", help="lines of one transaction (default: %(default)s)"
+            "--batch", type=int, metavar="N", help=f"lines of one transaction (default: {BATCH}, if so many may be)"
         )
         parser.add_argument(
             "--from-line", type=int, default=1, metavar="N", help="skip what stands before this line (default: 1)"
@@ -39,8 +39,9 @@ class Load(Show):
         loaded = Loaded()
         with writing(self) as opened:
             most = most_lines(opened.settings.limits)
-            if not 1 <= parsed_args.batch <= most:
-                raise UsageError(f"--batch {parsed_args.batch} is not possible; give a number from 1 to {most}")
+            batch = min(BATCH, most) if parsed_args.batch is None else parsed_args.batch
+            if not 1 <= batch <= most:
+                raise UsageError(f"--batch {batch} is not possible; give a number from 1 to {most}")
             if parsed_args.from_line < 1:
                 raise UsageError(f"--from-line {parsed_args.from_line} is not possible; lines are numbered from 1")
             with (
@@ -49,7 +50,7 @@ class Load(Show):
             ):
                 try:
                     load(
-                        opened.store, reader, loaded, parsed_args.batch, parsed_args.from_line,
+                        opened.store, reader, loaded, batch, parsed_args.from_line,
                         lambda: progress.show(reader.at(), f"{loaded.lines:,} lines"),
                     )  # fmt: skip
                 except BaseException:

@@ -4,7 +4,7 @@ There is no mark of how far it came: a line whose object is already as it says w
 same file from its beginning ends right, whatever killed the first run. That costs reading, not writing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from pubsub_lib.store import Store, Transaction
 BATCH: Final = 1000
 """Lines of one transaction, if no other number is given."""
 _BATCH_BYTES: Final = 1 << 20
-"""No transaction gets longer than this and one line: that bounds the memory, and how long others wait."""
+"""No transaction gets longer than this, or than one line: that bounds the memory, and how long others wait."""
 
 
 class Loaded(msgspec.Struct):
@@ -45,28 +45,44 @@ def load(store: Store, reader: Reader, loaded: Loaded, batch: int, first: int, r
     ``loaded`` is kept up to date, also when it ends in the middle. Raises FileError for a broken line, after what
     stands before it was committed; StoreError.
     """
-    lines = _Ahead(reader.read(first))
+    lines = _Ahead(reader.read(first), min(_BATCH_BYTES, store.limits.max_transaction_bytes))
     while lines.more():
-        broken: FileError | None = None
-        number, count = loaded.line, 0
+        _commit(store, reader, loaded, list(lines.take(batch)), report)
+        if lines.broken is not None:
+            raise lines.broken
+
+
+def _commit(store: Store, reader: Reader, loaded: Loaded, part: Sequence[Numbered], report: Callable[[], None]) -> None:
+    """In one transaction, or in several when the store says that one would be too large. Raises as :func:`load`."""
+    broken: FileError | None = None
+    number, count = loaded.line, 0
+    try:
         with store.transaction() as tx:
-            for each in lines.take(batch):
-                number = each.number
+            for each in part:
                 try:
                     _record(tx, each.line)
                 except ValueRefused as error:
-                    broken = reader.broken(number, str(error))
+                    broken, number = reader.broken(each.number, str(error)), each.number - 1
                     break
-                count += 1
-        loaded.line, loaded.lines = (number - 1 if broken else number), loaded.lines + count
-        if tx.commit is not None:
-            loaded.changes += sum(len(link.changes) for link in tx.commit.links)
-            loaded.transactions += 1
-            loaded.position = tx.commit.point.position
-        report()
-        broken = broken or lines.broken
-        if broken is not None:
-            raise broken
+                number, count = each.number, count + 1
+    except ValueRefused as error:
+        # Not a line, but all of them together. It cannot be foreseen: MySQL has a bound of its own, an object that
+        # moves makes two changes, and JSON may grow by becoming canonical (1e9).
+        if count < 2:
+            reason = str(error).removesuffix(": split it")
+            raise reader.broken(part[0].number, f"it fits no transaction: {reason}") from error
+        half = count // 2
+        _commit(store, reader, loaded, part[:half], report)
+        _commit(store, reader, loaded, part[half:], report)
+        return
+    loaded.line, loaded.lines = number, loaded.lines + count
+    if tx.commit is not None:
+        loaded.changes += sum(len(link.changes) for link in tx.commit.links)
+        loaded.transactions += 1
+        loaded.position = tx.commit.point.position
+    report()
+    if broken is not None:
+        raise broken
 
 
 def _record(tx: Transaction, line: Line) -> None:
@@ -79,8 +95,9 @@ def _record(tx: Transaction, line: Line) -> None:
 class _Ahead:
     """Lines with one of them read ahead, and the error that ended them kept until what came before is committed."""
 
-    def __init__(self, lines: Iterator[Numbered]) -> None:
+    def __init__(self, lines: Iterator[Numbered], most_bytes: int) -> None:
         self._lines = lines
+        self._most_bytes = most_bytes
         self.broken: FileError | None = None
         self._next = self._read()
 
@@ -90,7 +107,7 @@ class _Ahead:
     def take(self, most: int) -> Iterator[Numbered]:
         size = 0
         for _ in range(most):
-            if self._next is None or size > _BATCH_BYTES:
+            if self._next is None or (size and size + self._next.size > self._most_bytes):
                 return
             size += self._next.size
             yield self._next

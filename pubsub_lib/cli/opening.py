@@ -123,8 +123,10 @@ def reading(command: Command) -> Iterator[Store]:
 
 
 @contextmanager
-def writing(command: Command) -> Iterator[Writing]:
+def writing(command: Command, settings: Settings | None = None) -> Iterator[Writing]:
     """The store, for writing; what is committed goes to the publisher that the settings name.
+
+    ``settings``: those of the command, where it has read them already.
 
     By a connect-based driver this process publishes itself. With a bind-based one the host's publisher service does,
     to whom a worker hands over. Without either, what is written has no origin, and the service that holds the lease
@@ -132,7 +134,7 @@ def writing(command: Command) -> Iterator[Writing]:
 
     Raises ConfigError, DriverError, TransportError, StoreError.
     """
-    settings = settings_of(command)
+    settings = settings or settings_of(command)
     with ExitStack() as stack:
         origin = settings.service if _publishes(settings) else ""
         store = stack.enter_context(

@@ -60,6 +60,14 @@ class List(Lister):
     def _load_formatter_plugins(self) -> "ExtensionManager[ListFormatter]":
         return _formatters(csv=CSVLister())
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options of cliff, of which one is described as it is here."""
+        parser = super().get_parser(prog_name)
+        for option in parser._actions:
+            if option.dest == "sort_columns":
+                option.help = "sort the rows by this column; may be repeated: what is named first counts more"
+        return parser
+
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the rows; the exit code."""
         return super().run(parsed_args) or self.exit_code
@@ -68,7 +76,7 @@ class List(Lister):
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
         """Print the rows, or say that there are none. Raises UsageError for a column that is not there."""
-        check_columns(parsed_args.columns, column_names)
+        check_columns([*parsed_args.columns, *parsed_args.sort_columns], column_names)
         terminal = self.app.stdout.isatty()
         rows = iter(data)
         first = next(rows, None)
@@ -123,7 +131,7 @@ class _CsvOne(SingleFormatter):
 
 
 def check_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Raises UsageError for an unknown one: cliff leaves it out, as long as it knows another."""
+    """Raises UsageError for an unknown one. cliff would not sort by it, or leave it out if it knows another."""
     known = {name.lower().replace(" ", "_") for name in names}
     for each in wanted:
         if each.lower().strip().replace(" ", "_") not in known:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from pubsub_lib.cli import asking, exits
-from pubsub_lib.cli.opening import Writing, writing
+from pubsub_lib.cli.opening import Writing, settings_of, writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.errors import UsageError
 from pubsub_lib.runtime.replica import Replica
@@ -44,10 +44,11 @@ class Send(Show):
         key = f"{host}-{secrets.token_hex(4)}"
         if parsed_args.wait is not None and not 0 < parsed_args.wait < 1e6:
             raise UsageError(f"--wait {parsed_args.wait} is not possible; give seconds above 0")
+        settings = settings_of(self)
         value = {"host": host, "sent": time.time()}
         if parsed_args.value is not None:
-            value = asking.value(parsed_args.value)
-        with writing(self) as opened:
+            value = asking.value(parsed_args.value, settings.limits)
+        with writing(self, settings) as opened:
             position, seconds = _send(opened, topic, key, value, parsed_args.wait, parsed_args.keep)
             if opened.handing_over.error is not None:
                 self.exit_code = exits.UNREACHABLE

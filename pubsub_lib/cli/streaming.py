@@ -12,6 +12,7 @@ from cliff.formatters.base import ListFormatter
 
 from pubsub_lib.cli.human import cut, padded, visible, visible_json
 from pubsub_lib.cli.output import List, check_columns, plain
+from pubsub_lib.errors import UsageError
 
 _GAP: Final = "  "
 
@@ -62,7 +63,9 @@ class Lines:
 
     @classmethod
     def of(cls, command: List, columns: Sequence[Column], parsed_args: argparse.Namespace) -> Self:
-        """Those of a list command. Raises as the constructor."""
+        """Those of a list command. Raises as the constructor, and UsageError for an order of its own."""
+        if parsed_args.sort_columns:
+            raise UsageError("rows that are shown as they come cannot be sorted; leave --sort-column out")
         formatter = command._formatter_plugins[parsed_args.formatter].obj
         assert formatter is not None, "the five formatters are made, not found"
         return cls(columns, command.app.stdout, parsed_args, formatter)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pubsub_lib.cli import asking, writing_one
-from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.opening import settings_of, writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.writing_one import version
 
@@ -28,8 +28,9 @@ class Update(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """One transaction. Raises NotFound, VersionMismatch, ValueRefused."""
         table, key = parsed_args.table, parsed_args.key
-        value = asking.value(parsed_args.value)
-        with writing(self) as opened:
+        settings = settings_of(self)
+        value = asking.value(parsed_args.value, settings.limits)
+        with writing(self, settings) as opened:
             with writing_one.hinted("use pubsub-db add"), opened.store.transaction() as tx:
                 tx.update(table, key, value, topic=parsed_args.topic, version=parsed_args.if_version)
             return writing_one.outcome(opened.store, table, key, tx.commit)

@@ -41,7 +41,7 @@ def decode(data: bytes) -> Any:
     """Return the value of canonical (or any other) JSON. Raises ValueRefused when it is no JSON. Any thread."""
     try:
         return _DECODER.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueRefused(f"the bytes {data[:40]!r} are no JSON: {error}") from error
 
 

@@ -62,12 +62,6 @@ class Directory:
 
         self._write("registering a service", do)
 
-    def renew(self, uuid: str, lease_seconds: float) -> bool:
-        """Prolong a lease from now on. False: the entry is gone (collected); register again."""
-        services = schema.services.c
-        statement = update(schema.services).where(services.uuid == uuid).values(lease_until=_now_plus(lease_seconds))
-        return self._write("renewing a service", lambda connection: connection.execute(statement).rowcount > 0)
-
     def unregister(self, uuid: str) -> bool:
         """Remove a service; False when it was not there."""
         statement = delete(schema.services).where(schema.services.c.uuid == uuid)

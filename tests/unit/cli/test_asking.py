@@ -9,8 +9,11 @@ import pytest
 
 from pubsub_lib.cli import asking
 from pubsub_lib.cli.exits import Declined
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import UsageError
 from tests.unit.cli.world import World, fill
+
+LIMITS = Limits(max_value_bytes=1000)
 
 
 class Terminal(io.StringIO):
@@ -48,18 +51,45 @@ def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1), ('"ö"', "ö"), ('{"a": [null]}', {"a": [None]})])
 def test_values(text: str, value: Any) -> None:
-    assert asking.value(text) == value
+    assert asking.value(text, LIMITS) == value
 
 
 def test_a_value_on_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO('{"a": "ö"}'.encode())))
-    assert asking.value("-") == {"a": "ö"}
+    assert asking.value("-", LIMITS) == {"a": "ö"}
 
 
-@pytest.mark.parametrize("text", ["host-7", "", "{'a': 1}", "\udcff"])
+@pytest.mark.parametrize("command", [("add", "t", "k", "-"), ("update", "t", "k", "-"), ("send", "--value", "-")])
+def test_an_input_without_end_is_not_read(
+    command: tuple[str, ...], small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Endless(io.RawIOBase):
+        """Says the same for ever, but ends the test when somebody wants to know all of it."""
+
+        read_so_far = 0
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            self.read_so_far += len(buffer)
+            assert self.read_so_far < 1 << 23, "as if there were no bound"
+            buffer[:] = b" " * len(buffer)
+            return len(buffer)
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Endless())))
+    small.run(*command).failed(2, f"more than {8 * 262144 + 65536} bytes; give one value, or use pubsub-db load")
+
+
+def test_a_value_that_is_long_only_by_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" " * (asking.longest(LIMITS) - 1) + b"7")))
+    assert asking.value("-", LIMITS) == 7
+
+
+@pytest.mark.parametrize("text", ["host-7", "", "{'a': 1}", "\udcff", '"caf\udce9"'])
 def test_no_json(text: str) -> None:
     with pytest.raises(UsageError, match=r"is no JSON .*quotes"):
-        asking.value(text)
+        asking.value(text, LIMITS)
 
 
 @pytest.mark.parametrize(

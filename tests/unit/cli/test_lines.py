@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -163,6 +164,39 @@ def test_an_interrupted_file_is_not_there_and_the_old_one_stays(path: Path) -> N
         writer.write(Stored("t", "k", "p", 3, b"1"))
         raise KeyboardInterrupt
     assert [each.read_bytes() for each in path.parent.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o440, 0o664])
+def test_who_could_not_read_the_old_one_cannot_read_the_new_one(mode: int, path: Path) -> None:
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with created(str(path)) as writer:
+        writer.write(Stored("t", "k", "p", 3, b"1"))
+        (part,) = path.parent.glob(".*.part")
+        assert part.stat().st_mode & 0o777 == mode  # from its first byte on
+    assert path.stat().st_mode & 0o777 == mode
+    assert path.read_bytes() != b"old"
+
+
+@pytest.mark.parametrize(("allowed", "mode"), [("all", 0o664), ("group", 0o664), ("nothing", 0o604)])
+def test_owner_and_group_are_kept_where_that_is_allowed(
+    allowed: str, mode: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners: list[tuple[int, int]] = []
+
+    def fchown(_descriptor: int, uid: int, gid: int) -> None:
+        if allowed == "nothing" or (allowed == "group" and uid != -1):
+            raise PermissionError
+        owners.append((uid, gid))
+
+    monkeypatch.setattr(os, "fchown", fchown)
+    path.write_bytes(b"old")
+    path.chmod(0o664)
+    old = path.stat()
+    with created(str(path)):
+        pass
+    wanted = {"all": [(old.st_uid, old.st_gid)], "group": [(-1, old.st_gid)], "nothing": []}
+    assert (owners, path.stat().st_mode & 0o777) == (wanted[allowed], mode)
 
 
 def test_a_symbolic_link_stays_one(path: Path, tmp_path: Path) -> None:

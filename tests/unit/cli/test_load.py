@@ -70,6 +70,13 @@ def test_wrong_numbers(option: str, words: str, small: World, tmp_path: Path) ->
     assert small.contents() == {}
 
 
+def test_with_small_transactions_and_no_option(small: World, tmp_path: Path) -> None:
+    config = tmp_path / "net.conf"
+    config.write_text(small.config.read_text() + "max_transaction_changes = 20\n")
+    said = small.run("--config-file", config, "load", write(tmp_path / "objects.jsonl", 25), "-f", "json")
+    assert said.json["transactions"] == 3
+
+
 def test_a_store_that_is_not_there(bare: World, tmp_path: Path) -> None:
     said = bare.run("load", write(tmp_path / "objects.jsonl", 1))
     assert said.code == 4

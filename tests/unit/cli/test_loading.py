@@ -56,7 +56,7 @@ def test_batches(sqlite_url: str, path: Path) -> None:
 
 
 def test_long_lines_make_short_batches(sqlite_url: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_BATCH_BYTES", 1000)
+    monkeypatch.setattr(loading, "_BATCH_BYTES", 1500)
     write(path, [line(str(number), "x" * 600) for number in range(6)])
     with Store(sqlite_url) as store:
         assert run(store, path, batch=100).transactions == 3
@@ -75,6 +75,30 @@ def test_the_largest_batch_always_fits_a_transaction(sqlite_url: str, path: Path
         run(store, write(path, [line(str(n)) for n in range(6)]), batch=most_lines(limits))
         run(store, write(path, [line(str(n), topic="q") for n in range(6)]), batch=most_lines(limits))
         assert {topic for topic, _ in contents(store).values()} == {"q"}
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_small_transaction_is_no_end(grows: bool, sqlite_url: str, path: Path) -> None:
+    """Neither where the lines tell how large it gets, nor where values grow: 1e9 is stored as 1000000000.0."""
+    value = "[" + ",".join(["1e9"] * 40) + "]" if grows else json.dumps("x" * 200)
+    write(path, [f'{{"table":"t","key":"{n}","value":{value}}}\n' for n in range(20)] + ["\n", "{broken}\n"])
+    with Store(sqlite_url, limits=Limits(max_transaction_bytes=1500)) as store:
+        with pytest.raises(FileError, match=r"^line 22 of "):
+            run(store, path, batch=1000)
+        assert len(contents(store)) == 20
+
+
+@pytest.mark.parametrize(
+    ("limits", "again"),
+    [(Limits(max_transaction_bytes=150), line("5", "x" * 200)), (Limits(max_transaction_changes=1), line("5", 1, "q"))],
+)
+def test_a_line_that_fits_no_transaction_is_named(limits: Limits, again: Any, sqlite_url: str, path: Path) -> None:
+    with Store(sqlite_url, limits=limits) as store:
+        run(store, write(path, [line(str(n)) for n in range(10)]), batch=1)
+        write(path, [*(line(str(n), 2) for n in range(5)), again, line("6", 2)])
+        with pytest.raises(FileError, match=r"^line 6 of .* it fits no transaction: .* allowed; correct or remove it$"):
+            run(store, path, batch=100)
+        assert [contents(store)[str(n)] for n in range(4, 7)] == [("p", 2), ("p", 1), ("p", 1)]
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,18 @@ def test_rows_in_another_order(filled: World) -> None:
     assert said.out == "p2\np1\n"
 
 
-def test_an_unknown_column_is_named(filled: World) -> None:
-    filled.run("ls", "lport", "-c", "colour").failed(2, "colour", "version")
+@pytest.mark.parametrize("option", ["-c", "--sort-column"])
+def test_an_unknown_column_is_named(option: str, filled: World) -> None:
+    filled.run("ls", "lport", option, "key", option, "colour").failed(2, "colour", "version")
+
+
+def test_rows_that_are_shown_as_they_come_are_not_sorted(small: World) -> None:
+    said = small.run("watch", "--seconds", "0.1", "--sort-column", "topic")
+    said.failed(2, "cannot be sorted; leave --sort-column out")
+
+
+def test_the_help_does_not_say_that_columns_are_ignored(small: World) -> None:
+    assert "ignored" not in small.run("ls", "--help").out
 
 
 EVIL = "k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"

@@ -91,7 +91,7 @@ def test_a_shared_graph_cannot_unfold_for_ever() -> None:
         values.encode(value, Limits())
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"nope", b"\xff", b"1 2", b"[" * 100_000])
+@pytest.mark.parametrize("data", [b"", b"{", b"nope", b"\xff", b'"caf\xe9"', b'{"\xe9":1}', b"1 2", b"[" * 100_000])
 def test_bytes_that_are_no_json(data: bytes) -> None:
     with pytest.raises(ValueRefused, match="no JSON"):
         values.decode(data)

@@ -33,10 +33,10 @@ def test_leases_a_service_is_live_while_its_lease_lasts(open_store: Opener, data
     let_leases_end(database_url)
     assert directory.live() == []
     assert [(each.uuid, each.seconds_left < 0) for each in directory.entries()] == [("u1", True), ("u2", True)]
-    assert directory.renew("u1", 60) is True  # late, but nobody has removed it
+    directory.register("api", "u1", "tcp://host:1", 60)  # late, but nobody has removed it
     assert [each.uuid for each in directory.live()] == ["u1"]
     assert directory.collect_garbage() == 1
-    assert directory.renew("u2", 60) is False
+    assert [each.uuid for each in directory.entries()] == ["u1"]
     assert directory.unregister("u1") is True
     assert directory.unregister("u1") is False
 
