@@ -131,18 +131,24 @@ def _run(options: argparse.Namespace) -> summary.Summary:
         report.check_free(options.out)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:
         folders = _folders(options.journals)
+        lacking = ""
         if options.store:
-            folders.setdefault(_only_domain(folders), []).append(_store(options.store, Path(scratch) / "store"))
+            domain = _only_domain(folders)
+            folders[domain].append(Path(scratch) / "store")
+            lacking = _store(options.store, Path(scratch) / "store")
         gathered = journals.gather(folders, Path(scratch) / "tails")
         if gathered.empty:
             found = summary.nothing([*gathered.problems, f"no journals in {', '.join(options.journals)}"])
             if options.out:
                 report.save_summary(found, options.out)
             return found
-        return _audit(options, settings, gathered)
+        return _audit(options, settings, gathered, lacking)
 
 
-def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input) -> summary.Summary:
+def _audit(
+    options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input, lacking: str
+) -> summary.Summary:
+    """``lacking``: what is to be said of the store when there is any message."""
     spark, ours = session(
         options.master,
         memory=options.memory,
@@ -163,6 +169,8 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
         tables = audit(rows, settings)
         derived = derive(tables, settings)
         found = summarize(tables, derived, settings, gathered.problems)
+        if lacking and not rows.filter("kind = 'data'").isEmpty():
+            found = _with_problem(found, lacking)
         if options.out:
             found = _saved(lambda: report.save(tables, derived, found, options.out), found)
         rows.unpersist()
@@ -179,9 +187,13 @@ def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
     try:
         save()
     except ConfigError as error:
-        code = found.exit_code | summary.INCOMPLETE
-        return msgspec.structs.replace(found, problems=[*found.problems, str(error)], exit_code=code)
+        return _with_problem(found, str(error))
     return found
+
+
+def _with_problem(found: summary.Summary, sentence: str) -> summary.Summary:
+    code = found.exit_code | summary.INCOMPLETE
+    return msgspec.structs.replace(found, problems=[*found.problems, sentence], exit_code=code)
 
 
 def _why(error: Exception, gathered: journals.Input) -> str:
@@ -206,13 +218,13 @@ def _only_domain(folders: dict[str, list[Path]]) -> str:
     return next(iter(folders))
 
 
-def _store(url: str, folder: Path) -> Path:
-    from pubsub_lib.audit.fromstore import journal_of_store
+def _store(url: str, folder: Path) -> str:
+    """Write the store's journal; a sentence when the store holds nothing. It is only read, so a standby will do."""
+    from pubsub_lib.audit.fromstore import empty, journal_of_store
     from pubsub_lib.store import Store
 
-    with Store(url) as store:
-        journal_of_store(store, folder)
-    return folder
+    with Store(url, read_only=True) as store:
+        return "" if journal_of_store(store, folder) else empty(store)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.rolling import roll
 from pubsub_lib.journal.writer import Journal
+from pubsub_lib.store import Store
 from tests.unit.journal.builders import link, settings
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path / "out")]) == 32
 
 
+def test_a_store_that_is_not_there_is_no_empty_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(tmp_path), "--store", f"sqlite:///{tmp_path / 'typo.db'}"]) == 32
+    assert "typo.db" in capsys.readouterr().err
+    assert not (tmp_path / "typo.db").exists()
+
+
 def test_no_report_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path)]) == 64
     assert "name the folder of --out" in capsys.readouterr().err
@@ -135,18 +142,29 @@ def lossy_journals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_from_journals_to_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sqlite_url: str,
+    spark: "SparkSession",
 ) -> None:
+    """The store is an empty one: not the one of these journals."""
+    Store(sqlite_url).close()
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
-    assert main(["run", str(folder), "--out", str(out), "-f", "json"]) == 1 + 32
+    assert main(["run", str(folder), "--store", sqlite_url, "--out", str(out), "-f", "json"]) == 1 + 32
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["balance"][""] == {
         "expected": 3, "delivered": 2, "lost": 1, "pending": 0, "excused": 0, "unknown": 0
     }  # fmt: skip
     (lost,) = [each for each in found["first"] if each["verdict"] == "lost"]
     assert (lost["name"], lost["sequence"], lost["detail"], lost["blame"]) == ("r1", 2, "middle", "wire")
-    assert found["problems"] == ["x.journal is no journal; remove it from the journals' folder"]
+    garbage, store = found["problems"]
+    assert garbage == "x.journal is no journal; remove it from the journals' folder"
+    assert store.endswith(
+        "store.sqlite') has neither objects nor a changelog, but the journals have messages; "
+        "give --store their database"
+    )
     assert main(["report", str(out), "--page", str(tmp_path / "again.html")]) == 33
     assert "delivery  lost" in capsys.readouterr().out
     assert {each.name for each in out.iterdir()} == {*TABLES, "summary.json", "page.html", "audit.prom"}
