@@ -71,6 +71,9 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), found, problems)
         files[domain] = [found[name] for name in sorted(found)]
+        if not found:
+            of = f" of {domain}" if domain else ""
+            problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
     # A file's name may be any bytes; sentences must be text everywhere.
     return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
 

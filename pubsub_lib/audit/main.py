@@ -138,7 +138,7 @@ def _run(options: argparse.Namespace) -> summary.Summary:
             lacking = _store(options.store, Path(scratch) / "store")
         gathered = journals.gather(folders, Path(scratch) / "tails")
         if gathered.empty:
-            found = summary.nothing([*gathered.problems, f"no journals in {', '.join(options.journals)}"])
+            found = summary.nothing(gathered.problems)
             if options.out:
                 report.save_summary(found, options.out)
             return found

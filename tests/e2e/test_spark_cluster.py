@@ -125,7 +125,7 @@ def test_nothing_here_and_nothing_there_is_not_the_same(tmp_path: Path) -> None:
 
 def test_a_store_of_other_journals_is_not_made_and_not_compared(tmp_path: Path, sqlite_url: str) -> None:
     (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
-    with pytest.raises(StoreUnavailable, match="store.sqlite"):
+    with pytest.raises(StoreUnavailable, match=r"store\.sqlite"):
         spark_cluster_app.check(tmp_path, tmp_path, sqlite_url)
     Store(sqlite_url).close()
     with pytest.raises(ClusterError, match="has neither objects nor a changelog"):

@@ -129,7 +129,17 @@ def test_empty_folders_are_no_input(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     gathered = gather({"": [tmp_path / "none"]}, tmp_path / "scratch")
     assert gathered.empty
-    assert not gathered.problems
+    assert gathered.problems == [f"no journals in {tmp_path / 'none'}; name the folders that have them"]
+
+
+def test_a_domain_without_input_is_told_beside_one_that_has_some(tmp_path: Path) -> None:
+    none, some = tmp_path / "none", tmp_path / "some"
+    none.mkdir()
+    journal(some)
+    gathered = gather({"a": [some], "b": [none, tmp_path / "gone"]}, tmp_path / "scratch")
+    assert [len(files) for files in gathered.files.values()] == [1, 0]
+    assert len(gathered.problems) == 2
+    assert gathered.problems[1] == f"no journals of b in {none}, {tmp_path / 'gone'}; name the folders that have them"
 
 
 @pytest.mark.parametrize("rolled", [False, True])
