@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from pubsub_lib.audit import follow, report, summary
+from pubsub_lib.audit import ending, follow, report, summary
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
@@ -83,12 +83,22 @@ def _settings(options: argparse.Namespace) -> AuditSettings:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. No exception gets out, because Python's own exit code 1 means a loss."""
-    options = parser().parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
+    try:
+        options = parser().parse_args(arguments)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
+        with ending.terminated_in_order():
+            return _guarded(options)
+    finally:
+        ending.let_go_of_closed_output()
+
+
+def _guarded(options: argparse.Namespace) -> int:
     try:
         return _command(options)
+    except KeyboardInterrupt as stopped:
+        return _interrupted(stopped)
     except ConfigError as error:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.USAGE
@@ -96,6 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.INCOMPLETE
     except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
+        signalled = ending.interruption(error)
+        if signalled is not None:
+            return _interrupted(signalled)
         if options.debug:
             traceback.print_exc()
         kind = type(error).__name__
@@ -107,14 +120,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return summary.INCOMPLETE
 
 
+def _interrupted(by: KeyboardInterrupt) -> int:
+    print("pubsub-audit: interrupted; run it again", file=sys.stderr)  # noqa: T201
+    return ending.TERMINATED if isinstance(by, ending.Terminated) else ending.INTERRUPTED
+
+
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         return follow.follow(options, _settings(options), _folders(options.journals))
     found = _again(options) if options.command == "report" else _run(options)
     if options.format == "json":
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())  # noqa: T201
+        told = msgspec.json.format(msgspec.json.encode(found)).decode()
     else:
-        print("\n".join(report.text(found)))  # noqa: T201
+        told = "\n".join(report.text(found))
+    try:
+        print(told, flush=True)  # noqa: T201 - now, and not at the interpreter's end, where an error has no exit code
+    except BrokenPipeError:
+        return ending.CLOSED_PIPE
     return found.exit_code
 
 

@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.main import _saved, main
+from pubsub_lib.audit.report import save_summary
 from pubsub_lib.audit.summary import TABLES, nothing
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.errors import ConfigError
@@ -77,6 +81,46 @@ def test_what_nobody_thought_of_is_a_sentence_and_no_loss(
     assert "Traceback" not in said
     assert main(["run", str(tmp_path), "--debug"]) == 32
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_given: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journals, "gather", interrupted)
+    assert main(["run", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "pubsub-audit: interrupted; run it again\n"
+
+
+def test_sigterm_is_a_sentence_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[Path] = []
+
+    def terminated(_folders: object, scratch: Path) -> object:
+        made.append(scratch.parent)
+        assert scratch.parent.exists()
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise OSError("Spark's JVM got the signal, too, and cannot be stopped in order")
+
+    monkeypatch.setattr(journals, "gather", terminated)
+    assert main(["run", str(tmp_path)]) == 143
+    assert capsys.readouterr().err == "pubsub-audit: interrupted; run it again\n"
+    assert not made[0].exists()
+
+
+def test_a_reader_that_went_away_ends_it_without_a_word(tmp_path: Path) -> None:
+    save_summary(nothing(["no journals"]), tmp_path / "out")
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "pubsub_lib.audit.main", "report", str(tmp_path / "out")]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_a_verdict_that_cannot_be_kept_is_given_all_the_same() -> None:

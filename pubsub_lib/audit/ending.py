@@ -1,0 +1,56 @@
+"""How a command ends that is interrupted, or whose output nobody reads any more: as ``pubsub-db`` does."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final, NoReturn
+
+INTERRUPTED: Final = 130
+"""Ctrl-C (128 + SIGINT)."""
+CLOSED_PIPE: Final = 141
+"""Whoever read the output went away (128 + SIGPIPE), as ``head`` does."""
+TERMINATED: Final = 143
+"""SIGTERM (128 + SIGTERM)."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: ends a command in the same order as Ctrl-C does."""
+
+
+@contextlib.contextmanager
+def terminated_in_order() -> Iterator[None]:
+    """SIGTERM raises :class:`Terminated` inside, so that scratch folders go and Spark is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """The interrupt that an error is, or came from: a JVM that got the same signal cannot be stopped in order."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
+def let_go_of_closed_output() -> None:
+    """The interpreter flushes once more at its end, and would complain about a reader that went away or a full disk."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
