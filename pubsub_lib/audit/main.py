@@ -150,7 +150,7 @@ def _again(options: argparse.Namespace) -> summary.Summary:
 def _run(options: argparse.Namespace) -> summary.Summary:
     settings = _settings(options)
     if options.out:
-        report.check_free(options.out)
+        options.out = report.check_free(options.out)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:
         folders = _folders(options.journals)
         lacking = ""
@@ -206,10 +206,15 @@ def _audit(
 
 def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
     """What was found, which is not lost when it cannot be kept: that is one problem more, then."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     try:
         save()
     except ConfigError as error:
         return _with_problem(found, str(error))
+    except (PySparkException, Py4JJavaError) as error:
+        return _with_problem(found, f"the results cannot be written ({_cause(error)}); correct the disk of --out")
     return found
 
 
@@ -222,8 +227,14 @@ def _why(error: Exception, gathered: journals.Input) -> str:
     gone = [path for files in gathered.files.values() for path in files if not path.exists()]
     if gone:
         return f"{gone[0]} vanished while it was read, look who removes journals; run the audit again"
-    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return f"Spark broke the audit off: {reason}; run it again, with more --memory if that is what it lacks"
+    return f"Spark broke the audit off: {_cause(error)}; run it again, with more --memory if that is what it lacks"
+
+
+def _cause(error: Exception) -> str:
+    """What began it, of the many lines in which Java tells an error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1:] or lines[:1] or [type(error).__name__])[0]
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.main import _saved, main
@@ -131,6 +132,21 @@ def test_a_verdict_that_cannot_be_kept_is_given_all_the_same() -> None:
     assert told.exit_code == 32
     assert told.problems[0] == "a file"
     assert told.problems[1].startswith("out cannot be written")
+
+
+def test_a_verdict_that_spark_cannot_write_is_given_all_the_same() -> None:
+    def full() -> None:
+        raise PySparkException(
+            "Job aborted.\n\tat org.apache.spark\nCaused by: java.lang.Error: task 1\n\tat scala\n"
+            "Caused by: java.io.IOException: No space left on device\n\tat java.io\n"
+        )
+
+    found = msgspec.structs.replace(nothing([]), exit_code=1)
+    told = _saved(full, found)
+    assert told.exit_code == 1 + 32
+    assert told.problems == [
+        "the results cannot be written (java.io.IOException: No space left on device); correct the disk of --out"
+    ]
 
 
 def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
