@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
-        with ending.terminated_in_order():
+        with ending.interrupted_in_order():
             return _guarded(options)
     finally:
         ending.let_go_of_closed_output()
