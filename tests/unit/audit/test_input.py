@@ -59,6 +59,24 @@ def test_a_file_that_is_twice_counts_once(tmp_path: Path) -> None:
     assert [len(files) for files in gathered.files.values()] == [1]
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_copy_under_another_name_is_told_and_left_out(tmp_path: Path, rolled: bool) -> None:
+    """Each of its records would count twice: as a message that was applied twice, for example."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    if rolled:
+        roll(folder)
+    first, second = sorted(folder.iterdir())
+    copy = folder / f"z copy of {first.name}"
+    copy.write_bytes(first.read_bytes())
+    gathered = gather({"": [folder], "again": [folder]}, tmp_path / "scratch")
+    for files in gathered.files.values():
+        assert [path.stem for path in files] == [first.stem, second.stem]
+    told = f"{copy} is a copy of {first} under another name and left out; remove one of them"
+    assert gathered.problems == [told, told]
+
+
 def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path) -> None:
     older, newer = tmp_path / "older", tmp_path / "newer"
     journal(newer)
