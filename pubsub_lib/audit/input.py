@@ -1,6 +1,8 @@
 """From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
 
+import errno
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,6 +33,8 @@ _MANY: Final = 100
 """So many files that are opened in each step of an audit cost more than the steps ..."""
 _KEPT: Final = 256 << 20
 """... and fewer bytes than these (compressed) fit in memory beside all else."""
+_WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""What goes wrong with a file that is written, and never with one that is read."""
 _PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
 """Of a column in a file; the nested one is the last."""
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
@@ -115,7 +119,11 @@ def _gather_one(
     except FileNotFoundError:
         problems.append(f"{path} cannot be read (it vanished); look who removes journals")
     except OSError as error:
-        problems.append(unreadable(path, error))
+        if error.errno in _WRITING:
+            why = os.strerror(error.errno)
+            problems.append(f"{path} cannot be made Parquet in {scratch} ({why}); make room there, or set TMPDIR")
+        else:
+            problems.append(unreadable(path, error))
 
 
 def unreadable(path: Path, error: OSError) -> str:

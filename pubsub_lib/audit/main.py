@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not math.isfinite(value * SECOND):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
     return value
 

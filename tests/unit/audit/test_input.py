@@ -14,7 +14,7 @@ from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rolling import roll, write_parquet
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
-from tests.unit.journal.builders import envelope, settings
+from tests.unit.journal.builders import envelope, files_that_end_at, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +110,17 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> Non
         "name one that",
     ):
         assert sum(words in each for each in said) == 1, (words, said)
+
+
+def test_a_scratch_folder_without_room_is_not_taken_for_a_bad_journal(tmp_path: Path) -> None:
+    journal(tmp_path / "journals")
+    (path,) = (tmp_path / "journals").iterdir()
+    scratch = tmp_path / "scratch"
+    with files_that_end_at(100):
+        gathered = gather({"": [path.parent]}, scratch)
+    assert gathered.problems[0] == (
+        f"{path} cannot be made Parquet in {scratch / '0'} (File too large); make room there, or set TMPDIR"
+    )
 
 
 def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         (["walk"], "invalid choice: 'walk'"),
         (["run", "x", "--bound", "soon"], "'soon' is no number of seconds"),
         (["run", "x", "--window", "nan"], "'nan' is no number of seconds"),
+        (["run", "x", "--window", "1e308"], "'1e308' is no number of seconds"),
     ],
 )
 def test_wrong_usage_is_64(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +49,8 @@ def test_wrong_usage_is_64(arguments: list[str], says: str, capsys: pytest.Captu
 def test_a_wrong_value_is_64_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path), "--window", "0"]) == 64
     assert capsys.readouterr().err == "pubsub-audit: window is 0 microseconds; it must be at least 1\n"
+    assert main(["run", str(tmp_path), "--window", "1e15"]) == 64
+    assert capsys.readouterr().err.endswith("; it must be at most 3155760000000000, which are 100 years\n")
 
 
 def test_no_input_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
