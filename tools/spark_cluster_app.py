@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 from _command_line import Parser, positive
 
-from pubsub_lib.audit.fromstore import journal_of_store
+from pubsub_lib.audit.fromstore import empty, journal_of_store
 from pubsub_lib.audit.java import for_spark, java_home
 from pubsub_lib.audit.report import SUMMARY, read_summary
 from pubsub_lib.audit.summary import Summary
@@ -236,8 +236,9 @@ def check(folder: Path, journals: Path, store: str | None) -> tuple[Summary, lis
         if store:
             # Read once: each reading is a run of its own, which trails name.
             folders.append(Path(scratch) / "store")
-            with Store(store) as opened:
-                journal_of_store(opened, folders[1])
+            with Store(store, read_only=True) as opened:
+                if not journal_of_store(opened, folders[1]):
+                    raise ClusterError(empty(opened))
         here = _audited(folders, "local[2]", Path(scratch) / "here", folder)
         there = _audited(folders, master, Path(scratch) / "there", folder)
     one, other = comparable(here), comparable(there)

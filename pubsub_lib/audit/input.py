@@ -1,18 +1,22 @@
 """From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
 
+import errno
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pubsub_lib.audit.addresses import path_of, to_read
 from pubsub_lib.audit.small import small
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.reading import check_parquet, find
 from pubsub_lib.journal.rolling import PARQUET_SUFFIX, write_parquet
+from pubsub_lib.journal.rows import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +33,10 @@ _MANY: Final = 100
 """So many files that are opened in each step of an audit cost more than the steps ..."""
 _KEPT: Final = 256 << 20
 """... and fewer bytes than these (compressed) fit in memory beside all else."""
+_WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""What goes wrong with a file that is written, and never with one that is read."""
+_PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
+"""Of a column in a file; the nested one is the last."""
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
@@ -65,12 +73,16 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
         found: dict[str, Path] = {}
+        begins: dict[tuple[str, int], Path] = {}
         there = [_find(place, problems) for place in places]
         # What is finished in any folder goes before what still grows in another: that may be an older copy.
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
-                _gather_one(path, scratch / str(index), found, problems)
+                _gather_one(path, scratch / str(index), found, begins, problems)
         files[domain] = [found[name] for name in sorted(found)]
+        if not found:
+            of = f" of {domain}" if domain else ""
+            problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
     # A file's name may be any bytes; sentences must be text everywhere.
     return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
 
@@ -85,19 +97,33 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
     return there.parquet, there.append
 
 
-def _gather_one(path: Path, scratch: Path, found: dict[str, Path], problems: list[str]) -> None:
+def _gather_one(
+    path: Path, scratch: Path, found: dict[str, Path], begins: dict[tuple[str, int], Path], problems: list[str]
+) -> None:
+    """``begins``: the files by their first records, for a copy under another name has the same one."""
     if path.stem in found:
         return
     try:
         readable = _readable(path, scratch)
-        if readable is not None:
-            found[path.stem] = readable
+        if readable is None:
+            return
+        begin = _begin(readable)
+        if begin in begins:
+            problems.append(f"{path} is a copy of {begins[begin]} under another name and left out; remove one of them")
+            return
+        found[path.stem] = readable
+        if begin is not None:
+            begins[begin] = path
     except JournalError as error:
         problems.append(str(error))
     except FileNotFoundError:
         problems.append(f"{path} cannot be read (it vanished); look who removes journals")
     except OSError as error:
-        problems.append(unreadable(path, error))
+        if error.errno in _WRITING:
+            why = os.strerror(error.errno)
+            problems.append(f"{path} cannot be made Parquet in {scratch} ({why}); make room there, or set TMPDIR")
+        else:
+            problems.append(unreadable(path, error))
 
 
 def unreadable(path: Path, error: OSError) -> str:
@@ -131,6 +157,14 @@ def _readable(path: Path, scratch: Path) -> Path | None:
         if finished == path or not finished.exists():
             raise
         return as_parquet(finished, finished)
+
+
+def _begin(path: Path) -> tuple[str, int] | None:
+    """Run and number of its first record, from the end of a Parquet file alone; None of an empty one."""
+    about = pq.read_metadata(path)
+    groups = [about.row_group(number) for number in range(about.num_row_groups)]
+    begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
+    return min(((run.min, number.min) for run, number in begins if run and number), default=None)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":

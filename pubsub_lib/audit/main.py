@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from pubsub_lib.audit import follow, report, summary
+from pubsub_lib.audit import ending, follow, report, summary
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not math.isfinite(value * SECOND):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
     return value
 
@@ -83,12 +83,22 @@ def _settings(options: argparse.Namespace) -> AuditSettings:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. No exception gets out, because Python's own exit code 1 means a loss."""
-    options = parser().parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
+    try:
+        options = parser().parse_args(arguments)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
+        with ending.interrupted_in_order():
+            return _guarded(options)
+    finally:
+        ending.let_go_of_closed_output()
+
+
+def _guarded(options: argparse.Namespace) -> int:
     try:
         return _command(options)
+    except KeyboardInterrupt as stopped:
+        return _interrupted(stopped)
     except ConfigError as error:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.USAGE
@@ -96,6 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.INCOMPLETE
     except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
+        signalled = ending.interruption(error)
+        if signalled is not None:
+            return _interrupted(signalled)
         if options.debug:
             traceback.print_exc()
         kind = type(error).__name__
@@ -107,14 +120,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return summary.INCOMPLETE
 
 
+def _interrupted(by: KeyboardInterrupt) -> int:
+    print("pubsub-audit: interrupted; run it again", file=sys.stderr)  # noqa: T201
+    return ending.TERMINATED if isinstance(by, ending.Terminated) else ending.INTERRUPTED
+
+
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         return follow.follow(options, _settings(options), _folders(options.journals))
     found = _again(options) if options.command == "report" else _run(options)
     if options.format == "json":
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())  # noqa: T201
+        told = msgspec.json.format(msgspec.json.encode(found)).decode()
     else:
-        print("\n".join(report.text(found)))  # noqa: T201
+        told = "\n".join(report.text(found))
+    try:
+        print(told, flush=True)  # noqa: T201 - now, and not at the interpreter's end, where an error has no exit code
+    except BrokenPipeError:
+        return ending.CLOSED_PIPE
     return found.exit_code
 
 
@@ -128,21 +150,27 @@ def _again(options: argparse.Namespace) -> summary.Summary:
 def _run(options: argparse.Namespace) -> summary.Summary:
     settings = _settings(options)
     if options.out:
-        report.check_free(options.out)
+        options.out = report.check_free(options.out)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:
         folders = _folders(options.journals)
+        lacking = ""
         if options.store:
-            folders.setdefault(_only_domain(folders), []).append(_store(options.store, Path(scratch) / "store"))
+            domain = _only_domain(folders)
+            folders[domain].append(Path(scratch) / "store")
+            lacking = _store(options.store, Path(scratch) / "store")
         gathered = journals.gather(folders, Path(scratch) / "tails")
         if gathered.empty:
-            found = summary.nothing([*gathered.problems, f"no journals in {', '.join(options.journals)}"])
+            found = summary.nothing(gathered.problems)
             if options.out:
                 report.save_summary(found, options.out)
             return found
-        return _audit(options, settings, gathered)
+        return _audit(options, settings, gathered, lacking)
 
 
-def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input) -> summary.Summary:
+def _audit(
+    options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input, lacking: str
+) -> summary.Summary:
+    """``lacking``: what is to be said of the store when there is any message."""
     spark, ours = session(
         options.master,
         memory=options.memory,
@@ -163,6 +191,8 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
         tables = audit(rows, settings)
         derived = derive(tables, settings)
         found = summarize(tables, derived, settings, gathered.problems)
+        if lacking and not rows.filter("kind = 'data'").isEmpty():
+            found = _with_problem(found, lacking)
         if options.out:
             found = _saved(lambda: report.save(tables, derived, found, options.out), found)
         rows.unpersist()
@@ -176,20 +206,35 @@ def _audit(options: argparse.Namespace, settings: AuditSettings, gathered: journ
 
 def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
     """What was found, which is not lost when it cannot be kept: that is one problem more, then."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     try:
         save()
     except ConfigError as error:
-        code = found.exit_code | summary.INCOMPLETE
-        return msgspec.structs.replace(found, problems=[*found.problems, str(error)], exit_code=code)
+        return _with_problem(found, str(error))
+    except (PySparkException, Py4JJavaError) as error:
+        return _with_problem(found, f"the results cannot be written ({_cause(error)}); correct the disk of --out")
     return found
+
+
+def _with_problem(found: summary.Summary, sentence: str) -> summary.Summary:
+    code = found.exit_code | summary.INCOMPLETE
+    return msgspec.structs.replace(found, problems=[*found.problems, sentence], exit_code=code)
 
 
 def _why(error: Exception, gathered: journals.Input) -> str:
     gone = [path for files in gathered.files.values() for path in files if not path.exists()]
     if gone:
         return f"{gone[0]} vanished while it was read, look who removes journals; run the audit again"
-    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return f"Spark broke the audit off: {reason}; run it again, with more --memory if that is what it lacks"
+    return f"Spark broke the audit off: {_cause(error)}; run it again, with more --memory if that is what it lacks"
+
+
+def _cause(error: Exception) -> str:
+    """What began it, of the many lines in which Java tells an error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1:] or lines[:1] or [type(error).__name__])[0]
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:
@@ -206,13 +251,13 @@ def _only_domain(folders: dict[str, list[Path]]) -> str:
     return next(iter(folders))
 
 
-def _store(url: str, folder: Path) -> Path:
-    from pubsub_lib.audit.fromstore import journal_of_store
+def _store(url: str, folder: Path) -> str:
+    """Write the store's journal; a sentence when the store holds nothing. It is only read, so a standby will do."""
+    from pubsub_lib.audit.fromstore import empty, journal_of_store
     from pubsub_lib.store import Store
 
-    with Store(url) as store:
-        journal_of_store(store, folder)
-    return folder
+    with Store(url, read_only=True) as store:
+        return "" if journal_of_store(store, folder) else empty(store)
 
 
 if __name__ == "__main__":

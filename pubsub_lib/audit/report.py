@@ -79,24 +79,43 @@ def _detector(one: Detector) -> str:
     )
 
 
-def check_free(folder: Path) -> None:
-    """Raises ConfigError when results cannot go there: it is a file, or not empty."""
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there and not an empty folder; name a new one for the results")
+def check_free(folder: Path) -> Path:
+    """Its real path. Raises ConfigError when results cannot go there: a file, not empty, or not to be written."""
+    folder = Path(os.path.realpath(folder))
+    beside = _beside(folder)
+    try:
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise ConfigError(f"{folder} is there and not an empty folder; name a new one for the results")
+        if os.path.ismount(folder) or folder == Path.cwd():
+            # Results come by one rename, which would fail, or take the folder away from under who stands in it.
+            raise ConfigError(f"{folder} is a mount point or the current folder; name a new one in it for the results")
+        # Now and not after the audit, when everything was computed for nothing.
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        beside.rmdir()
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    return folder
+
+
+def _beside(folder: Path) -> Path:
+    return folder.parent / f".{folder.name}.unfinished"
 
 
 def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
     """Write the tables as Parquet, and what ``save_summary`` writes; all of it is there, or nothing. Blocks.
 
-    Raises ConfigError when the folder cannot be written, and what Spark raises.
+    ``folder``: as ``check_free`` gave it. Raises ConfigError when the folder cannot be written, and what Spark raises.
     """
-    beside = folder.with_name(f".{folder.name}.unfinished")
+    beside = _beside(folder)
     shutil.rmtree(beside, ignore_errors=True)
-    _save_into(tables, derived, summary, beside)
     try:
+        _save_into(tables, derived, summary, beside)
         beside.rename(folder)
     except OSError as error:
         raise _not_written(folder, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)  # whatever broke it off: half of the results only fills the disk
 
 
 def _save_into(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from pubsub_lib.audit.ending import handler_kept
 from pubsub_lib.audit.java import java
 from pubsub_lib.errors import ConfigError
 
@@ -65,7 +66,7 @@ def session(
     from pyspark.errors import PySparkException
 
     try:
-        with java():
+        with java(), handler_kept():
             made = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

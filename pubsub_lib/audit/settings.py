@@ -7,6 +7,8 @@ import msgspec
 from pubsub_lib.errors import ConfigError
 
 SECOND: Final = 1_000_000
+_MOST: Final = 36_525 * 86_400 * SECOND
+"""A hundred years: sums of walls and of these fit into Spark's integers."""
 
 
 class AuditSettings(msgspec.Struct, frozen=True):
@@ -28,3 +30,5 @@ class AuditSettings(msgspec.Struct, frozen=True):
             value = getattr(self, name)
             if value < least:
                 raise ConfigError(f"{name} is {value} microseconds; it must be at least {least}")
+            if value > _MOST:
+                raise ConfigError(f"{name} is {value} microseconds; it must be at most {_MOST}, which are 100 years")

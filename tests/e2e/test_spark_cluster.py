@@ -13,7 +13,8 @@ from spark_cluster_app import Cluster, ClusterError
 
 from pubsub_lib.audit.session import QUICK_JVM
 from pubsub_lib.audit.summary import nothing
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, StoreUnavailable
+from pubsub_lib.store import Store
 from tests.unit.audit.arrivals import cut, write_part
 from tests.unit.audit.scenario import Scenario
 
@@ -120,6 +121,15 @@ def test_nothing_here_and_nothing_there_is_not_the_same(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
     with pytest.raises(ClusterError, match=r"has a problem: .*nowhere cannot be read"):
         spark_cluster_app.check(tmp_path, tmp_path / "nowhere", None)
+
+
+def test_a_store_of_other_journals_is_not_made_and_not_compared(tmp_path: Path, sqlite_url: str) -> None:
+    (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
+    with pytest.raises(StoreUnavailable, match=r"store\.sqlite"):
+        spark_cluster_app.check(tmp_path, tmp_path, sqlite_url)
+    Store(sqlite_url).close()
+    with pytest.raises(ClusterError, match="has neither objects nor a changelog"):
+        spark_cluster_app.check(tmp_path, tmp_path, sqlite_url)
 
 
 def test_two_audits_of_the_same_are_the_same_whenever_they_were_made() -> None:

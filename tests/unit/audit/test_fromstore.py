@@ -26,7 +26,7 @@ def test_objects_and_changelog(sqlite_url: str, tmp_path: Path) -> None:
             tx.delete("lport", "b")
             tx.delete("lport", "c")
         store.trim(keep_links=3)
-        journal_of_store(store, tmp_path / "j")
+        assert journal_of_store(store, tmp_path / "j")
         kept = list(store.look.every_link())
         (stored,) = store.objects()
     found = rows(tmp_path / "j")
@@ -47,7 +47,7 @@ def test_objects_and_changelog(sqlite_url: str, tmp_path: Path) -> None:
 
 def test_a_store_without_a_changelog_has_only_objects(sqlite_url: str, tmp_path: Path) -> None:
     with Store(sqlite_url) as store:
-        journal_of_store(store, tmp_path / "j")
+        assert not journal_of_store(store, tmp_path / "j")
     assert [row.kind for row in rows(tmp_path / "j")] == ["open", "close"]
 
 

@@ -14,7 +14,7 @@ from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rolling import roll, write_parquet
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
-from tests.unit.journal.builders import envelope, settings
+from tests.unit.journal.builders import envelope, files_that_end_at, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,24 @@ def test_a_file_that_is_twice_counts_once(tmp_path: Path) -> None:
     assert [len(files) for files in gathered.files.values()] == [1]
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_copy_under_another_name_is_told_and_left_out(tmp_path: Path, rolled: bool) -> None:
+    """Each of its records would count twice: as a message that was applied twice, for example."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    if rolled:
+        roll(folder)
+    first, second = sorted(folder.iterdir())
+    copy = folder / f"z copy of {first.name}"
+    copy.write_bytes(first.read_bytes())
+    gathered = gather({"": [folder], "again": [folder]}, tmp_path / "scratch")
+    for files in gathered.files.values():
+        assert [path.stem for path in files] == [first.stem, second.stem]
+    told = f"{copy} is a copy of {first} under another name and left out; remove one of them"
+    assert gathered.problems == [told, told]
+
+
 def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path) -> None:
     older, newer = tmp_path / "older", tmp_path / "newer"
     journal(newer)
@@ -92,6 +110,17 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> Non
         "name one that",
     ):
         assert sum(words in each for each in said) == 1, (words, said)
+
+
+def test_a_scratch_folder_without_room_is_not_taken_for_a_bad_journal(tmp_path: Path) -> None:
+    journal(tmp_path / "journals")
+    (path,) = (tmp_path / "journals").iterdir()
+    scratch = tmp_path / "scratch"
+    with files_that_end_at(100):
+        gathered = gather({"": [path.parent]}, scratch)
+    assert gathered.problems[0] == (
+        f"{path} cannot be made Parquet in {scratch / '0'} (File too large); make room there, or set TMPDIR"
+    )
 
 
 def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +158,17 @@ def test_empty_folders_are_no_input(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     gathered = gather({"": [tmp_path / "none"]}, tmp_path / "scratch")
     assert gathered.empty
-    assert not gathered.problems
+    assert gathered.problems == [f"no journals in {tmp_path / 'none'}; name the folders that have them"]
+
+
+def test_a_domain_without_input_is_told_beside_one_that_has_some(tmp_path: Path) -> None:
+    none, some = tmp_path / "none", tmp_path / "some"
+    none.mkdir()
+    journal(some)
+    gathered = gather({"a": [some], "b": [none, tmp_path / "gone"]}, tmp_path / "scratch")
+    assert [len(files) for files in gathered.files.values()] == [1, 0]
+    assert len(gathered.problems) == 2
+    assert gathered.problems[1] == f"no journals of b in {none}, {tmp_path / 'gone'}; name the folders that have them"
 
 
 @pytest.mark.parametrize("rolled", [False, True])

@@ -2,21 +2,27 @@
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.main import _saved, main
+from pubsub_lib.audit.report import save_summary
 from pubsub_lib.audit.summary import TABLES, nothing
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.rolling import roll
 from pubsub_lib.journal.writer import Journal
+from pubsub_lib.store import Store
 from tests.unit.journal.builders import link, settings
 
 if TYPE_CHECKING:
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
         (["walk"], "invalid choice: 'walk'"),
         (["run", "x", "--bound", "soon"], "'soon' is no number of seconds"),
         (["run", "x", "--window", "nan"], "'nan' is no number of seconds"),
+        (["run", "x", "--window", "1e308"], "'1e308' is no number of seconds"),
     ],
 )
 def test_wrong_usage_is_64(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +49,8 @@ def test_wrong_usage_is_64(arguments: list[str], says: str, capsys: pytest.Captu
 def test_a_wrong_value_is_64_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path), "--window", "0"]) == 64
     assert capsys.readouterr().err == "pubsub-audit: window is 0 microseconds; it must be at least 1\n"
+    assert main(["run", str(tmp_path), "--window", "1e15"]) == 64
+    assert capsys.readouterr().err.endswith("; it must be at most 3155760000000000, which are 100 years\n")
 
 
 def test_no_input_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,6 +87,46 @@ def test_what_nobody_thought_of_is_a_sentence_and_no_loss(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_ctrl_c_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_given: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journals, "gather", interrupted)
+    assert main(["run", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "pubsub-audit: interrupted; run it again\n"
+
+
+def test_sigterm_is_a_sentence_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[Path] = []
+
+    def terminated(_folders: object, scratch: Path) -> object:
+        made.append(scratch.parent)
+        assert scratch.parent.exists()
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise OSError("Spark's JVM got the signal, too, and cannot be stopped in order")
+
+    monkeypatch.setattr(journals, "gather", terminated)
+    assert main(["run", str(tmp_path)]) == 143
+    assert capsys.readouterr().err == "pubsub-audit: interrupted; run it again\n"
+    assert not made[0].exists()
+
+
+def test_a_reader_that_went_away_ends_it_without_a_word(tmp_path: Path) -> None:
+    save_summary(nothing(["no journals"]), tmp_path / "out")
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "pubsub_lib.audit.main", "report", str(tmp_path / "out")]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_verdict_that_cannot_be_kept_is_given_all_the_same() -> None:
     def full() -> None:
         raise ConfigError("out cannot be written (No space left on device); correct its rights or its disk")
@@ -88,10 +137,31 @@ def test_a_verdict_that_cannot_be_kept_is_given_all_the_same() -> None:
     assert told.problems[1].startswith("out cannot be written")
 
 
+def test_a_verdict_that_spark_cannot_write_is_given_all_the_same() -> None:
+    def full() -> None:
+        raise PySparkException(
+            "Job aborted.\n\tat org.apache.spark\nCaused by: java.lang.Error: task 1\n\tat scala\n"
+            "Caused by: java.io.IOException: No space left on device\n\tat java.io\n"
+        )
+
+    found = msgspec.structs.replace(nothing([]), exit_code=1)
+    told = _saved(full, found)
+    assert told.exit_code == 1 + 32
+    assert told.problems == [
+        "the results cannot be written (java.io.IOException: No space left on device); correct the disk of --out"
+    ]
+
+
 def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff.journal")).write_bytes(b"nonsense")
     assert main(["run", str(tmp_path), "--out", str(tmp_path / "out")]) == 32
     assert main(["report", str(tmp_path / "out")]) == 32
+
+
+def test_a_store_that_is_not_there_is_no_empty_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(tmp_path), "--store", f"sqlite:///{tmp_path / 'typo.db'}"]) == 32
+    assert "typo.db" in capsys.readouterr().err
+    assert not (tmp_path / "typo.db").exists()
 
 
 def test_no_report_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,18 +205,29 @@ def lossy_journals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_from_journals_to_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sqlite_url: str,
+    spark: "SparkSession",
 ) -> None:
+    """The store is an empty one: not the one of these journals."""
+    Store(sqlite_url).close()
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
-    assert main(["run", str(folder), "--out", str(out), "-f", "json"]) == 1 + 32
+    assert main(["run", str(folder), "--store", sqlite_url, "--out", str(out), "-f", "json"]) == 1 + 32
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["balance"][""] == {
         "expected": 3, "delivered": 2, "lost": 1, "pending": 0, "excused": 0, "unknown": 0
     }  # fmt: skip
     (lost,) = [each for each in found["first"] if each["verdict"] == "lost"]
     assert (lost["name"], lost["sequence"], lost["detail"], lost["blame"]) == ("r1", 2, "middle", "wire")
-    assert found["problems"] == ["x.journal is no journal; remove it from the journals' folder"]
+    garbage, store = found["problems"]
+    assert garbage == "x.journal is no journal; remove it from the journals' folder"
+    assert store.endswith(
+        "store.sqlite') has neither objects nor a changelog, but the journals have messages; "
+        "give --store their database"
+    )
     assert main(["report", str(out), "--page", str(tmp_path / "again.html")]) == 33
     assert "delivery  lost" in capsys.readouterr().out
     assert {each.name for each in out.iterdir()} == {*TABLES, "summary.json", "page.html", "audit.prom"}

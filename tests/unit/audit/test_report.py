@@ -1,12 +1,16 @@
 """What a run leaves behind can be shown again."""
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from pubsub_lib.audit.derived import Derived
 from pubsub_lib.audit.kinds import verdict
-from pubsub_lib.audit.report import check_free, read_summary, save_summary, text
+from pubsub_lib.audit.pipeline import Tables
+from pubsub_lib.audit.report import check_free, read_summary, save, save_summary, text
 from pubsub_lib.audit.summary import Balance, Count, Summary
 from pubsub_lib.errors import ConfigError
 
@@ -54,6 +58,54 @@ def test_results_go_only_where_nothing_is(tmp_path: Path) -> None:
     for taken in (tmp_path, tmp_path / "file"):
         with pytest.raises(ConfigError, match="name a new one for the results"):
             check_free(taken)
+
+
+def test_where_results_cannot_go_is_said_before_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file/out cannot be written \(Not a directory\)"):
+        check_free(tmp_path / "file" / "out")
+    for mount in ("/proc", "/"):
+        with pytest.raises(ConfigError):
+            check_free(Path(mount))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ConfigError, match="or the current folder; name a new one in it"):
+        check_free(Path())
+    monkeypatch.setattr("os.path.ismount", lambda _path: True)
+    with pytest.raises(ConfigError, match="is a mount point"):
+        check_free(tmp_path / "new")
+
+
+def test_the_folder_of_results_is_the_real_one_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    (tmp_path / ".empty.unfinished" / "delivery").mkdir(parents=True)
+    assert check_free(tmp_path / "link") == tmp_path.resolve() / "empty"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "link"]
+
+
+class Table:
+    """In place of a DataFrame: a file that cannot be finished."""
+
+    @property
+    def write(self) -> "Table":
+        return self
+
+    def partitionBy(self, _column: str) -> "Table":  # noqa: N802 - Spark's name
+        return self
+
+    def parquet(self, where: str) -> None:
+        Path(where.removeprefix("file://").removeprefix("file:")).mkdir(parents=True)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_half_of_the_results_is_not_left_behind(tmp_path: Path) -> None:
+    table: Any = Table()
+    tables = Tables(*[table] * len(Tables.__struct_fields__))
+    derived = Derived(*[table] * len(Derived.__struct_fields__))
+    with pytest.raises(ConfigError, match="No space left on device"):
+        save(tables, derived, ONE, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
