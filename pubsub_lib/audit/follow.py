@@ -48,7 +48,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def follow(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]]) -> int:
     """Follow until a signal comes (with ``--once``: one round). Returns the exit code of all that was found so far.
 
-    Blocks. Raises ConfigError for wrong options and for a checkpoint that does not fit. Only in the main thread.
+    Blocks. Raises ConfigError for wrong options and for a checkpoint that does not fit, and BrokenPipeError when the
+    reader of stdout went away. Only in the main thread.
     """
     for name in ("every", "patience"):
         if getattr(options, name) < 0:
