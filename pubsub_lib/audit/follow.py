@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,6 +27,10 @@ from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_CLOSED_PIPE: Final = 141
+"""The exit code when whoever read the output went away (128 + SIGPIPE), as ``head`` does."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -107,6 +111,9 @@ def _follow(
             while _round(follower, said, options.out, last=options.once):
                 if options.once or stop.wait(options.every):
                     break
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return _CLOSED_PIPE
     finally:
         follower.close()
     # A round that was broken off may have written windows that no later one brings.
@@ -144,22 +151,25 @@ def _first(error: Exception) -> str:
 
 
 def _tell(found: Round, said: "Said", out: Path) -> bool:
-    """Whether it was told. That it was not is no broken round, which would be repeated. That its reader went away is
-    raised (BrokenPipeError).
-    """
+    """Whether it was told. That it was not is no broken round, which would be repeated. Raises BrokenPipeError."""
     try:
         said.round(found)
     except BrokenPipeError:
         raise
     except OSError as error:
-        with suppress(OSError, ValueError):  # the interpreter would flush it again at its end, and fail by that
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_stdout()
         said.problem(
             f"the output cannot be written ({error.strerror or error}); make room or name another, and follow again; "
             f"all closed windows stand in {out}"
         )
         return False
     return True
+
+
+def _let_go_of_stdout() -> None:
+    """The interpreter would flush it again at its end, and fail by that with an exit code of its own."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Said:
