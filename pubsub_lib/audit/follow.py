@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pubsub_lib.audit import follow_windows
+from pubsub_lib.audit.ending import CLOSED_PIPE
 from pubsub_lib.audit.follow_intake import Intake
 from pubsub_lib.audit.follow_stream import Stream
 from pubsub_lib.audit.follow_windows import Closed
@@ -28,9 +29,6 @@ from pubsub_lib.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-_CLOSED_PIPE: Final = 141
-"""The exit code when whoever read the output went away (128 + SIGPIPE), as ``head`` does."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -113,7 +111,7 @@ def _follow(
                     break
     except BrokenPipeError:
         _let_go_of_stdout()
-        return _CLOSED_PIPE
+        return CLOSED_PIPE
     finally:
         follower.close()
     # A round that was broken off may have written windows that no later one brings.
