@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -31,10 +31,12 @@ def summarize(tables: Tables, derived: Derived, settings: AuditSettings, problem
     by = ("domain", "verdict", "detail", "blame", "by_message")
     of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
     counts = [*_counts(of_delivery), *_findings(tables)]
-    silent, still_open, empty = _evidence(tables, settings)
-    code = exit_code(
-        {each.verdict for each in counts}, settings, incomplete=bool(silent or still_open or empty), problems=problems
-    )
+    every = _domains(tables)
+    problems = [*problems, *map(_headless, every.values())]
+    problems = [each for each in problems if each]
+    silent, still_open = _evidence(tables, settings, every.keys())
+    incomplete = bool(silent or still_open or not every)
+    code = exit_code({each.verdict for each in counts}, settings, incomplete=incomplete, problems=problems)
     syncs = _syncs(tables.syncs)
     latencies = [row.asDict() for row in derived.latency.filter("name = ''").orderBy("domain", "hop").collect()]
     slowest = derived.latency.filter("name <> '' and hop = 'publish_apply'")
@@ -95,8 +97,27 @@ def _balances(of_delivery: Iterable[Row]) -> dict[str, Balance]:
     return {domain: Balance(**each) for domain, each in sorted(sums.items())}
 
 
-def _evidence(tables: Tables, settings: AuditSettings) -> tuple[list[str], list[str], bool]:
-    """Silent runs; domains of which not even the first window is closed; whether there are no domains at all."""
+def _domains(tables: Tables) -> dict[str, Row]:
+    """Every domain, with the number of replicas' runs whose first record is missing, and the first of these."""
+    headless = F.when((F.col("side") == "replica") & (F.col("first_number") > 1), F.struct("run", "name"))
+    of_domains = tables.runs.groupBy("domain").agg(F.count(headless).alias("headless"), F.min(headless).alias("one"))
+    return {row["domain"]: row for row in of_domains.collect()}
+
+
+def _headless(domain: Row) -> str:
+    """A sentence, or none: a replica says only once what it asks for, and of what is not asked for nothing is lost."""
+    if not domain["headless"]:
+        return ""
+    of = f" of {domain['domain']}" if domain["domain"] else ""
+    return (
+        f"the journals of {domain['headless']} replicas' runs{of} (first: {domain['one']['run']} of "
+        f"{domain['one']['name']}) lack the run's begin, where it says what the replica asked for, so losses may be "
+        "missed; give the journals from there on, and keep them for so long"
+    )
+
+
+def _evidence(tables: Tables, settings: AuditSettings, every: Set[str]) -> tuple[list[str], list[str]]:
+    """Silent runs; domains, of ``every`` one, of which not even the first window is closed."""
     about = tables.domains.select("domain", "latest")
     quiet = (
         tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
@@ -106,9 +127,8 @@ def _evidence(tables: Tables, settings: AuditSettings) -> tuple[list[str], list[
     )
     begun = closed(F.col("begin"), F.col("closed_until"), settings)
     of_domains = tables.domains.select("domain", begun.alias("closed")).collect()
-    every = {row["domain"] for row in tables.runs.select("domain").distinct().collect()}
     known = {row["domain"] for row in of_domains if row["closed"]}
-    return sorted(row["run"] for row in quiet.collect()), sorted(every - known), not every
+    return sorted(row["run"] for row in quiet.collect()), sorted(every - known)
 
 
 def _syncs(table: DataFrame) -> list[dict[str, Any]]:

@@ -50,6 +50,7 @@ def overview(rows: DataFrame) -> DataFrame:
         F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
         F.max(F.col("kind") == "close").alias("ended"),
         F.max((F.col("kind") == "interest") & (F.col("cause") == "poll")).alias("polls"),
+        F.min("number").alias("first_number"),
         F.max("number").alias("last_number"),
         F.count("*").alias("recorded"),
         F.count(F.when(sent, 1)).alias("sent"),
@@ -80,7 +81,7 @@ def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
 def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
     """One row per run: who, first and last wall, its gaps, whether it is over, whether it polls."""
     whole = overview.groupBy(*RUN, "side", "name", "host").agg(
-        F.min("first_wall").alias("first_wall"),
+        *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
         *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "last_number")),
         F.sum("recorded").alias("recorded"),
     )

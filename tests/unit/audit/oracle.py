@@ -726,6 +726,10 @@ class Oracle:
         latest = max(self.last_wall(run) for run in runs)
         return sorted(run for run in runs if not self.over(run) and self.last_wall(run) < latest - self.silence)
 
+    def headless(self) -> list[str]:
+        replicas = (run for run in self.participants() if self.runs[run][0].side == "replica")
+        return sorted(run for run in replicas if min(row.number for row in self.runs[run]) > 1)
+
     def bits(self) -> int:
         seen = {row.verdict for row in self.delivery()} | {row.verdict for row in self.strays()}
         seen |= {row.verdict for row in self.store()} | {row.verdict for row in self.state()}
@@ -740,5 +744,5 @@ class Oracle:
         }.items():
             bits |= bit if seen & kinds else 0
         walls = [row.wall for run in self.participants() for row in self.runs[run]]
-        incomplete = not walls or not self.closed(min(walls)) or bool(self.silent())
+        incomplete = not walls or not self.closed(min(walls)) or bool(self.silent() or self.headless())
         return bits | (32 if incomplete else 0)
