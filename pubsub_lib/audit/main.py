@@ -2,7 +2,6 @@
 
 import argparse
 import io
-import math
 import sys
 import tempfile
 import traceback
@@ -14,6 +13,7 @@ import msgspec
 
 from pubsub_lib.audit import ending, follow, report, summary
 from pubsub_lib.audit import input as journals
+from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.session import session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
@@ -56,24 +56,13 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _seconds(text: str) -> float:
-    """An option's type."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value * SECOND):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return value
-
-
 def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
     command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
     command.add_argument("--strict", action="store_true", help="reordered and repeated messages are faults, too")
     for name, default, text in _SECONDS:
         told = f"{text} (%(default)s)"
-        command.add_argument(f"--{name}", type=_seconds, default=default, metavar="SECONDS", help=told)
+        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=told)
 
 
 def _settings(options: argparse.Namespace) -> AuditSettings:

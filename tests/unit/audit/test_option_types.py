@@ -12,7 +12,7 @@ def test_a_number_of_seconds(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "soon", ""])
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "1e308", "soon", ""])
 def test_what_is_none(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"^'{text}' is no number of seconds$"):
         seconds(text)
