@@ -170,8 +170,8 @@ def test_an_address_that_is_none_is_named() -> None:
 
 
 def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
+    made().close()
     first = made()
-    first.close()
     first.start()
     port = first.port
     first.close()
@@ -180,3 +180,24 @@ def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
     second.start()
     assert get(second, "/ready")[0] in (200, 503)
     second.close()
+
+
+def test_what_was_closed_is_not_started_any_more() -> None:
+    endpoint = made()
+    endpoint.close()
+    with pytest.raises(ClosedError):
+        endpoint.start()
+    assert endpoint.port == 0
+
+
+def test_without_a_thread_nothing_is_bound_and_close_has_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    endpoint = made()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(TransportError, match="cannot start the thread 'pubsub-metrics'"):
+            endpoint.start()
+    assert endpoint.port == 0
+    endpoint.close()
