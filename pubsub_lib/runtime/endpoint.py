@@ -5,6 +5,7 @@ import ipaddress
 import os
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,7 +21,10 @@ from prometheus_client.registry import Collector
 from pubsub_lib.errors import ClosedError, PubSubError, TransportError
 from pubsub_lib.holders import holder_of_port
 from pubsub_lib.lifecycle import ReadyThread
+from pubsub_lib.logs import logger
 from pubsub_lib.runtime.contents import Answered, Query, Route
+
+_log = logger(__name__)
 
 Problems = Callable[[], Sequence[str]]
 """Why the program is not ready, one sentence each; none when it is. Any thread, does not block."""
@@ -144,11 +148,21 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up in the middle is no news."""
+        """A client that hangs up in the middle, or says nothing more, is no news."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            _log.error("the endpoint for metrics broke while it answered; please report this", exc_info=error)
 
 
 class _Server6(_Server):
     address_family = socket.AF_INET6
+
+
+def _is_own_host(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    # At an address of version 6, one of version 4 is seen as ::ffff:127.0.0.1, which is no loopback address itself.
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
@@ -159,7 +173,7 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
             self._serve("GET")
 
         def do_POST(self) -> None:
-            if ipaddress.ip_address(self.client_address[0].partition("%")[0]).is_loopback:
+            if _is_own_host(self.client_address[0]):
                 self._serve("POST")
             else:
                 self._send(403, b"only this host itself may ask for that\n", TEXT)
@@ -169,6 +183,9 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
                 answer = _answer(method, self.path, routes)
             except PubSubError as error:  # it is being closed
                 answer = 503, f"{error}\n".encode(), TEXT
+            except Exception:  # noqa: BLE001 - whoever asks must hear that there is no answer, and people why
+                _log.exception("the endpoint for metrics cannot answer %s %s; please report this", method, self.path)
+                answer = 500, b"this program has a fault; its log says more\n", TEXT
             self._send(*answer)
 
         def _send(self, status: int, body: bytes, kind: str) -> None:
