@@ -31,6 +31,16 @@ def _nothing() -> None:
     """What a thread does for which nothing was prepared."""
 
 
+def start_thread(thread: threading.Thread) -> None:
+    """Start it. Raises TransportError when the system gives no thread."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise TransportError(
+            f"cannot start the thread {thread.name!r}: {error}; raise the limits of processes and memory"
+        ) from error
+
+
 class ReadyThread:
     """A thread that runs before what it works on is opened, so that nothing opened is left behind without a thread.
 
@@ -40,12 +50,7 @@ class ReadyThread:
     def __init__(self, name: str) -> None:
         self._handed: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.thread: Final = threading.Thread(target=lambda: self._handed.get()(), name=name, daemon=True)
-        try:
-            self.thread.start()
-        except RuntimeError as error:
-            raise TransportError(
-                f"cannot start the thread {name!r}: {error}; raise the limits of processes and memory"
-            ) from error
+        start_thread(self.thread)
 
     def run(self, target: Callable[[], None]) -> None:
         """All is open: this is what the thread does."""

@@ -5,8 +5,10 @@ import ipaddress
 import os
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,9 +18,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from pubsub_lib.errors import PubSubError, TransportError
+from pubsub_lib.errors import ClosedError, PubSubError, TransportError
 from pubsub_lib.holders import holder_of_port
+from pubsub_lib.lifecycle import ReadyThread
+from pubsub_lib.logs import logger
 from pubsub_lib.runtime.contents import Answered, Query, Route
+
+_log = logger(__name__)
 
 Problems = Callable[[], Sequence[str]]
 """Why the program is not ready, one sentence each; none when it is. Any thread, does not block."""
@@ -33,7 +39,7 @@ LOOK_AGAIN = 0.1
 
 
 class Endpoint:
-    """An HTTP server on threads of its own; ``start`` and ``close`` from one thread.
+    """An HTTP server on threads of its own. ``start`` and ``close`` may be called from any thread.
 
     ``port`` 0 takes a free one. ``option`` says in an error where the port is set. ``routes``: what else is answered,
     by method and path (``GET /verify``), one at a time: it may cost more than metrics. POST changes something, so it
@@ -59,6 +65,8 @@ class Endpoint:
             "GET /ready": lambda _query: _ready(problems()),
             **{name: _one_at_a_time(route, turn) for name, route in routes.items()},
         }
+        self._lock = threading.Lock()
+        self._closed = False
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -68,11 +76,24 @@ class Endpoint:
         return 0 if self._server is None else int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Bind, and begin to answer. Raises TransportError, naming address and port."""
+        """Bind, and begin to answer. Raises TransportError, naming address and port; ClosedError after ``close``."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this endpoint for metrics is closed; make a new one")
+            ready = ReadyThread("pubsub-metrics")
+            try:
+                server = self._bound()
+            except BaseException:
+                ready.drop()
+                raise
+            ready.run(partial(server.serve_forever, LOOK_AGAIN))
+            self._server, self._thread = server, ready.thread
+
+    def _bound(self) -> "_Server":
         address, port = self._at
         try:
             kind = _Server6 if ":" in address else _Server
-            self._server = kind(self._at, _handler(self._routes))
+            return kind(self._at, _handler(self._routes))
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
@@ -82,14 +103,14 @@ class Endpoint:
                 f"the endpoint for metrics cannot be had at {address}:{port} ({reason}{by}); "
                 f"set {self._option} to a free one, or to 0 for none"
             ) from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(LOOK_AGAIN,), name="pubsub-metrics", daemon=True
-        )
-        self._thread.start()
 
     def close(self) -> None:
-        """Stop and release the port; within about half a second. What was not started, or is closed, is no matter."""
-        server, self._server = self._server, None
+        """Stop and release the port; within about half a second. What was not started, or is closed, is no matter; it
+        is not started any more.
+        """
+        with self._lock:
+            self._closed = True
+            server, self._server = self._server, None
         if server is not None and self._thread is not None:
             server.shutdown()
             self._thread.join(1.0)
@@ -127,11 +148,21 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up in the middle is no news."""
+        """A client that hangs up in the middle, or says nothing more, is no news."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            _log.error("the endpoint for metrics broke while it answered; please report this", exc_info=error)
 
 
 class _Server6(_Server):
     address_family = socket.AF_INET6
+
+
+def _is_own_host(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    # At an address of version 6, one of version 4 is seen as ::ffff:127.0.0.1, which is no loopback address itself.
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
@@ -142,7 +173,7 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
             self._serve("GET")
 
         def do_POST(self) -> None:
-            if ipaddress.ip_address(self.client_address[0].partition("%")[0]).is_loopback:
+            if _is_own_host(self.client_address[0]):
                 self._serve("POST")
             else:
                 self._send(403, b"only this host itself may ask for that\n", TEXT)
@@ -152,6 +183,9 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
                 answer = _answer(method, self.path, routes)
             except PubSubError as error:  # it is being closed
                 answer = 503, f"{error}\n".encode(), TEXT
+            except Exception:  # noqa: BLE001 - whoever asks must hear that there is no answer, and people why
+                _log.exception("the endpoint for metrics cannot answer %s %s; please report this", method, self.path)
+                answer = 500, b"this program has a fault; its log says more\n", TEXT
             self._send(*answer)
 
         def _send(self, status: int, body: bytes, kind: str) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.lifecycle import start_thread
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
@@ -35,8 +36,8 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=f"pubsub-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin. Raises TransportError when the system gives no thread."""
+        start_thread(self._thread)
 
     def close(self, timeout: float) -> bool:
         """Stop; False when a step is still in the middle of something after so many seconds. Idempotent; from any

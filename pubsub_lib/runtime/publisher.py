@@ -14,7 +14,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
-from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError
+from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError, UsageError
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import fields, logger
@@ -69,6 +69,8 @@ class Publisher:
         self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
         self._own_journal = open_journal(settings.journal, "writer", settings.service) if journal is None else None
         self._journal = journal if journal is not None else self._own_journal
+        self._started = False
+        self._initialized = False
         self._closing = False
         self._unsent = 0
         self._again = NEVER
@@ -89,10 +91,19 @@ class Publisher:
         self.close()
 
     def start(self) -> None:
-        """Bind or connect, say hello, and send every commit from now on. Raises TransportError."""
-        self._driver.initialize(self._on_ask)
-        self._stop_listening = self._store.on_commit(self.publish)
-        self._loop.start()
+        """Bind or connect, say hello, and send every commit from now on. Raises TransportError, and is closed then."""
+        with self._lock:
+            if self._started:
+                raise UsageError("this publisher was started already; make a new one for a second run")
+            self._started = True
+        try:
+            self._driver.initialize(self._on_ask)
+            self._initialized = True
+            self._stop_listening = self._store.on_commit(self.publish)
+            self._loop.start()
+        except BaseException:
+            self.close()  # nobody else will: a with statement whose begin fails has no end
+            raise
 
     def publish(self, links: Sequence[Link]) -> None:
         """Send these links, in this order; called by the store after each commit, in the writer's thread. Blocks for
@@ -143,7 +154,8 @@ class Publisher:
             if self._closing:
                 return
             self._closing = True
-            self._send(self._core.goodbye(time.monotonic()))
+            if self._initialized:
+                self._send(self._core.goodbye(time.monotonic()))
         self._loop.close(1.0)
         self._driver.close()
         if self._own_journal is not None:

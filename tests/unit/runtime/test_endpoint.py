@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import ClosedError, TransportError
 from pubsub_lib.runtime.contents import Answered, Query
-from pubsub_lib.runtime.endpoint import MOST_CONNECTIONS, TEXT, Endpoint
+from pubsub_lib.runtime.endpoint import MOST_CONNECTIONS, TEXT, Endpoint, _is_own_host
 from pubsub_lib.testing.processes import poll
 
 problems: list[str] = []
@@ -24,6 +24,8 @@ class One(Collector):
     def collect(self) -> Iterable[Metric]:
         if problems == ["closed"]:
             raise ClosedError("this replica is closed; make a new one")
+        if problems == ["a bug"]:
+            raise KeyError("a bug")
         yield GaugeMetricFamily("one", "One.", value=1)
 
 
@@ -63,6 +65,42 @@ def test_ready_says_why_not(endpoint: Endpoint) -> None:
 def test_what_is_being_closed_says_so(endpoint: Endpoint) -> None:
     problems.append("closed")
     assert get(endpoint, "/metrics") == (503, "this replica is closed; make a new one\n")
+
+
+def test_a_fault_is_answered_and_logged(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    problems.append("a bug")
+    assert get(endpoint, "/metrics") == (500, "this program has a fault; its log says more\n")
+    (record,) = caplog.records
+    assert record.message == "the endpoint for metrics cannot answer GET /metrics; please report this"
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
+
+
+@pytest.mark.parametrize(("error", "logged"), [(ConnectionResetError(), 0), (TimeoutError(), 0), (KeyError(), 1)])
+def test_only_a_client_that_hangs_up_is_no_news(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture, error: Exception, logged: int
+) -> None:
+    assert endpoint._server is not None
+    try:
+        raise error
+    except type(error):
+        endpoint._server.handle_error(None, ("127.0.0.1", 1))
+    assert len(caplog.records) == logged
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("192.0.2.1", False),
+        ("::ffff:192.0.2.1", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_which_addresses_are_this_host(address: str, own: bool) -> None:
+    assert _is_own_host(address) is own
 
 
 @pytest.mark.parametrize("address", ["::1", "[::1]"])
@@ -170,8 +208,8 @@ def test_an_address_that_is_none_is_named() -> None:
 
 
 def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
+    made().close()
     first = made()
-    first.close()
     first.start()
     port = first.port
     first.close()
@@ -180,3 +218,24 @@ def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
     second.start()
     assert get(second, "/ready")[0] in (200, 503)
     second.close()
+
+
+def test_what_was_closed_is_not_started_any_more() -> None:
+    endpoint = made()
+    endpoint.close()
+    with pytest.raises(ClosedError):
+        endpoint.start()
+    assert endpoint.port == 0
+
+
+def test_without_a_thread_nothing_is_bound_and_close_has_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    endpoint = made()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(TransportError, match="cannot start the thread 'pubsub-metrics'"):
+            endpoint.start()
+    assert endpoint.port == 0
+    endpoint.close()

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import Point
-from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.runtime.metrics import MOST_TOPICS, ReplicaMetrics
 from pubsub_lib.runtime.status import ChainStatus
@@ -99,6 +99,24 @@ def test_a_port_that_is_taken_ends_the_start_with_a_sentence(sqlite_url: str) ->
         with pytest.raises(TransportError, match=rf":{config.metrics_port} .*replica_metrics_port in \[pubsub\]"):
             second.start()
         assert get(config, "/ready")[0] in (200, 503)  # the first one's goes on
+
+
+def test_a_close_that_overtakes_the_start_leaves_no_endpoint_open(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Replica(with_endpoint(sqlite_url), ["t"])
+    endpoint = replica._endpoint
+    assert endpoint is not None
+    start = endpoint.start
+
+    def overtaken() -> None:
+        replica.close()
+        start()
+
+    monkeypatch.setattr(endpoint, "start", overtaken)
+    with pytest.raises(ClosedError):
+        replica.start()
+    assert endpoint.port == 0
 
 
 def test_without_what_the_endpoint_needs_the_way_out_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

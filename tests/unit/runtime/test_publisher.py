@@ -1,15 +1,20 @@
 """A program that publishes what it commits: numbering, hellos, and failures that must not undo a commit."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib import Publisher, Settings, Store, loader
+from pubsub_lib.api import Publisher as Driver
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL, Link
-from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError
+from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
+from pubsub_lib.journal.writer import JournalSettings
 from tests.unit.runtime.world import settings
 
 LONG = 120.0
@@ -114,6 +119,44 @@ def test_its_thread_survives_a_store_that_does_not_answer(config: Settings, stor
     with Publisher(config, moody):
         ear.wait(lambda envelope: envelope.hello is not None and "t" in envelope.hello.heads)
     assert moody.failures == []
+
+
+class Refusing(Driver):
+    """A publisher that cannot bind."""
+
+    closed = False
+
+    def initialize(self, on_ask: Any) -> None:
+        raise TransportError("the port is in use")
+
+    def send_event(self, envelope: Envelope) -> None:
+        raise AssertionError("nobody can hear a goodbye of what never began")
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_start_that_fails_releases_everything(config: Settings, store: Store, tmp_path: Path) -> None:
+    folder = str(tmp_path / "journal")
+    journaled = msgspec.structs.replace(config, journal=JournalSettings(folder=folder))
+    driver = Refusing()
+    publisher = Publisher(journaled, store, driver)
+    with pytest.raises(TransportError, match="the port is in use"), publisher:
+        pass
+    assert driver.closed
+    assert not [each for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each).startswith(folder)]
+    assert publisher.counters()["unsent"] == 0
+
+
+def test_a_second_start_is_refused_and_ends_nothing(config: Settings, store: Store, ear: Ear) -> None:
+    with Publisher(config, store) as publisher:
+        with pytest.raises(UsageError, match="started already"):
+            publisher.start()
+        write(store, 1)
+        ear.wait(lambda envelope: envelope.sequence == 1)
 
 
 class Moody:
