@@ -53,7 +53,7 @@ class Numbered(msgspec.Struct, frozen=True, gc=False):
     """A line with its number in the file, from 1, and its bytes."""
 
     number: int
-    size: int
+    data: bytes
     line: Line
 
 
@@ -116,7 +116,11 @@ class Reader:
             if len(data) >= self._longest:
                 raise self.broken(number, f"it is longer than {self._longest} bytes")
             if number >= first and data.strip():
-                yield Numbered(number, len(data), self._parse(number, data))
+                yield self.numbered(number, data)
+
+    def numbered(self, number: int, data: bytes) -> Numbered:
+        """A line that was read, of its bytes. Raises FileError."""
+        return Numbered(number, data, self._parse(number, data))
 
     def at(self) -> int:
         """Bytes of the file that were read so far."""

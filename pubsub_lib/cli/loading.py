@@ -4,7 +4,7 @@ There is no mark of how far it came: a line whose object is already as it says w
 same file from its beginning ends right, whatever killed the first run. That costs reading, not writing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -47,18 +47,20 @@ def load(store: Store, reader: Reader, loaded: Loaded, batch: int, first: int, r
     """
     lines = _Ahead(reader.read(first), min(_BATCH_BYTES, store.limits.max_transaction_bytes))
     while lines.more():
-        _commit(store, reader, loaded, list(lines.take(batch)), report)
+        _commit(store, reader, loaded, lines.take(batch), report)
         if lines.broken is not None:
             raise lines.broken
 
 
-def _commit(store: Store, reader: Reader, loaded: Loaded, part: Sequence[Numbered], report: Callable[[], None]) -> None:
+def _commit(store: Store, reader: Reader, loaded: Loaded, part: Iterable[Numbered], report: Callable[[], None]) -> None:
     """In one transaction, or in several when the store says that one would be too large. Raises as :func:`load`."""
     broken: FileError | None = None
     number, count = loaded.line, 0
+    taken: list[tuple[int, bytes]] = []  # not the values, which take many times as much
     try:
         with store.transaction() as tx:
             for each in part:
+                taken.append((each.number, each.data))
                 try:
                     _record(tx, each.line)
                 except ValueRefused as error:
@@ -70,10 +72,9 @@ def _commit(store: Store, reader: Reader, loaded: Loaded, part: Sequence[Numbere
         # moves makes two changes, and JSON may grow by becoming canonical (1e9).
         if count < 2:
             reason = str(error).removesuffix(": split it")
-            raise reader.broken(part[0].number, f"it fits no transaction: {reason}") from error
-        half = count // 2
-        _commit(store, reader, loaded, part[:half], report)
-        _commit(store, reader, loaded, part[half:], report)
+            raise reader.broken(taken[0][0], f"it fits no transaction: {reason}") from error
+        for half in (taken[: count // 2], taken[count // 2 :]):
+            _commit(store, reader, loaded, (reader.numbered(*each) for each in half), report)
         return
     loaded.line, loaded.lines = number, loaded.lines + count
     if tx.commit is not None:
@@ -107,9 +108,9 @@ class _Ahead:
     def take(self, most: int) -> Iterator[Numbered]:
         size = 0
         for _ in range(most):
-            if self._next is None or (size and size + self._next.size > self._most_bytes):
+            if self._next is None or (size and size + len(self._next.data) > self._most_bytes):
                 return
-            size += self._next.size
+            size += len(self._next.data)
             yield self._next
             self._next = self._read()
 
