@@ -253,6 +253,7 @@ DAY: Final = 86_400.0
 MOST_SECONDS: Final = 3e9
 """About a century: far below what a timer, or the database's arithmetic, overflows at."""
 MOST_LINKS: Final = 2**53
+"""Of these two bounds, as of the options that they bound, trimming refuses what is more."""
 SERVICE: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "address",

@@ -13,6 +13,7 @@ from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.errors import ClosedError, HandOverRefused, StoreReadOnly, ValueRefused
 from pubsub_lib.logs import fields, logger
+from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
 from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
@@ -204,9 +205,10 @@ class Store:
         database's clock. In short transactions: writers go on. Readers that fell behind do a full sync.
         Raises ValueRefused.
         """
-        if (keep_links is not None and keep_links < 0) or (keep_seconds is not None and not 0 <= keep_seconds < 1e9):
+        if not (0 <= (keep_links or 0) <= MOST_LINKS and 0 <= (keep_seconds or 0) <= MOST_SECONDS):
             raise ValueRefused(
-                f"trimming to {keep_links} links or {keep_seconds} s is not possible; give numbers from 0"
+                f"trimming to {keep_links} links or {keep_seconds} s is not possible; give at most {MOST_LINKS} links "
+                f"and {MOST_SECONDS:.0f} s, and nothing below 0"
             )
         keep_us = None if keep_seconds is None else round(keep_seconds * 1e6)
         cut = -1

@@ -1,11 +1,13 @@
 """Deltas, history, following and trimming, on each of the three databases."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, delete, event, insert, select, update
 
+from pubsub_lib import options
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Want
 from pubsub_lib.errors import StoreError, ValueRefused
 from pubsub_lib.store import Store, changelog, schema
@@ -242,4 +244,14 @@ def test_trimming_refuses_nonsense(store: Store) -> None:
         store.trim(keep_links=-1)
     with pytest.raises(ValueRefused):
         store.trim(keep_seconds=float("nan"))
+    with pytest.raises(ValueRefused, match=f"at most {options.MOST_LINKS} links and 3000000000 s"):
+        store.trim(keep_links=options.MOST_LINKS + 1)
+    with pytest.raises(ValueRefused, match=f"at most {options.MOST_LINKS} links and 3000000000 s"):
+        store.trim(keep_seconds=math.nextafter(options.MOST_SECONDS, math.inf))
     assert store.trim() == 0
+
+
+def test_trimming_takes_the_largest_bounds_that_a_service_takes(store: Store) -> None:
+    largest = {option.name: vars(option.type)["max"] for option in options.SERVICE if option.name.startswith("keep_")}
+    fill(store, 3)
+    assert store.trim(keep_links=largest["keep_links"], keep_seconds=largest["keep_time"]) == 0
