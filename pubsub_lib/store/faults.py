@@ -89,6 +89,18 @@ _ADVICE: Final[dict[type[PubSubError], str]] = {
     ConfigError: "the database refuses this URL; see its user, password, rights and database name",
     StoreError: "see the database's log",
 }
+_FILE_ADVICE: Final = "the file cannot be opened; see its path, and the rights on it and on its folder"
+# Of a file nobody has to see whether it runs. Keys are primary result codes.
+_SQLITE_ADVICE: Final[dict[int, str]] = {
+    sqlite3.SQLITE_CANTOPEN: _FILE_ADVICE,
+    sqlite3.SQLITE_PERM: _FILE_ADVICE,
+    sqlite3.SQLITE_READONLY: "SQLite may not write to the file or its folder, which reading can need, too; see the "
+    "rights on both, and mode in the URL",
+    # A full disk can be the reason. Not StoreFull all the same: that says a COMMIT is not in, and here it may be.
+    sqlite3.SQLITE_IOERR: "the disk does not read or write the file; see whether it has room, and the system's log",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database; correct the URL, or restore the file from a backup",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
+}
 DEFINITE: Final = (StoreBusy, StoreFull, StoreReadOnly)
 """Errors at COMMIT that say the transaction is not in. Any other leaves it in doubt."""
 
@@ -101,7 +113,7 @@ def kind_of(error: BaseException) -> type[PubSubError]:
     if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
         return StoreUnavailable
     if isinstance(original, sqlite3.Error):
-        return _SQLITE.get(getattr(original, "sqlite_errorcode", 0) & 0xFF, StoreError)
+        return _SQLITE.get(_primary_code(original), StoreError)
     module = type(original).__module__.partition(".")[0]
     # PyMySQL's errors have an sqlstate, too, but only their number is exact.
     state = getattr(original, "sqlstate", None) if module == "psycopg" else None
@@ -137,7 +149,21 @@ def translate(error: BaseException, doing: str) -> PubSubError:
     words = " ".join(str(original).split())[:300]
     if kind is StoreError and getattr(original, "args", (0,))[:1] == (1153,):
         return StoreError(f"{doing} failed: a value is larger than the server's max_allowed_packet; raise it")
-    return kind(f"{doing} failed: {_ADVICE.get(kind, _ADVICE[StoreError])} ({words})")
+    return kind(f"{doing} failed: {_advice(kind, original)} ({words})")
+
+
+def _advice(kind: type[PubSubError], original: BaseException) -> str:
+    advice = _ADVICE.get(kind, _ADVICE[StoreError])
+    if isinstance(original, sqlite3.Error):
+        return _SQLITE_ADVICE.get(_primary_code(original), advice)
+    if isinstance(original, OSError) and original.filename is not None:
+        return _FILE_ADVICE
+    return advice
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """Without the byte that says more; 0 for an error of Python's module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 @contextmanager

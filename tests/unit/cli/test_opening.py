@@ -51,7 +51,7 @@ def test_tables_of_somebody_else(small: World, tmp_path: Path) -> None:
     said.failed(4, "or create them by pubsub-db init")
     assert "read_only" not in said.err
     (tmp_path / "other").write_text("root:x:0:0\n" * 100)
-    small.run("tables", "--database", f"sqlite:///{tmp_path}/other").failed(4, "or run pubsub-db migrate")
+    small.run("tables", "--database", f"sqlite:///{tmp_path}/other").failed(4, "is no SQLite database; correct the URL")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Errors of the databases, provoked for real, become typed ones of ours with one clear sentence."""
 
+import errno
 import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 from psycopg import errors
@@ -13,6 +15,7 @@ from pubsub_lib.core.model import ZERO
 from pubsub_lib.errors import (
     ConfigError,
     PubSubError,
+    SchemaError,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -84,8 +87,51 @@ def test_a_read_only_sqlite_file(sqlite_url: str) -> None:
         write(store)
     with Store(sqlite_url.replace("sqlite:///", "sqlite:///file:") + "?mode=ro&uri=true", settings=IMPATIENT) as store:
         assert store.get("t", "k") == 1
-        with pytest.raises(StoreReadOnly, match="use the primary"):
+        with pytest.raises(StoreReadOnly, match=r"may not write .* mode in the URL"):
             write(store, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "advice"),
+    [
+        ("text", SchemaError, "no SQLite database; correct the URL"),
+        (".", StoreUnavailable, "cannot be opened; see its path, and the rights"),
+        ("text/net.db", StoreUnavailable, "cannot be opened; see its path, and the rights"),
+    ],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_cannot_be_a_database(
+    name: str, kind: type[PubSubError], advice: str, read_only: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "text").write_text("not a database, but long enough to be looked at. " * 50)
+    with pytest.raises(kind, match=advice):
+        Store(f"sqlite:///{tmp_path / name}", read_only=read_only).topics()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "advice"),
+    [
+        (sqlite3.SQLITE_CANTOPEN, StoreUnavailable, "see its path, and the rights"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, StoreReadOnly, "see the rights on both"),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, StoreUnavailable, "see whether it has room"),  # of a full disk, met when opening
+        (sqlite3.SQLITE_CORRUPT, StoreError, "restore it from a backup"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy, "try again"),
+    ],
+)
+def test_a_file_is_not_spoken_of_as_a_server(code: int, kind: type[PubSubError], advice: str) -> None:
+    error = sqlite3.OperationalError("as SQLite says it")
+    error.sqlite_errorcode = code
+    got = faults.translate(exc.OperationalError("SELECT 1", None, error), "reading")
+    assert type(got) is kind
+    assert advice in str(got)
+    assert str(got).endswith(" (as SQLite says it)")
+
+
+def test_rights_on_a_file_are_named() -> None:
+    got = faults.translate(PermissionError(errno.EACCES, "Permission denied", "/var/lib/net.db"), "opening it")
+    assert type(got) is StoreUnavailable
+    assert "see its path, and the rights" in str(got)
+    assert "whether it runs" in str(faults.translate(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), "x"))
 
 
 def test_a_read_only_server(postgres_url: str) -> None:
