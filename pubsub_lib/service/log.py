@@ -60,18 +60,9 @@ def set_up(config_file: str, level: str = "") -> None:
     try:
         # oslo.config ends the program for a value that is not of an option's type; the sentence is on stderr then.
         with contextlib.redirect_stderr(said):
-            conf(args=[], project=NAME, default_config_files=[config_file], default_config_dirs=[])
+            _read(conf, config_file)
         conf.set_default("use_stderr", not any(conf[name] for name in _ELSEWHERE))
         log.setup(conf, NAME)
-    except (cfg.ConfigFilesNotFoundError, cfg.ConfigFilesPermissionDeniedError, cfg.ConfigFileParseError) as error:
-        raise ConfigError(
-            f"the configuration file {config_file!r} cannot be read: {_one_line(error)}; "
-            "name a readable file in INI format"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"the configuration file {config_file!r} cannot be read: it is not text in UTF-8; name a file in INI format"
-        ) from error
     except (cfg.Error, log.LogConfigError, OSError, ValueError, SystemExit) as error:
         reason = _one_line(said.getvalue() or error)
         raise ConfigError(
@@ -84,6 +75,25 @@ def set_up(config_file: str, level: str = "") -> None:
             handler.setFormatter(Formatter(project=NAME, version="", datefmt=conf.log_date_format, config=conf))
     if level:
         root.setLevel(level.upper())
+
+
+def _read(conf: cfg.ConfigOpts, config_file: str) -> None:
+    try:
+        conf(args=[], project=NAME, default_config_files=[config_file], default_config_dirs=[])
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the configuration file {config_file!r} cannot be read: it is not text in UTF-8; name a file in INI format"
+        ) from error
+    except (
+        cfg.ConfigFilesNotFoundError,
+        cfg.ConfigFilesPermissionDeniedError,
+        cfg.ConfigFileParseError,
+        OSError,  # a folder
+    ) as error:
+        raise ConfigError(
+            f"the configuration file {config_file!r} cannot be read: {_one_line(error)}; "
+            "name a readable file in INI format"
+        ) from error
 
 
 def _one_line(error: object) -> str:

@@ -1,12 +1,14 @@
 """Where the service's log lines go. Each case in a process of its own: it is its root logger that is set up."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from pubsub_lib.errors import ConfigError
 from pubsub_lib.service import log
 from pubsub_lib.store.forking import GatedPool
 
@@ -72,6 +74,12 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, options: str, compl
     assert last.startswith("pubsub_lib.errors.ConfigError: the logging options in ")
     assert complaint in last
     assert last.endswith("correct them in [DEFAULT]")
+
+
+@pytest.mark.parametrize("name", [".", ""])
+def test_a_folder_in_place_of_the_file_is_not_blamed_on_the_options(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^the configuration file '{re.escape(name)}' cannot be read: .*directory"):
+        log.set_up(name)
 
 
 HANDLING = """
