@@ -5,6 +5,7 @@ address or socket cannot be had; 4 the database cannot be used; 1 anything else.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _set_up_logging(options.config_file, options.log_level)
         settings, service = service_settings.load(options.config_file)
         if options.check:
-            print(check(settings, service))  # noqa: T201 - what --check is for
+            _answer(check(settings, service))
             return OK
         return run(settings, service)
     except PubSubError as error:
@@ -56,6 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return BROKEN
+
+
+def _answer(good: str) -> None:
+    """Raises PubSubError for an output that takes nothing: nobody heard the answer, so it is no success."""
+    try:
+        print(good, flush=True)  # noqa: T201 - what --check is for
+    except OSError as error:
+        # The interpreter flushes once more at its end, and would complain in its own words.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PubSubError(
+            f"the configuration is good, but standard output does not take the answer ({error.strerror}); see where "
+            "it leads"
+        ) from error
 
 
 def code_of(error: PubSubError) -> int:

@@ -97,6 +97,18 @@ def test_check_says_what_would_run_and_opens_nothing(config: Path, capsys: pytes
     assert sorted(each.name for each in config.parent.iterdir()) == ["net.conf"]
 
 
+def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["--check", "--config-file", str(config)]) == 1
+        full.flush()  # as the interpreter does at its end
+    said = capsys.readouterr().err
+    assert said.startswith("publisher-service: the configuration is good, but standard output does not take the answer")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
