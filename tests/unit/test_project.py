@@ -40,7 +40,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
 }
 
 # Folders of tests/unit that mirror something else than pubsub_lib.
-OTHER_MIRRORS = {"drivers", "pubsub_db", "pubsub_pytest", "tools"}
+OTHER_MIRRORS = {"drivers", "pubsub_db", "pubsub_pytest", "pubsub_service", "tools"}
 
 DRIVER_MAY_IMPORT = {"api", "core", "errors", "holders", "lifecycle", "logs", "zmq_frames"}
 MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
@@ -255,6 +255,7 @@ def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, 
     roots = [
         source_tree / "pubsub_lib",
         source_tree / "pubsub_db",
+        source_tree / "pubsub_service",
         source_tree / "pubsub_pytest",
         *sorted((source_tree / "drivers").glob("pubsub_*")),
     ]
