@@ -27,45 +27,60 @@ POLLING_DRIVER: Final = "db_polling_pubsub_driver"
 
 _DRAGONFLOW: Final = "df"
 _LOWEST: Final = 0.001  # seconds; below that a timer is a busy loop
+MOST_SECONDS: Final = 3e9
+"""About a century: far below what a timer, or the database's arithmetic, overflows at."""
 
 
-def _seconds(name: str, default: float, text: str, least: float = _LOWEST, most: float | None = None) -> cfg.Opt:
+def _seconds(name: str, default: float, text: str, least: float = _LOWEST, most: float = MOST_SECONDS) -> cfg.Opt:
     return cfg.FloatOpt(name, default=default, min=least, max=most, help=f"{text} In seconds.")
 
 
-def _count(name: str, default: int, text: str) -> cfg.Opt:
-    return cfg.IntOpt(name, default=default, min=1, help=text)
+def _count(name: str, default: int, text: str, most: int | None = None) -> cfg.Opt:
+    return cfg.IntOpt(name, default=default, min=1, max=most, help=text)
+
+
+STORE_MOST_COUNT: Final = 2**31 - 1
+STORE_MOST_SECONDS: Final = 1_000_000.0
+"""The servers count in milliseconds, of 31 bits."""
+
+
+def _store_seconds(name: str, default: float, text: str) -> cfg.Opt:
+    return _seconds(name, default, text, most=STORE_MOST_SECONDS)
+
+
+def _store_count(name: str, default: int, text: str) -> cfg.Opt:
+    return _count(name, default, text, most=STORE_MOST_COUNT)
 
 
 STORE_PREFIX: Final = "store_"
 """Stands before a name of :class:`pubsub_lib.store.StoreSettings`; ``timeout`` alone would not say whose."""
 STORE: Final[tuple[cfg.Opt, ...]] = (
-    _count(
+    _store_count(
         "store_pool_size",
         5,
         "Connections to the database that are kept per process and kind (writers, readers); twice as many may be open "
         "for a moment.",
     ),
-    _seconds("store_connect_timeout", 5.0, "How long a connection to the database may take to be made."),
-    _seconds("store_statement_timeout", 30.0, "How long one SQL statement may take; SQLite has no such bound."),
-    _seconds(
+    _store_seconds("store_connect_timeout", 5.0, "How long a connection to the database may take to be made."),
+    _store_seconds("store_statement_timeout", 30.0, "How long one SQL statement may take; SQLite has no such bound."),
+    _store_seconds(
         "store_lock_timeout",
         5.0,
         "How long to wait for one lock (SQLite: for the writer's place), and for a free connection of the pool.",
     ),
-    _seconds(
+    _store_seconds(
         "store_idle_in_transaction_timeout",
         10.0,
         "After how long the server ends the transaction of a writer that stopped; MySQL and SQLite have no such bound.",
     ),
-    _count(
+    _store_count(
         "store_retry_attempts",
         10,
         "Tries of one operation that met a deadlock, a lock timeout or a lost connection.",
     ),
-    _seconds("store_retry_max_seconds", 30.0, "After how long no new try of an operation begins."),
-    _count("store_page_size", 2000, "Rows that one statement of a sync reads."),
-    _count(
+    _store_seconds("store_retry_max_seconds", 30.0, "After how long no new try of an operation begins."),
+    _store_count("store_page_size", 2000, "Rows that one statement of a sync reads."),
+    _store_count(
         "store_max_delta_links",
         100_000,
         "A replica that fell behind by more links than this reads all objects instead.",
@@ -250,10 +265,8 @@ REPLICA: Final[tuple[cfg.Opt, ...]] = (
 SERVICE_GROUP: Final = "publisher_service"
 """Read by the publisher service alone."""
 DAY: Final = 86_400.0
-MOST_SECONDS: Final = 3e9
-"""About a century: far below what a timer, or the database's arithmetic, overflows at."""
 MOST_LINKS: Final = 2**53
-"""Of these two bounds, as of the options that they bound, trimming refuses what is more."""
+"""The most that trimming takes; of seconds it is MOST_SECONDS."""
 SERVICE: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "address",
@@ -291,7 +304,6 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
         "The changelog is trimmed of links older than this; 0 lets links grow as old as they like. With both bounds "
         "given, a link is removed when it is over either.",
         least=0.0,
-        most=MOST_SECONDS,
     ),
     _seconds(
         "trim_interval", 60.0, "How often the changelog is trimmed and ended entries leave the directory.", most=DAY

@@ -27,9 +27,8 @@ _CHANGE_OVERHEAD: Final = 4096
 
 _IPV6: Final = 6
 
-_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-# The servers count in milliseconds, of 31 bits.
-_Seconds = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=options.STORE_MOST_COUNT)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=options.STORE_MOST_SECONDS)]
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -268,6 +267,11 @@ def read_group(conf: cfg.ConfigOpts, group: str, opts: Sequence[cfg.Opt]) -> dic
             raise ConfigError(
                 f"the option {option.name!r} in group [{group}] cannot be used: {_reason(error)}; correct it"
             ) from error
+        value = values[option.dest]
+        if isinstance(value, float) and not math.isfinite(value):  # nan is within every range
+            raise ConfigError(
+                f"the option {option.name!r} in group [{group}] is {value} but must be finite; correct it"
+            )
     return values
 
 

@@ -151,7 +151,7 @@ def old_name_of(option: Any) -> str:
 
 
 def _number(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)  # as it is typed, not 3e+09
 
 
 def table(opts: Sequence[Any]) -> str:

@@ -1,6 +1,5 @@
 """What the publisher service is told beyond the settings that all programs share, frozen."""
 
-import math
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -55,11 +54,6 @@ def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
         service = msgspec.convert(values, ServiceSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the group [{options.SERVICE_GROUP}] cannot be used: {error}; correct it") from error
-    for name, value in values.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(
-                f"the option {name!r} in group [{options.SERVICE_GROUP}] is {value} but must be finite; correct it"
-            )
     check(settings)
     _check_ports(settings, service)
     _warn_of_loopback(service.address)

@@ -2,7 +2,9 @@
 
 import io
 import sys
+import threading
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from oslo_config import cfg, generator
@@ -52,6 +54,19 @@ def test_every_field_of_a_struct_has_its_option_with_the_same_default(
 def test_the_stores_settings_have_their_options_with_the_same_defaults() -> None:
     fields = {f"store_{name}": getattr(StoreSettings(), name) for name in StoreSettings.__struct_fields__}
     assert {option.name: option.default for option in options.STORE} == fields
+
+
+def test_the_stores_options_and_settings_have_one_range() -> None:
+    """The file refuses by the option's name what the settings would refuse by a name that stands in no file."""
+    hints = get_type_hints(StoreSettings, include_extras=True)
+    most = {f"store_{name}": hint.__metadata__[0].le for name, hint in hints.items()}
+    assert {option.name: vars(option.type)["max"] for option in options.STORE} == most
+
+
+def test_every_time_ends_before_timers_do() -> None:
+    floats = [each for each in (*options.OPTIONS, *options.SERVICE) if isinstance(each, cfg.FloatOpt)]
+    most = {each.name: vars(each.type)["max"] for each in floats}
+    assert {name for name, seconds in most.items() if seconds is None or seconds > threading.TIMEOUT_MAX} == set()
 
 
 def test_handling_has_its_options_with_the_same_defaults() -> None:

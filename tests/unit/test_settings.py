@@ -85,7 +85,20 @@ WRONG_FILES = {
     "port is a word": ("[pubsub]\nstore_url = x\npublisher_port = many\n", "'publisher_port' in group .pubsub.*many"),
     "port out of range": ("[pubsub]\nstore_url = x\npublisher_port = 70000\n", "publisher_port"),
     "time below 0": ("[pubsub]\nstore_url = x\nmax_idle_time = -1\n", "max_idle_time"),
-    "time not finite": ("[pubsub]\nstore_url = x\nmax_idle_time = inf\n", "max_idle_time is inf"),
+    "time not finite": ("[pubsub]\nstore_url = x\nmax_idle_time = inf\n", "'max_idle_time' in group .* equal to 3e.09"),
+    "time beyond a timer": (
+        "[pubsub]\nstore_url = x\nhandler_backoff_most = 1e300\n",
+        "'handler_backoff_most' in group",
+    ),
+    "time no number": (
+        "[pubsub]\nstore_url = x\nstore_lock_timeout = nan\n",
+        "'store_lock_timeout' in group .* is nan but",
+    ),
+    "time beyond the servers'": (
+        "[pubsub]\nstore_url = x\nstore_lock_timeout = 1e7\n",
+        "'store_lock_timeout' in group",
+    ),
+    "count beyond": ("[pubsub]\nstore_url = x\nstore_pool_size = 99999999999\n", "'store_pool_size' in group"),
     "switch neither on nor off": ("[pubsub]\nstore_url = x\nenable_pub_sub = maybe\n", "enable_pub_sub"),
     "unknown option": (
         "[pubsub]\nstore_url = x\nmax_idel_time = 1\n",
@@ -112,6 +125,17 @@ def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         read(tmp_path, text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_the_ends_of_every_range_are_taken(end: str, tmp_path: Path) -> None:
+    ends = {each.name: getattr(each.type, end, None) for each in options.OPTIONS}
+    # Two that have to leave room for each other.
+    ends |= {"max_value_bytes": 1, "max_frame_bytes": 4097}
+    lines = [f"{name} = {value!r}" for name, value in ends.items() if value is not None]
+    got = read(tmp_path, "\n".join(["[pubsub]", f"store_url = {URL}", *lines]))
+    assert got.store.lock_timeout == ends["store_lock_timeout"]
+    assert got.timing.max_idle_time == ends["max_idle_time"]
 
 
 def test_a_dollar_in_a_password_is_written_twice_and_never_shown(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ WRONG = {
     "no name": (GOOD.replace("service_name = api-1", ""), "set service_name"),
     "off": (GOOD.replace("enable_pub_sub = true", ""), "set enable_pub_sub = true"),
     "below 0": (GOOD + "[publisher_service]\nlease = -1\n", "'lease' in group .publisher_service."),
-    "not finite": (GOOD + "[publisher_service]\ngrace = nan\n", "grace"),
+    "not finite": (GOOD + "[publisher_service]\ngrace = nan\n", "'grace' in group .publisher_service. is nan"),
     "without end": (
         GOOD + "[publisher_service]\ntrim_interval = inf\n",
         "'trim_interval' .* cannot be used: should be less than or equal to 86400; correct it",

@@ -252,6 +252,6 @@ def test_trimming_refuses_nonsense(store: Store) -> None:
 
 
 def test_trimming_takes_the_largest_bounds_that_a_service_takes(store: Store) -> None:
-    largest = {option.name: option.type.max for option in options.SERVICE if option.name.startswith("keep_")}
+    largest = {option.name: vars(option.type)["max"] for option in options.SERVICE if option.name.startswith("keep_")}
     fill(store, 3)
     assert store.trim(keep_links=largest["keep_links"], keep_seconds=largest["keep_time"]) == 0

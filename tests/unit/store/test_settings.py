@@ -43,7 +43,7 @@ def test_an_ini_file_sets_them_and_is_held_to_the_same_bounds(tmp_path: Path) ->
     path = tmp_path / "pubsub.conf"
     path.write_text("[pubsub]\nstore_url = sqlite:///net.db\nstore_pool_size = 17\nstore_lock_timeout = 1.5\n")
     assert Settings.from_file(path).store == StoreSettings(pool_size=17, lock_timeout=1.5)
-    for line, word in (("store_pool_size = 0", "store_pool_size"), ("store_lock_timeout = 1e12", "store.lock_timeout")):
+    for line, word in (("store_pool_size = 0", "store_pool_size"), ("store_lock_timeout = 1e12", "store_lock_timeout")):
         path.write_text(f"[pubsub]\nstore_url = sqlite:///net.db\n{line}\n")
         with pytest.raises(ConfigError, match=word):
             Settings.from_file(path)
