@@ -88,7 +88,13 @@ def settings_of(command: Command) -> Settings:
     arguments += [f"--config-dir={each}" for each in given.config_dir]
     try:
         conf(args=arguments, project="pubsub_lib", prog="pubsub-db")
-    except (cfg.Error, cfg.ParseError, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:  # which does not say where
+        names = [repr(each) for each in (*given.config_file, *given.config_dir)]
+        which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+        raise ConfigError(
+            f"the configuration cannot be read: {which} is not text in UTF-8; name readable files in INI format"
+        ) from error
+    except (cfg.Error, cfg.ParseError, OSError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise ConfigError(f"the configuration cannot be read: {reason}; name readable files in INI format") from error
     options.register(conf)

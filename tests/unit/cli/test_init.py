@@ -31,5 +31,5 @@ def test_the_password_is_not_shown(small: World) -> None:
 def test_what_cannot_be_made(small: World, tmp_path: Path) -> None:
     small.run("init", "--database", f"sqlite:///{tmp_path}/no/net.db").failed(4, "opening")
     (tmp_path / "text.db").write_text("this is no database, but a text of more than hundred bytes. " * 5)
-    small.run("init", "--database", f"sqlite:///{tmp_path}/text.db").failed(4, "not those of this library")
+    small.run("init", "--database", f"sqlite:///{tmp_path}/text.db").failed(4, "no SQLite database")
     small.run("init", "--database", "sqlite://").failed(2, "name a file")

@@ -73,6 +73,12 @@ def test_a_wrong_file_is_named(text: str, words: str, small: World, tmp_path: Pa
     world.run("tables").failed(4 if "unreachable" in words else 2, words)
 
 
+def test_a_file_that_is_not_text_is_named(small: World, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.conf"
+    path.write_bytes(b"[pubsub]\nstore_url = \xff\xfe\n")
+    small.run("tables", "--config-file", path).failed(2, f"{str(path)!r} is not text in UTF-8")
+
+
 def test_a_dollar_sign_in_a_url_is_one(small: World, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/$topics.db"
     assert small.run("init", "--database", url).code == 0
