@@ -10,4 +10,4 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
-        return 0  # ended as asked
+        return 130

@@ -2,9 +2,7 @@
 
 import contextlib
 import logging
-import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -62,13 +60,3 @@ def interruption(error: BaseException) -> KeyboardInterrupt | None:
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
     return cause
-
-
-def let_go_of_closed_output() -> None:
-    """The interpreter flushes once more at its end, and would complain about a reader that went away or a full disk."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-
 def add_options(command: argparse.ArgumentParser) -> None:
     """Those that ``run`` does not have, or has otherwise."""
     command.add_argument(

@@ -64,6 +64,14 @@ class Input(msgspec.Struct, frozen=True):
         return sum(map(len, self.files.values())) >= _MANY and self.size < _KEPT
 
 
+class _Begun(msgspec.Struct, frozen=True):
+    """A file: run and number of its first record (None: it has none), and how many there are."""
+
+    path: Path
+    first: tuple[str, int] | None
+    records: int
+
+
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     """Find the files of these folders (per domain), check each, and make append files Parquet in ``scratch``.
 
@@ -73,7 +81,7 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     problems: list[str] = []
     for index, (domain, places) in enumerate(sorted(folders.items())):
         found: dict[str, Path] = {}
-        begins: dict[tuple[str, int], Path] = {}
+        begins: dict[tuple[str, int], _Begun] = {}
         there = [_find(place, problems) for place in places]
         # What is finished in any folder goes before what still grows in another: that may be an older copy.
         for of_form in zip(*there, strict=True):
@@ -98,7 +106,7 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
 
 
 def _gather_one(
-    path: Path, scratch: Path, found: dict[str, Path], begins: dict[tuple[str, int], Path], problems: list[str]
+    path: Path, scratch: Path, found: dict[str, Path], begins: dict[tuple[str, int], _Begun], problems: list[str]
 ) -> None:
     """``begins``: the files by their first records, for a copy under another name has the same one."""
     if path.stem in found:
@@ -107,13 +115,18 @@ def _gather_one(
         readable = _readable(path, scratch)
         if readable is None:
             return
-        begin = _begin(readable)
-        if begin in begins:
-            problems.append(f"{path} is a copy of {begins[begin]} under another name and left out; remove one of them")
-            return
+        begun = _begin(path, readable)
+        other = begins.get(begun.first) if begun.first is not None else None
+        if other is not None:
+            # The longer one: the other was copied while its writer went on.
+            kept, left = (begun, other) if begun.records > other.records else (other, begun)
+            problems.append(f"{left.path} is a copy of {kept.path} under another name and left out; remove one of them")
+            if kept is other:
+                return
+            del found[other.path.stem]
         found[path.stem] = readable
-        if begin is not None:
-            begins[begin] = path
+        if begun.first is not None:
+            begins[begun.first] = begun
     except JournalError as error:
         problems.append(str(error))
     except FileNotFoundError:
@@ -159,12 +172,13 @@ def _readable(path: Path, scratch: Path) -> Path | None:
         return as_parquet(finished, finished)
 
 
-def _begin(path: Path) -> tuple[str, int] | None:
-    """Run and number of its first record, from the end of a Parquet file alone; None of an empty one."""
-    about = pq.read_metadata(path)
+def _begin(path: Path, readable: Path) -> _Begun:
+    """Of a file and its Parquet form, of which only the end is read."""
+    about = pq.read_metadata(readable)
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
-    return min(((run.min, number.min) for run, number in begins if run and number), default=None)
+    first = min(((run.min, number.min) for run, number in begins if run and number), default=None)
+    return _Begun(path, first, about.num_rows)
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from pubsub_lib import standard_streams
 from pubsub_lib.audit import ending, follow, report, summary
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.option_types import seconds
@@ -72,6 +73,7 @@ def _settings(options: argparse.Namespace) -> AuditSettings:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. No exception gets out, because Python's own exit code 1 means a loss."""
+    standard_streams.stand_in_for_closed()
     try:
         options = parser().parse_args(arguments)
         for stream in (sys.stdout, sys.stderr):
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ending.interrupted_in_order():
             return _guarded(options)
     finally:
-        ending.let_go_of_closed_output()
+        standard_streams.let_go_of_closed()
 
 
 def _guarded(options: argparse.Namespace) -> int:
@@ -126,6 +128,10 @@ def _command(options: argparse.Namespace) -> int:
         print(told, flush=True)  # noqa: T201 - now, and not at the interpreter's end, where an error has no exit code
     except BrokenPipeError:
         return ending.CLOSED_PIPE
+    except OSError as error:
+        why = error.strerror or error
+        print(f"pubsub-audit: the output cannot be written ({why}); make room or name another", file=sys.stderr)  # noqa: T201
+        return found.exit_code | summary.INCOMPLETE
     return found.exit_code
 
 

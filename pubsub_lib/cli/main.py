@@ -2,13 +2,14 @@
 
 import contextlib
 import io
-import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Final, NoReturn
+
+from pubsub_lib import standard_streams
 
 EXTRA: Final = "pubsub-lib[cli]"
 
@@ -22,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     ``arguments``: without the program's name; by default those of the process.
     """
-    _stand_in_for_closed_streams()
+    standard_streams.stand_in_for_closed()
     try:
         return _run(arguments)
     except Exception as error:  # noqa: BLE001 - what breaks before or behind the program's own handler is a sentence, too
@@ -44,23 +45,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     with _sigterm():
         code = PubsubDb().run(list(sys.argv[1:] if arguments is None else arguments))
-    _let_go_of_closed_output()
+    standard_streams.let_go_of_closed()
     return code
-
-
-def _stand_in_for_closed_streams() -> None:
-    """Give the process the standard streams that whoever started it had closed (``>&-``).
-
-    Otherwise the next file or connection that is opened would take their numbers, and be written into. Reading such an
-    input and writing such an output fail, as with the closed one: a result that nobody gets is no success. What goes to
-    such a stderr is let go of.
-    """
-    streams = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
-    for name, mode, access in streams:
-        if getattr(sys, name) is None:
-            opened = os.open(os.devnull, access)  # the lowest free number: its own
-            stream = open(opened, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-            setattr(sys, name, stream)
 
 
 @contextlib.contextmanager
@@ -77,13 +63,3 @@ def _sigterm() -> Iterator[None]:
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     raise Terminated
-
-
-def _let_go_of_closed_output() -> None:
-    """The interpreter flushes once more at its end, and would complain about a reader that went away or a full disk."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -38,7 +38,8 @@ class Rolled(msgspec.Struct):
 
 
 def roll(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None = None) -> Rolled:
-    """Remove what is too much or too old, then make every finished append file a Parquet file of the same name.
+    """Make every finished append file a Parquet file of the same name; before and after that, remove what is too much
+    or too old.
 
     By atomic rename: readers see the one form or the other, or both for a moment (the records are the same, and
     readers count a record once). Any process may do this at any time, several at once. A file that cannot be made
@@ -46,7 +47,7 @@ def roll(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None
     be listed, and ImportError without pyarrow.
     """
     done = Rolled()
-    # First: rolling needs room, and nothing that stops it may keep what is old.
+    # Before: rolling needs room, and nothing that stops it may keep what is old.
     _retain(folder, keep_bytes, keep_seconds, done)
     for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
         try:
@@ -54,6 +55,7 @@ def roll(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None
         except OSError as error:
             why = error.strerror or error
             _log.warning("%s is not made Parquet (%s); make room or correct its rights, it is tried again", path, why)
+    _retain(folder, keep_bytes, keep_seconds, done)  # after: what was made now counts as well
     return done
 
 

@@ -91,15 +91,23 @@ class Publisher:
         self.close()
 
     def start(self) -> None:
-        """Bind or connect, say hello, and send every commit from now on. Raises TransportError, and is closed then."""
+        """Bind or connect, say hello, and send every commit from now on. Raises TransportError, or ClosedError when it
+        was closed meanwhile; it is closed then.
+        """
         with self._lock:
             if self._started:
                 raise UsageError("this publisher was started already; make a new one for a second run")
             self._started = True
         try:
             self._driver.initialize(self._on_ask)
-            self._initialized = True
-            self._stop_listening = self._store.on_commit(self.publish)
+            stop_listening = self._store.on_commit(self.publish)
+            with self._lock:
+                self._initialized = True
+                self._stop_listening = stop_listening
+                closed = self._closing
+            if closed:  # meanwhile, by another thread, which had nothing to stop yet
+                stop_listening()
+                raise ClosedError("this publisher was closed while it started; make a new one")
             self._loop.start()
         except BaseException:
             self.close()  # nobody else will: a with statement whose begin fails has no end
@@ -156,6 +164,7 @@ class Publisher:
             self._closing = True
             if self._initialized:
                 self._send(self._core.goodbye(time.monotonic()))
+        self._stop_listening()  # once more: start() may have begun to listen since
         self._loop.close(1.0)
         self._driver.close()
         if self._own_journal is not None:

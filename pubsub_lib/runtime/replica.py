@@ -301,8 +301,8 @@ class Replica:
         Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest; None, of a
         transaction that changed nothing, is there already. Given a number, all followed topics are waited for (or
         ``topics``): a topic that was not written to says so only at its next hello, poll or sync. Raises WaitTimeout,
-        ClosedError, NotFollowed (also when a topic is dropped meanwhile), and UsageError for topics that are no list
-        of names.
+        ClosedError, NotFollowed (also when one of those named or written to is dropped meanwhile), and UsageError for
+        topics that are no list of names.
         """
         self._check()
         if topics is not None:
@@ -312,8 +312,12 @@ class Replica:
         number = position if isinstance(position, int) else position.point.position
         until = self._deadline(timeout)
 
+        awaited = topics
+
         def applied() -> bool:
-            return self._engine.follower.tracker.covered(self._awaited(position, topics)) >= number
+            nonlocal awaited
+            awaited = self._awaited(position, awaited)
+            return self._engine.follower.tracker.covered(awaited) >= number
 
         self._wait(applied, until, f"position {number}")
 

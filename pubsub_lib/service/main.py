@@ -1,16 +1,16 @@
 """The command ``publisher-service``.
 
 Exit codes: 0 ended as asked, or ``--check`` found nothing; 2 the command line or the configuration is wrong; 3 an
-address or socket cannot be had; 4 the database cannot be used; 1 anything else.
+address, socket or thread cannot be had; 4 the database cannot be used; 130 Ctrl-C before it ran; 1 anything else.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from pubsub_lib import standard_streams
 from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
 from pubsub_lib.logs import logger
 from pubsub_lib.service import settings as service_settings
@@ -31,12 +31,14 @@ BROKEN: Final = 1
 WRONG: Final = 2
 TAKEN: Final = 3
 NO_STORE: Final = 4
+INTERRUPTED: Final = 130
 
 DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit code. Whatever goes wrong is one sentence, never a traceback."""
+    standard_streams.stand_in_for_closed()
     options = _parser().parse_args(arguments)
     try:
         _set_up_logging(options.config_file, options.log_level)
@@ -48,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PubSubError as error:
         print(f"publisher-service: {error}", file=sys.stderr)  # noqa: T201 - for whoever called
         return code_of(error)
-    except KeyboardInterrupt:
-        return OK
+    except KeyboardInterrupt:  # before it ran: a service that runs takes the signal itself
+        return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --log-level debug
         _log.debug("the service broke", exc_info=True)
         print(  # noqa: T201
@@ -64,8 +66,7 @@ def _answer(good: str) -> None:
     try:
         print(good, flush=True)  # noqa: T201 - what --check is for
     except OSError as error:
-        # The interpreter flushes once more at its end, and would complain in its own words.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        standard_streams.let_go_of_closed()
         raise PubSubError(
             f"the configuration is good, but standard output does not take the answer ({error.strerror}); see where "
             "it leads"

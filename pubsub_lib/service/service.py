@@ -127,11 +127,13 @@ class PublisherService:
             self._publisher.start()
             if self._receiving is not None:
                 self._receiving.start()
+            for loop in self._loops.values():
+                loop.start()
         except BaseException:
+            for loop in self._loops.values():
+                loop.close(0.0)
             self._release()
             raise
-        for loop in self._loops.values():
-            loop.start()
         if self._journal is not None and self._receiving is not None:
             self._journal.watch(self._receiving.rejected)
         self._running = self._to_leave = True

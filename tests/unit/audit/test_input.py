@@ -77,6 +77,20 @@ def test_a_copy_under_another_name_is_told_and_left_out(tmp_path: Path, rolled: 
     assert gathered.problems == [told, told]
 
 
+def test_of_a_file_and_its_older_copy_the_longer_one_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    one = Journal(settings(folder), "replica", "r")
+    one.messages(("applied",), envelope(7, 8))
+    (growing,) = folder.iterdir()
+    copy = folder / f"a copy of {growing.name}"
+    copy.write_bytes(growing.read_bytes())
+    one.messages(("applied",), envelope(9, 10))
+    one.close()
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert [path.stem for path in gathered.files[""]] == [growing.stem]
+    assert gathered.problems == [f"{copy} is a copy of {growing} under another name and left out; remove one of them"]
+
+
 def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path) -> None:
     older, newer = tmp_path / "older", tmp_path / "newer"
     journal(newer)

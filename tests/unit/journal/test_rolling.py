@@ -166,6 +166,14 @@ def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None
     assert [each.name for each in tmp_path.iterdir()] == ["100.parquet"]
 
 
+def test_what_a_roll_itself_makes_counts_as_well(tmp_path: Path) -> None:
+    for _ in range(3):
+        finished(tmp_path)
+    done = roll(tmp_path, keep_bytes=0)
+    assert (done.rolled, done.removed) == (3, 3)
+    assert not list(tmp_path.iterdir())
+
+
 def test_as_a_program_it_says_in_a_sentence_that_there_is_no_folder(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     command = [sys.executable, "-m", "pubsub_lib.journal.rolling", str(gone), "1", "1"]

@@ -33,4 +33,4 @@ def test_ctrl_c_during_the_import_shows_no_traceback(tmp_path: Path) -> None:
     call = [sys.executable, "-c", "import sys, pubsub_service; sys.exit(pubsub_service.main())"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

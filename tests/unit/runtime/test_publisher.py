@@ -15,6 +15,7 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
 from pubsub_lib.journal.writer import JournalSettings
+from pubsub_lib.store import OnCommit
 from tests.unit.runtime.world import settings
 
 LONG = 120.0
@@ -149,6 +150,23 @@ def test_a_start_that_fails_releases_everything(config: Settings, store: Store, 
     assert driver.closed
     assert not [each for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each).startswith(folder)]
     assert publisher.counters()["unsent"] == 0
+
+
+def test_a_close_during_the_start_leaves_nobody_listening(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher(config, store)
+    listen = store.on_commit
+
+    def close_meanwhile(callback: OnCommit) -> Callable[[], None]:
+        publisher.close()  # what another thread may do at this moment
+        return listen(callback)
+
+    monkeypatch.setattr(store, "on_commit", close_meanwhile)
+    with pytest.raises(ClosedError, match="closed while it started"):
+        publisher.start()
+    write(store, 1)
+    assert store.callback_errors == 0
 
 
 def test_a_second_start_is_refused_and_ends_nothing(config: Settings, store: Store, ear: Ear) -> None:

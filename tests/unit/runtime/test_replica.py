@@ -13,6 +13,7 @@ import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.api import Subscriber
+from pubsub_lib.core.model import Point
 from pubsub_lib.errors import (
     ClosedError,
     NotFollowed,
@@ -137,6 +138,22 @@ def test_a_wait_ends_when_its_topic_is_dropped(
         monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("mine"))
         with pytest.raises(NotFollowed):
             replica.wait_for(10**6, LONG, topics=topics)
+
+
+def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(
+    config: Settings, published: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Replica(config, topics=["mine", "yours"]) as replica:
+        replica.wait_synced(LONG)
+        with published.transaction() as tx:
+            tx.set("a", "1", 1, topic="mine")
+            tx.set("a", "2", 1, topic="yours")
+        assert tx.commit is not None
+        later = Point(tx.commit.point.position + 10**6, 1)  # never comes
+        commit = msgspec.structs.replace(tx.commit, point=later)
+        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("yours"))
+        with pytest.raises(NotFollowed, match="'yours' is not followed"):
+            replica.wait_for(commit, LONG)
 
 
 def test_a_wait_may_begin_before_the_start(config: Settings, published: Store) -> None:

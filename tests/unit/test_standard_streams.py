@@ -1,0 +1,44 @@
+"""Commands that were started with closed streams, or whose output takes nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BEGIN = "import sys\nfrom pubsub_lib import standard_streams\nstandard_streams.stand_in_for_closed()\n"
+
+
+def run(script: str, redirection: str) -> "subprocess.CompletedProcess[str]":
+    """The script, started by a shell that redirects its streams."""
+    command = [sys.executable, "-c", BEGIN + script]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *command],
+        cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("redirection", "script"),
+    [
+        (">&-", "print('lost', flush=True)"),
+        ("<&-", "sys.stdin.read()"),
+    ],
+)
+def test_what_was_closed_fails_when_it_is_used(redirection: str, script: str) -> None:
+    script = f"try:\n    {script}\nexcept OSError:\n    print('refused', file=sys.stderr)\n"
+    done = run(script + "standard_streams.let_go_of_closed()\n", redirection)
+    assert (done.returncode, done.stderr) == (0, "refused\n")
+
+
+def test_no_file_takes_the_number_of_what_was_closed() -> None:
+    done = run("import os\nprint(os.open('/dev/null', os.O_RDONLY))\n", "<&- 2>&-")
+    assert int(done.stdout) > 2
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">/dev/full 2>&1", ">&- 2>&-"])
+def test_nothing_is_complained_about_at_the_end(redirection: str) -> None:
+    script = "try:\n    print('lost')\nexcept OSError:\n    pass\nstandard_streams.let_go_of_closed()\nsys.exit(3)\n"
+    done = run(script, redirection)
+    assert (done.returncode, done.stderr) == (3, "")
