@@ -136,5 +136,7 @@ if __name__ == "__main__":
     os.nice(10)
     try:
         roll(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    except ImportError as error:
+        sys.exit(f"journals are made Parquet by {error.name}; install the extra: pip install 'pubsub-lib[journal]'")
     except OSError as error:
         sys.exit(f"the journals in {sys.argv[1]} are not made Parquet ({error.strerror}); correct the folder's rights")

@@ -14,6 +14,7 @@ from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Select
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
 from pubsub_lib.failpoints import hit
+from pubsub_lib.lifecycle import start_thread
 from pubsub_lib.logs import fields, logger
 
 _log = logger(__name__)
@@ -90,9 +91,9 @@ class Handle:
     # -- for Handlers --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread, if the handlers have any."""
+        """Start the thread, if the handlers have any. Raises TransportError when the system gives none."""
         if self._thread is not None:
-            self._thread.start()
+            start_thread(self._thread)
 
     def run_ready(self) -> bool:
         """Without threads: handle one event that is ready, in the calling thread. False: none is ready."""
@@ -259,7 +260,7 @@ class Handlers:
         """Register a handler and start its thread; it is told ``initial_events`` first. Does not block.
 
         Raises UsageError for what cannot be called (or is a coroutine function: nobody would await it),
-        ClosedError after :meth:`close`.
+        ClosedError after :meth:`close`, TransportError when the system gives no thread.
         """
         if not callable(fn):
             raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")

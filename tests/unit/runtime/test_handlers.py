@@ -9,7 +9,7 @@ import pytest
 
 from pubsub_lib.core.dispatch import HandlerPolicy, Selector
 from pubsub_lib.core.events import Event
-from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeout
 from pubsub_lib.runtime.handlers import Handle, Handlers
 
 LONG = 120.0
@@ -234,12 +234,12 @@ def test_a_handler_counts_as_one_from_its_first_call(handlers: Handlers, monkeyp
 def test_a_handler_whose_thread_cannot_start_is_not_kept(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[Callable[[], bool]] = []
 
-    def refuse(handle: Handle) -> None:
+    def refuse(thread: threading.Thread) -> None:
         waits.append(handlers.handled_later())
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(Handle, "start", refuse)
-    with pytest.raises(RuntimeError, match="new thread"):
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(TransportError, match="new thread; raise the limits"):
         handlers.add(Selector(), lambda e: None, [event("x", 1)])
     assert not handlers.listening()
     assert waits[0](), "who waited for it already waits no more"
