@@ -152,18 +152,20 @@ def test_a_database_that_answers_nothing_holds_up_neither_the_goodbye_nor_the_en
     assert ended.wait(LONG)
 
 
-def test_a_start_that_fails_releases_everything(config: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["the worker socket", "the last thread"])
+def test_a_start_that_fails_releases_everything(config: Settings, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     service = PublisherService(config, QUICK)
 
     def refuse() -> None:
-        raise TransportError("the worker socket is held by process 1")
+        raise TransportError(f"{what} cannot be had")
 
     assert service._receiving is not None
-    monkeypatch.setattr(service._receiving, "start", refuse)
-    with pytest.raises(TransportError, match="held by process 1"):
+    last = list(service._loops.values())[-1]
+    monkeypatch.setattr(service._receiving if what == "the worker socket" else last, "start", refuse)
+    with pytest.raises(TransportError, match=f"{what} cannot be had"):
         service.start()
     assert service._publisher._closing
-    assert not any(loop._thread.is_alive() for loop in service._loops.values())
+    assert all(loop.close(LONG) for loop in service._loops.values()), "no thread runs any more"
 
 
 def test_a_second_one_of_the_same_name_gives_up_and_the_first_goes_on(config: Settings, store: Store) -> None:
