@@ -45,3 +45,8 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_blank_is_left_to_be_filled_in(page: Path) -> None:
+    assert not re.findall(r"@[A-Z_]{3,}@|\bTODO\b|\bTBD\b|\bFIXME\b", page.read_text())
