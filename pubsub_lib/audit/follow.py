@@ -1,7 +1,6 @@
 """``pubsub-audit follow``: verdicts of windows as they close, as long as it runs (docs/audit.md, "Following")."""
 
 import argparse
-import os
 import signal
 import sys
 import threading
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pubsub_lib import standard_streams
 from pubsub_lib.audit import follow_windows
 from pubsub_lib.audit.ending import CLOSED_PIPE
 from pubsub_lib.audit.follow_intake import Intake
@@ -21,7 +21,7 @@ from pubsub_lib.audit.follow_stream import Stream
 from pubsub_lib.audit.follow_windows import Closed
 from pubsub_lib.audit.following import Follower, Round, spark_judge
 from pubsub_lib.audit.option_types import seconds
-from pubsub_lib.audit.session import session, tuning
+from pubsub_lib.audit.session import first_line, session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.summary import INCOMPLETE
 from pubsub_lib.errors import ConfigError
@@ -109,7 +109,7 @@ def _follow(
                 if options.once or stop.wait(options.every):
                     break
     except BrokenPipeError:
-        _let_go_of_stdout()
+        standard_streams.let_go_of_closed()
         return CLOSED_PIPE
     finally:
         follower.close()
@@ -127,12 +127,12 @@ def _round(follower: Follower, said: "Said", out: Path, *, last: bool) -> bool:
     try:
         found = follower.round(last=last)
     except (PySparkException, Py4JJavaError) as error:
-        said.problem(f"Spark broke a round off: {_first(error)}; give it more --memory if that is what it lacks")
+        said.problem(f"Spark broke a round off: {first_line(error)}; give it more --memory if that is what it lacks")
         return True
     except (Py4JError, ConnectionError) as error:  # before OSError, of which the latter is one
         said.problem(
-            f"Spark's Java process is gone ({_first(error)}); if the system killed it for want of memory, give it less "
-            "--memory or the host more; follow again, nothing is lost by that"
+            f"Spark's Java process is gone ({first_line(error)}); if the system killed it for want of memory, give it "
+            "less --memory or the host more; follow again, nothing is lost by that"
         )
         return False
     except OSError as error:
@@ -142,11 +142,6 @@ def _round(follower: Follower, said: "Said", out: Path, *, last: bool) -> bool:
     return not said.broken
 
 
-def _first(error: Exception) -> str:
-    """The first line of what it says, which may be long."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
 def _tell(found: Round, said: "Said", out: Path) -> bool:
     """Whether it was told. That it was not is no broken round, which would be repeated. Raises BrokenPipeError."""
     try:
@@ -154,19 +149,13 @@ def _tell(found: Round, said: "Said", out: Path) -> bool:
     except BrokenPipeError:
         raise
     except OSError as error:
-        _let_go_of_stdout()
+        standard_streams.let_go_of_closed()
         said.problem(
             f"the output cannot be written ({error.strerror or error}); make room or name another, and follow again; "
             f"all closed windows stand in {out}"
         )
         return False
     return True
-
-
-def _let_go_of_stdout() -> None:
-    """The interpreter would flush it again at its end, and fail by that with an exit code of its own."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Said:

@@ -14,10 +14,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from pubsub_lib.audit.input import as_parquet, unreadable
+from pubsub_lib.audit.input import as_parquet
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.entries import parse
+from pubsub_lib.journal.reading import unreadable
 from pubsub_lib.journal.rolling import BAD_SUFFIX, PARQUET_SUFFIX
 
 _HEAD: Final = 1 << 16

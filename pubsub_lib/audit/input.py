@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pubsub_lib.audit.addresses import path_of, to_read
 from pubsub_lib.audit.small import small
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.reading import check_parquet, find
+from pubsub_lib.journal.reading import check_parquet, find, unreadable
 from pubsub_lib.journal.rolling import PARQUET_SUFFIX, write_parquet
 from pubsub_lib.journal.rows import COLUMNS
 
@@ -137,11 +137,6 @@ def _gather_one(
             problems.append(f"{path} cannot be made Parquet in {scratch} ({why}); make room there, or set TMPDIR")
         else:
             problems.append(unreadable(path, error))
-
-
-def unreadable(path: Path, error: OSError) -> str:
-    """One sentence about a file."""
-    return f"{path} cannot be read ({error.strerror}); correct its rights or its disk"
 
 
 def as_parquet(path: Path, made: Path) -> Path:

@@ -15,7 +15,7 @@ from pubsub_lib import standard_streams
 from pubsub_lib.audit import ending, follow, report, summary
 from pubsub_lib.audit import input as journals
 from pubsub_lib.audit.option_types import seconds
-from pubsub_lib.audit.session import session, tuning
+from pubsub_lib.audit.session import first_line, session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
 
@@ -227,9 +227,9 @@ def _why(error: Exception, gathered: journals.Input) -> str:
 
 def _cause(error: Exception) -> str:
     """What began it, of the many lines in which Java tells an error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = (line.strip() for line in str(error).splitlines())
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes[-1:] or lines[:1] or [type(error).__name__])[0]
+    return causes[-1] if causes else first_line(error)
 
 
 def _folders(named: Sequence[str]) -> dict[str, list[Path]]:

@@ -69,13 +69,17 @@ def session(
         with java(), handler_kept():
             made = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ConfigError(
-            f"Spark does not start with the master {master!r} and {memory!r} of memory: {reason}; "
+            f"Spark does not start with the master {master!r} and {memory!r} of memory: {first_line(error)}; "
             "correct --master or --memory"
         ) from error
     made.sparkContext.setLogLevel("ERROR")
     return made, True
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, without the many lines of Java behind it; its type when it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def partitions_for(size: int) -> int:

@@ -55,6 +55,11 @@ def read(path: Path) -> Iterator[Row]:
     yield from rows(parse(data, path.name))
 
 
+def unreadable(path: Path, error: OSError) -> str:
+    """One sentence about a file that the system does not let be read."""
+    return f"{path} cannot be read ({error.strerror}); correct its rights or its disk"
+
+
 def check_parquet(path: Path) -> None:
     """Raises JournalError when a Parquet file is no journal that this program can read, and OSError when the system
     does not let it be read: it may be a good one, then. Reads only its end.
@@ -95,7 +100,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     try:
         file = _opened(path)
     except OSError as error:
-        raise JournalError(f"{path} cannot be read ({error.strerror}); correct its rights or its disk") from error
+        raise JournalError(unreadable(path, error)) from error
     try:
         for batch in file.iter_batches(columns=list(COLUMNS)):
             yield from (from_dict(each) for each in batch.to_pylist())
