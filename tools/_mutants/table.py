@@ -1,0 +1,124 @@
+"""The tables of mutants in ``tests/mutants``: what a mutant is, and when one does not fit the code."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+FOLDER = Path("tests/mutants")
+MARKERS = ("", "postgresql", "mariadb")
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """A small plausible mistake in product code, as a patch of one place, and the quick tests that must catch it."""
+
+    name: str
+    """Unique in all tables; a Python identifier."""
+    path: str
+    """The file, seen from the project's folder."""
+    before: str
+    """Text that stands exactly once in the file."""
+    after: str
+    """What the mistake makes of it."""
+    tests: Sequence[str]
+    """Node ids as pytest takes them. At least one of the tests must fail on the mutant; none may be marked slow."""
+    marker: str = ""
+    """The server that the tests need: ``postgresql``, ``mariadb``, or none."""
+    wrong: str = ""
+    """What the mistake does, in one sentence."""
+
+    def applied(self, source: str) -> str:
+        """The source with the mistake. Raises ValueError, one sentence, if ``before`` is not there exactly once."""
+        found = source.count(self.before)
+        if found != 1:
+            raise ValueError(f"{self.name}: 'before' occurs {found} times in {self.path}, not once; adapt the table")
+        return source.replace(self.before, self.after)
+
+
+def tables(root: Path) -> dict[str, Sequence[Mutant]]:
+    """Area → its mutants: each ``tests/mutants/AREA.py`` names them in ``MUTANTS``."""
+    return {path.stem: table(path) for path in sorted((root / FOLDER).glob("[!_]*.py"))}
+
+
+def table(path: Path) -> Sequence[Mutant]:
+    """The mutants of one file."""
+    spec = importlib.util.spec_from_file_location(f"mutants_of_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    mutants: Sequence[Mutant] = module.MUTANTS
+    return mutants
+
+
+def defects(root: Path, areas: Mapping[str, Sequence[Mutant]]) -> list[str]:
+    """A sentence for everything in the tables that does not fit the source: empty when all is well."""
+    found: list[str] = []
+    names: set[str] = set()
+    for mutants in areas.values():
+        for mutant in mutants:
+            if mutant.name in names:
+                found.append(f"{mutant.name}: two mutants have this name")
+            names.add(mutant.name)
+            found += [f"{mutant.name}: {each}" for each in _defects(root, mutant)]
+    return found
+
+
+def _defects(root: Path, mutant: Mutant) -> Iterator[str]:
+    if not mutant.name.isidentifier():
+        yield "the name is not an identifier"
+    if mutant.marker not in MARKERS:
+        yield f"the marker {mutant.marker!r} is none of {', '.join(MARKERS[1:])}"
+    yield from _source_defects(root, mutant)
+    if not mutant.tests:
+        yield "no test is named"
+    for test in mutant.tests:
+        yield from _test_defects(root, test)
+
+
+def _source_defects(root: Path, mutant: Mutant) -> Iterator[str]:
+    path = root / mutant.path
+    if not path.is_file():
+        yield f"there is no file {mutant.path}"
+        return
+    try:
+        ast.parse(mutant.applied(path.read_text(encoding="utf-8")))
+    except SyntaxError as error:
+        yield f"the mutant is not valid Python: {error}"
+    except ValueError as error:
+        yield str(error).removeprefix(f"{mutant.name}: ")
+
+
+def _test_defects(root: Path, test: str) -> Iterator[str]:
+    path, _, inside = test.partition("::")
+    if not inside:
+        yield f"{test} names a whole file; name the tests"
+        return
+    if not (root / path).is_file():
+        yield f"there is no file {path}"
+        return
+    node: ast.AST = ast.parse((root / path).read_text(encoding="utf-8"))
+    for name in inside.partition("[")[0].split("::"):
+        if _marked_slow(node):
+            break
+        within = [each for each in ast.iter_child_nodes(node) if getattr(each, "name", None) == name]
+        if not within:
+            yield f"there is no test {test}"
+            return
+        node = within[-1]
+    if _marked_slow(node):
+        yield f"{test} is marked slow; a mutant must be caught by a quick test"
+
+
+def _marked_slow(node: ast.AST) -> bool:
+    """Whether a decorator, or a module's or class's ``pytestmark``, says ``pytest.mark.slow``."""
+    marks: list[ast.expr] = list(getattr(node, "decorator_list", ()))
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        marks += [
+            each.value
+            for each in ast.iter_child_nodes(node)
+            if isinstance(each, ast.Assign) and any(ast.unparse(to) == "pytestmark" for to in each.targets)
+        ]
+    return any(ast.unparse(each) == "pytest.mark.slow" for mark in marks for each in ast.walk(mark))

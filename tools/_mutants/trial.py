@@ -1,0 +1,243 @@
+"""Try mutants: each is planted in a private copy of the tree, and its tests run there."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib.util import cache_from_source
+from pathlib import Path
+from queue import SimpleQueue
+
+import msgspec
+
+from _mutants.table import Mutant
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.testing.servers import mariadb_binaries, postgres_binaries
+
+TIMEOUT = 300.0
+"""Seconds that the tests of one mutant may take. Far beyond the longest, so that it ends a hang and nothing else."""
+GRACE = 30.0
+"""Seconds after SIGTERM in which pytest stops its private servers, before everything of it is killed."""
+LEFT_OUT = (".*", "*.egg-info", "build", "dist", "_build")
+TESTS_FAILED = 1
+SERVERS: Mapping[str, Callable[[], object]] = {"postgresql": postgres_binaries, "mariadb": mariadb_binaries}
+Pair = tuple[str, Mutant]
+"""An area and one of its mutants."""
+
+
+class TrialError(Exception):
+    """One sentence for the user: why mutants cannot be tried."""
+
+
+class Outcome(StrEnum):
+    """How a mutant ended."""
+
+    CAUGHT = "caught"
+    SURVIVED = "survived"
+    HUNG = "hung"
+    """No end within ``TIMEOUT``. Its tests must fail by themselves."""
+    DOES_NOT_APPLY = "does not apply"
+    NOT_RUN = "not run"
+    """Every test was skipped, or pytest broke off: nothing is known."""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One mutant and how it ended."""
+
+    area: str
+    name: str
+    outcome: Outcome
+    seconds: float
+    by: str = ""
+    """The test that caught it, or the sentence why it is not caught."""
+
+
+class Copy:
+    """A private copy of the tree, in which one mutant at a time is planted."""
+
+    def __init__(self, root: Path, to: Path) -> None:
+        self.root = to
+        shutil.copytree(root, to, ignore=shutil.ignore_patterns(*LEFT_OUT))
+
+    @contextmanager
+    def planted(self, mutant: Mutant) -> Iterator[None]:
+        """The copy with the mistake, for the time of the block. Raises ValueError if it does not apply."""
+        path = self.root / mutant.path
+        if not path.is_file():
+            raise ValueError(f"{mutant.name}: there is no file {mutant.path}")
+        source = path.read_text(encoding="utf-8")
+        changed = mutant.applied(source)
+        # A stale .pyc of the same second and size would be taken for the changed source.
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
+        path.write_text(changed, encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(source, encoding="utf-8")
+
+    def test(self, tests: Sequence[str]) -> "subprocess.Popen[str]":
+        """Start pytest in the copy on some tests; everything that is imported comes from the copy."""
+        folders = [self.root, self.root / "drivers", self.root / "tools"]
+        environment = {
+            **os.environ,
+            "CI": "true",  # the same examples in every run, and a missing server is a failure of the first run
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
+            "PYTHONDONTWRITEBYTECODE": "1",  # see planted()
+            "XDG_CACHE_HOME": str(self.root / ".cache"),
+        }
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+        # A session of its own: at a hang all of it is ended, with the servers that it started.
+        return subprocess.Popen(
+            command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+
+
+class Laboratory:
+    """``jobs`` copies of the tree, and the runs of pytest in them. Ends every run when it is left."""
+
+    def __init__(self, root: Path, jobs: int, timeout: float = TIMEOUT) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pubsub-mutants-")
+        self._timeout = timeout
+        self._jobs = jobs
+        self._copies: SimpleQueue[Copy] = SimpleQueue()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._ended = False
+        first = Copy(root, Path(self._folder.name) / "0")
+        self._copies.put(first)
+        for number in range(1, jobs):  # from the first, so that all are the same whatever is edited meanwhile
+            self._copies.put(Copy(first.root, Path(self._folder.name) / str(number)))
+
+    def __enter__(self) -> "Laboratory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def _stop(self) -> None:
+        self._ended = True
+        for running in list(self._running):
+            _end(running)
+
+    def check(self, tests: Sequence[str]) -> None:
+        """The tests pass without a mutant; else TrialError with pytest's output: a failure would prove nothing."""
+        copy = self._copies.get()
+        try:
+            status, output = self._run(copy, tests)
+        finally:
+            self._copies.put(copy)
+        if status != 0:
+            how = "took too long" if status is None else "did not pass"
+            raise TrialError(f"{output}\nthe tests {how} without any mutant, so nothing can be said about mutants")
+
+    def tried(self, mutants: Sequence[Pair], done: Callable[[Trial], None]) -> list[Trial]:
+        """Try mutants; ``done`` is called at the end of each, on one of the threads."""
+
+        def one(area: str, mutant: Mutant) -> Trial:
+            trial = self._try(area, mutant)
+            done(trial)
+            return trial
+
+        with ThreadPoolExecutor(self._jobs) as pool:
+            try:
+                return list(pool.map(one, *zip(*mutants, strict=True))) if mutants else []
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._stop()
+                raise
+
+    def _try(self, area: str, mutant: Mutant) -> Trial:
+        copy, started = self._copies.get(), time.monotonic()
+        try:
+            with copy.planted(mutant):
+                status, output = self._run(copy, mutant.tests)
+            outcome, by = judged(status, output)
+        except ValueError as error:
+            outcome, by = Outcome.DOES_NOT_APPLY, str(error)
+        finally:
+            self._copies.put(copy)
+        return Trial(area, mutant.name, outcome, round(time.monotonic() - started, 1), by)
+
+    def _run(self, copy: Copy, tests: Sequence[str]) -> tuple[int | None, str]:
+        """The exit status of pytest, or None when it did not end in time, and its output."""
+        if self._ended:
+            raise TrialError("interrupted")
+        running = copy.test(tests)
+        self._running.add(running)
+        try:
+            return _result(running, self._timeout)
+        finally:
+            self._running.discard(running)
+
+
+def tried(root: Path, pairs: Sequence[Pair], jobs: int, done: Callable[[Trial], None]) -> list[Trial]:
+    """Check that the tests pass, then try every mutant whose server is installed. Raises TrialError."""
+    missing = missing_servers()
+    trials = [
+        Trial(area, mutant.name, Outcome.NOT_RUN, 0.0, missing[mutant.marker])
+        for area, mutant in pairs
+        if mutant.marker in missing
+    ]
+    for trial in trials:
+        done(trial)
+    there = [(area, mutant) for area, mutant in pairs if mutant.marker not in missing]
+    if there:
+        with Laboratory(root, min(jobs, len(there))) as laboratory:
+            laboratory.check(list(dict.fromkeys(test for _, mutant in there for test in mutant.tests)))
+            trials += laboratory.tried(there, done)
+    return trials
+
+
+def missing_servers() -> dict[str, str]:
+    """Marker → the sentence that says why its server cannot be started."""
+    missing = {}
+    for marker, probe in SERVERS.items():
+        try:
+            probe()
+        except ConfigError as error:
+            missing[marker] = str(error)
+    return missing
+
+
+def judged(status: int | None, output: str) -> tuple[Outcome, str]:
+    """What pytest's exit status and output tell about a mutant."""
+    if status is None:
+        return Outcome.HUNG, "its tests did not end; they must fail by themselves"
+    if status == TESTS_FAILED:
+        failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        return Outcome.CAUGHT, failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
+    last = output.strip().splitlines()[-1:] or [""]
+    if status == 0 and " passed" in last[0]:
+        return Outcome.SURVIVED, last[0]
+    return Outcome.NOT_RUN, last[0]
+
+
+def _result(running: "subprocess.Popen[str]", timeout: float) -> tuple[int | None, str]:
+    try:
+        output, _ = running.communicate(timeout=timeout)
+        return running.returncode, output
+    except subprocess.TimeoutExpired:
+        return None, _end(running)
+
+
+def _end(running: "subprocess.Popen[str]") -> str:
+    """SIGTERM, so that servers are stopped in order; then everything that is left is killed. The output."""
+    running.terminate()
+    try:
+        output, _ = running.communicate(timeout=GRACE)
+    except subprocess.TimeoutExpired:
+        output = ""
+    try:
+        os.killpg(running.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # the whole session is gone already
+    running.wait()
+    return output

@@ -1,0 +1,119 @@
+"""``tools/mutate``: plausible mistakes in product code, one at a time, and the quick tests that must fail then.
+
+The tables are ``tests/mutants/AREA.py``. Nothing is changed in the project: each mistake is planted in a private copy.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+from _command_line import WRONG_OPTION, Parser, positive
+from _mutants.table import Mutant, defects, table, tables
+from _mutants.trial import Outcome, Trial, TrialError, tried
+
+ROOT = Path(__file__).resolve().parent.parent
+ALL_CAUGHT, NOT_ALL_CAUGHT, INTERRUPTED = 0, 1, 130
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="tools/mutate",
+        description="Plants mutants of tests/mutants, one at a time, and runs the tests that must catch them.",
+        epilog="Exit status: 0 every mutant was caught; 1 one was not; 2 wrong arguments.",
+    )
+    parser.add_argument("what", nargs="*", metavar="NAME|AREA", help="mutants or whole areas; without any: all")
+    parser.add_argument("--list", action="store_true", help="only list them")
+    parser.add_argument("--jobs", type=positive, default=len(os.sched_getaffinity(0)), help="tried at the same time")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="read mutants from this file instead")
+    parser.add_argument(
+        "--tests", action="append", metavar="NODE", help="run these tests (files, folders) instead of the named ones"
+    )
+    parser.add_argument("-f", "--format", choices=("table", "json"), default="table")
+    return parser.parse_args(arguments)
+
+
+def chosen(areas: Mapping[str, Sequence[Mutant]], what: Sequence[str]) -> list[tuple[str, Mutant]]:
+    """(area, mutant) pairs. Raises TrialError for a name that neither an area nor a mutant has."""
+    pairs = [(area, mutant) for area, mutants in areas.items() for mutant in mutants]
+    unknown = sorted(set(what) - set(areas) - {mutant.name for _, mutant in pairs})
+    if unknown:
+        raise TrialError(f"there is no mutant and no area {unknown[0]!r}; see tools/mutate --list")
+    return [(area, mutant) for area, mutant in pairs if not what or area in what or mutant.name in what]
+
+
+def run(options: argparse.Namespace, pairs: Sequence[tuple[str, Mutant]]) -> list[Trial]:
+    """Try them, with one line of progress each on standard error. Raises TrialError."""
+    if options.tests:
+        pairs = [(area, msgspec.structs.replace(mutant, tests=options.tests)) for area, mutant in pairs]
+    ended = 0
+
+    def progress(trial: Trial) -> None:
+        nonlocal ended
+        ended += 1
+        print(f"[{ended}/{len(pairs)}] {line(trial)}", file=sys.stderr, flush=True)
+
+    print("running the tests without a mutant …", file=sys.stderr, flush=True)
+    return tried(ROOT, pairs, options.jobs, progress)
+
+
+def line(trial: Trial) -> str:
+    return f"{trial.outcome:14} {trial.area}/{trial.name}  {trial.by}  ({trial.seconds} s)"
+
+
+def show(trials: Sequence[Trial], form: str) -> None:
+    """The result on standard output."""
+    if form == "json":
+        print(msgspec.json.format(msgspec.json.encode(trials), indent=2).decode())
+        return
+    for trial in trials:
+        if trial.outcome is not Outcome.CAUGHT:
+            print(line(trial))
+    count = {outcome: sum(trial.outcome is outcome for trial in trials) for outcome in Outcome}
+    print(f"{len(trials)} mutants: " + ", ".join(f"{number} {each}" for each, number in count.items() if number))
+
+
+def show_list(pairs: Sequence[tuple[str, Mutant]], form: str) -> None:
+    if form == "json":
+        plain = [{"area": area, **msgspec.to_builtins(mutant)} for area, mutant in pairs]
+        print(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+        return
+    for area, mutant in pairs:
+        print(f"{area}/{mutant.name}  {mutant.path}  {mutant.wrong}".rstrip())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit status."""
+    options = parse(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        areas = {options.table.stem: table(options.table)} if options.table else tables(ROOT)
+        pairs = chosen(areas, options.what)
+        if options.list:
+            show_list(pairs, options.format)
+            return ALL_CAUGHT
+        # With --tests the named ones are not run, and a table under work need not name any.
+        for defect in [] if options.tests else defects(ROOT, areas):
+            print(f"tools/mutate: {defect}", file=sys.stderr)
+        trials = run(options, pairs) if pairs else []
+    except (TrialError, OSError) as error:
+        print(f"tools/mutate: {error}", file=sys.stderr)
+        return WRONG_OPTION
+    except KeyboardInterrupt:
+        print("tools/mutate: interrupted; every process was stopped and every copy removed", file=sys.stderr)
+        return INTERRUPTED
+    show(trials, options.format)
+    return ALL_CAUGHT if all(trial.outcome is Outcome.CAUGHT for trial in trials) else NOT_ALL_CAUGHT
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
