@@ -3,8 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
-from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Record, SyncAnswer
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.journal import Journal
@@ -25,6 +28,8 @@ class ReplicaJournal:
         self._journal = journal
         self._polls = polls
         self._listings = 0
+        self._known: dict[str, Point | None] = {}
+        """What is known of each chain since the last step: a message behind it is old, and one ahead of it is not."""
 
     # -- topics and questions ----------------------------------------------------------------------------------------
 
@@ -35,6 +40,7 @@ class ReplicaJournal:
 
     def dropping(self, topic: str) -> None:
         """The topic is not followed any more."""
+        self._known.pop(topic, None)
         self._journal.note("drop", topic=topic)
 
     def asking(self, question: RequestHello) -> None:
@@ -52,31 +58,65 @@ class ReplicaJournal:
         messages = envelope.messages
         if not messages:
             self._journal.links("applied", applied)
-        elif len(applied) == len(messages) and all(
+            return
+        chain = ALL if ALL in tracker.topics else envelope.topic
+        if len(applied) == len(messages) and all(
             link is message.link for link, message in zip(applied, messages, strict=True)
         ):
             self._journal.messages(_APPLIED, envelope)
-        elif (ALL if ALL in tracker.topics else envelope.topic) not in tracker.topics:
+        elif chain not in tracker.topics:
             self._journal.messages(_DROPPED, envelope, cause="not followed")
         else:
-            self._mixed(envelope, applied, tracker)
+            self._mixed(envelope, applied, self._before(tracker.chain(chain), applied))
+        if applied:
+            self._known[chain] = applied[-1].point
 
-    def _mixed(self, envelope: Envelope, applied: Sequence[Link], tracker: Tracker) -> None:
-        """Not everything that came is applied, or more than that."""
-        known = tracker.chain(ALL if ALL in tracker.topics else envelope.topic).known
-        last = {(each.link.topic, each.link.point): index for index, each in enumerate(envelope.messages)}
-        now = {(link.topic, link.point) for link in applied}
+    def _before(self, chain: Chain, applied: Sequence[Link]) -> Point | None:
+        """What was known before this step, which applied these links."""
+        if chain.name in self._known:
+            return self._known[chain.name]
+        return chain.previous(applied[0]) if applied else chain.known
+
+    def _mixed(self, envelope: Envelope, applied: Sequence[Link], known: Point | None) -> None:
+        """Not everything that came is applied, or more than that. ``known``: before it came.
+
+        Receipts are written in the order in which they came, and applied links in the order in which they are applied.
+        A message that came before another one and is applied after it is written twice: as ``waiting``, and as
+        ``applied`` (without a sequence) in its turn.
+        """
+        turns = {(link.topic, link.point): turn for turn, link in enumerate(applied)}
+        passed = {link.point.position for link in applied}
+        completing = _completing(envelope.messages)
         outcomes: list[Outcome] = []
+        begin = written = 0
         for index, message in enumerate(envelope.messages):
             key = (message.link.topic, message.link.point)
-            if key in now and last[key] == index:
-                outcomes.append("applied")
-            elif message.parts > 1 and (key in now or not _reached(message.link, known)):
-                outcomes.append("part")
+            turn = turns.get(key)
+            if turn is None:
+                old = _reached(message.link, known) or message.link.point.position in passed
+                outcomes.append("old" if old else "part" if message.parts > 1 else "waiting")
+            elif completing[key] != index:
+                outcomes.append("part" if index < completing[key] else "old")
+            elif any(completing.get((link.topic, link.point), 0) > index for link in applied[written:turn]):
+                outcomes.append("waiting")
             else:
-                outcomes.append("old" if _reached(message.link, known) else "waiting")
-        self._journal.messages(outcomes, envelope)
-        self._journal.links("applied", [link for link in applied if (link.topic, link.point) not in last])
+                if turn > written:
+                    self._received(envelope, begin, outcomes)
+                    self._journal.links("applied", applied[written:turn])
+                    begin, outcomes = index, []
+                outcomes.append("applied")
+                written = turn + 1
+        self._received(envelope, begin, outcomes)
+        self._journal.links("applied", applied[written:])
+
+    def _received(self, envelope: Envelope, begin: int, outcomes: Sequence[Outcome]) -> None:
+        """Write the messages of an envelope from ``begin`` on, one for each outcome."""
+        if len(outcomes) == len(envelope.messages):
+            self._journal.messages(outcomes, envelope)
+        elif outcomes:
+            messages = envelope.messages[begin : begin + len(outcomes)]
+            sequence = envelope.sequence + begin if envelope.sequence else 0
+            self._journal.messages(outcomes, msgspec.structs.replace(envelope, sequence=sequence, messages=messages))
 
     # -- syncs -------------------------------------------------------------------------------------------------------
 
@@ -90,20 +130,21 @@ class ReplicaJournal:
 
     def synced(self, answer: SyncAnswer, number: int, actions: Sequence[Action], tracker: Tracker) -> None:
         """See :meth:`pubsub_lib.core.follower.Witness.synced`."""
-        for action in actions:
-            if isinstance(action, Apply):
-                self._journal.links("applied", action.links, cause="delta")
         replaced = {action.chain for action in actions if isinstance(action, Replace)}
+        applied: dict[str, list[Link]] = {}
+        for link in (link for action in actions if isinstance(action, Apply) for link in action.links):
+            applied.setdefault(ALL if ALL in answer.chains else link.topic, []).append(link)
         for chain, part in answer.chains.items():
+            links = applied.get(chain, [])
+            if chain in tracker.topics:
+                self._known[chain] = tracker.chain(chain).known
             if isinstance(part, Full):
-                records = [record for snapshot in part.topics.values() for record in snapshot.records]
-                # Some buckets only are no evidence of all objects; an answer that came too late was not used.
-                whole = all(snapshot.buckets is None for snapshot in part.topics.values())
-                self._ended(
-                    number, chain, "full" if whole and chain in replaced else "failed", part.head, len(records),
-                    sum(len(record.value) for record in records),
-                )  # fmt: skip
-            elif isinstance(part, Delta):
+                self._full(number, chain, part, used=chain in replaced)
+                # What had waited is applied to the objects that were read, so it stands after them.
+                self._journal.links("applied", links)
+                continue
+            self._journal.links("applied", links, cause="delta")
+            if isinstance(part, Delta):
                 changes = [change for link in part.links for change in link.changes]
                 used = chain in tracker.topics and _at_least(tracker.chain(chain).known, part.head)
                 self._ended(
@@ -113,6 +154,15 @@ class ReplicaJournal:
             else:
                 assert isinstance(part, Incomplete)
                 self._ended(number, chain, "incomplete", ZERO, 0, 0)
+
+    def _full(self, number: int, chain: str, part: Full, *, used: bool) -> None:
+        records = [record for snapshot in part.topics.values() for record in snapshot.records]
+        # Some buckets only are no evidence of all objects; an answer that came too late was not used.
+        whole = all(snapshot.buckets is None for snapshot in part.topics.values())
+        self._ended(
+            number, chain, "full" if whole and used else "failed", part.head, len(records),
+            sum(len(record.value) for record in records),
+        )  # fmt: skip
 
     def sync_failed(self, job: StartSync, why: str) -> None:
         """The store did not answer."""
@@ -147,6 +197,18 @@ class ReplicaJournal:
     def close(self) -> None:
         """The replica ends here. Idempotent."""
         self._journal.close()
+
+
+def _completing(messages: Sequence[Message]) -> dict[_Key, int]:
+    """The place of the message with which each link that came is whole: of a repeated message the first copy."""
+    seen: set[tuple[_Key, int]] = set()
+    places: dict[_Key, int] = {}
+    for index, message in enumerate(messages):
+        key = (message.link.topic, message.link.point)
+        if (key, message.part) not in seen:
+            seen.add((key, message.part))
+            places[key] = index
+    return places
 
 
 def _reached(link: Link, known: Point | None) -> bool:

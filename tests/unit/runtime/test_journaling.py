@@ -9,11 +9,11 @@ import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.audit.fromstore import journal_of_store
-from pubsub_lib.core.actions import Apply
+from pubsub_lib.core.actions import Apply, StartSync
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import Change, Link, Point
+from pubsub_lib.core.model import Change, Full, Head, Link, Point, SyncAnswer, TopicSnapshot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.errors import TransportError
 from pubsub_lib.journal import Journal, JournalSettings
@@ -184,7 +184,7 @@ def link(position: int, topic: str = "t") -> Link:
 def outcomes(tmp_path: Path, messages: list[Message], applied: list[Link], known: int, topic: str = "t") -> list[str]:
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
     tracker.follow(["t"], 0.0)
-    tracker.chain("t").known = Point(known, 0)
+    tracker.chain("t").known = applied[-1].point if applied else Point(known, 0)
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
     journal.heard(Envelope("s", "ab" * 16, topic, 5, messages), [Apply(applied)] if applied else [], tracker)
     journal.close()
@@ -208,6 +208,62 @@ def test_parts_of_a_large_link(tmp_path: Path) -> None:
     assert outcomes(tmp_path / "a", parts[:2], [], known=3) == ["4:5:part", "4:6:part"]
     assert outcomes(tmp_path / "b", parts[1:], [whole], known=4) == ["4:5:part", "4:6:applied"]
     assert outcomes(tmp_path / "c", parts[2:], [], known=4) == ["4:5:old"]
+
+
+def test_applied_links_are_noted_in_the_order_in_which_they_are_applied(tmp_path: Path) -> None:
+    """The order in which they came is another one: 3 waited, and connects 2 with 4."""
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0, known={"t": Point(1, 0)})
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    applied = []
+    for sequence, batch in ((1, [link(3)]), (2, [link(2), link(4)])):
+        envelope = Envelope("s", "ab" * 16, "t", sequence, [Message(each) for each in batch])
+        actions = tracker.feed(envelope, 0.1)
+        journal.heard(envelope, actions, tracker)
+        applied += [each.point.position for action in actions if isinstance(action, Apply) for each in action.links]
+    journal.close()
+    found = [(row.position, row.sequence, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [(3, 1, "waiting"), (2, 2, "applied"), (3, 0, "applied"), (4, 3, "applied")]
+    assert [position for position, _, outcome in found if outcome == "applied"] == applied
+
+
+def test_a_batch_out_of_order_keeps_the_order_of_receipts_and_the_order_of_applied_links(tmp_path: Path) -> None:
+    links = [link(4), link(2), link(3), link(9)]
+    found = outcomes(tmp_path, [Message(each) for each in links], [links[1], links[2], links[0]], known=1)
+    assert found == ["4:5:waiting", "2:6:applied", "3:7:applied", "9:8:waiting", "4:0:applied"]
+
+
+def test_of_a_link_that_a_batch_holds_twice_the_first_is_applied(tmp_path: Path) -> None:
+    now = link(2)
+    assert outcomes(tmp_path, [Message(now), Message(link(2))], [now], known=1) == ["2:5:applied", "2:6:old"]
+    parts = [Message(now, 1, 2), Message(now, 2, 2), Message(now, 2, 2)]
+    assert outcomes(tmp_path / "p", parts, [now], known=1) == ["2:5:part", "2:6:applied", "2:7:old"]
+
+
+def test_a_link_that_known_passes_without_applying_it_is_not_called_old(tmp_path: Path) -> None:
+    """No tracker that follows the rules does that: the audit must see the link as received and never applied."""
+    links = [link(2), link(3), link(4)]
+    found = outcomes(tmp_path, [Message(each) for each in links], [links[0], links[2]], known=1)
+    assert found == ["2:5:applied", "3:6:waiting", "4:7:applied"]
+
+
+def test_what_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path) -> None:
+    """It is applied to the objects that were read, which may be older than those before: of a restored backup."""
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0)
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    actions = tracker.tick(QUICK.hello_wait + QUICK.sync_jitter + 0.1)
+    actions += tracker.tick(QUICK.hello_wait + 2 * QUICK.sync_jitter + 0.2)
+    (sync,) = [each for each in actions if isinstance(each, StartSync)]
+    envelope = Envelope("s", "ab" * 16, "t", 1, [Message(link(3))])
+    assert tracker.feed(envelope, 9.0) == []
+    full = Full({"t": TopicSnapshot(Head(Point(2, 0), 0, 0), [])}, Point(2, 0))
+    answer = SyncAnswer(Point(2, 0), {"t": full})
+    done = tracker.sync_done(sync.number, answer, 9.0)
+    journal.synced(answer, sync.number, done, tracker)
+    journal.close()
+    found = [(row.kind, row.position, row.outcome) for row in rows(tmp_path) if row.kind in ("data", "sync_end")]
+    assert found == [("sync_end", 2, "full"), ("data", 3, "applied")]
 
 
 def test_a_topic_that_is_not_followed_is_dropped(tmp_path: Path) -> None:
