@@ -41,7 +41,7 @@ class Export(Act):
         settings = settings_of(self)
         patient = msgspec.structs.replace(settings.store, idle_in_transaction_timeout=_PATIENCE)
         quiet = self.app.options.verbose_level == 0
-        with Store(settings.store_url, settings=patient, limits=settings.limits, read_only=True) as store:
+        with Store(msgspec.structs.replace(settings, store=patient), read_only=True) as store:
             heads = store.topics()
             total = heads[topic].count if topic in heads else sum(each.count for each in heads.values())
             with (

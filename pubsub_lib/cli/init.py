@@ -16,6 +16,6 @@ class Init(Show):
         """Harmless when they are there. Raises SchemaError for foreign, older or newer tables."""
         settings = settings_of(self)
         before = administration.revision(settings.store_url, settings=settings.store)
-        Store(settings.store_url, settings=settings.store).close()
+        Store(settings).close()
         after = administration.revision(settings.store_url, settings=settings.store)
         return ("database", "schema", "created"), (shown(settings), after, before is None)

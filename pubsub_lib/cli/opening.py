@@ -124,7 +124,7 @@ def shown(settings: Settings) -> str:
 def reading(command: Command) -> Iterator[Store]:
     """The store, for reading only; a standby will do. Raises ConfigError, StoreError."""
     settings = settings_of(command)
-    with Store(settings.store_url, settings=settings.store, limits=settings.limits, read_only=True) as store:
+    with Store(settings, read_only=True) as store:
         yield store
 
 
@@ -143,9 +143,7 @@ def writing(command: Command, settings: Settings | None = None) -> Iterator[Writ
     settings = settings or settings_of(command)
     with ExitStack() as stack:
         origin = settings.service if _publishes(settings) else ""
-        store = stack.enter_context(
-            Store(settings.store_url, settings=settings.store, limits=settings.limits, origin=origin, create=False)
-        )
+        store = stack.enter_context(Store(settings, origin=origin, create=False))
         handing_over = _handing_over(settings, store, stack)
         stack.callback(store.on_commit(handing_over))
         yield Writing(store, handing_over, settings)

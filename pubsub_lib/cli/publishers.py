@@ -35,7 +35,7 @@ class Publishers(List):
         name = parsed_args.forget
         settings = settings_of(self)
         # Not by ``writing``: nothing is committed that anybody would have to be told.
-        with Store(settings.store_url, settings=settings.store, limits=settings.limits, create=False) as store:
+        with Store(settings, create=False) as store:
             directory = store.directory
             entries = [each for each in directory.entries() if each.service == name]
             if not entries:

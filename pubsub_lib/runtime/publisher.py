@@ -18,6 +18,7 @@ from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError,
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import fields, logger
+from pubsub_lib.runtime.agreement import check_limits
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
@@ -56,10 +57,12 @@ class Publisher:
     ) -> None:
         """``journal``: the caller's, which closes it; by default one of a writer, when the settings name a folder.
         ``trace`` (:func:`pubsub_lib.tracing.current_trace`) gives each commit's trace context, asked for in the
-        writer's thread. Raises ConfigError without a service name, DriverError when the driver cannot be had.
+        writer's thread. Raises ConfigError without a service name, or for a
+        store with other limits than the settings, DriverError when the driver cannot be had.
         """
         if not settings.service:
             raise ConfigError("a publisher needs a stable name; set service_name (Settings.service)")
+        check_limits(settings, store)
         self._pid = os.getpid()
         self._store = store
         self._trace = trace

@@ -491,7 +491,7 @@ def _reader(settings: Settings) -> Store:
     """A store to read from, which may not be there yet: a replica makes no database, and waits for one that is late."""
     # One attempt: the tracker tries again by its own rules, and what failed is to be seen meanwhile.
     once = msgspec.structs.replace(settings.store, retry_attempts=1)
-    return Store(settings.store_url, settings=once, limits=settings.limits, create=False)
+    return Store(msgspec.structs.replace(settings, store=once), create=False)
 
 
 def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":

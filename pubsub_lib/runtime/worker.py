@@ -15,6 +15,7 @@ from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
+from pubsub_lib.runtime.agreement import check_limits
 from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
@@ -103,6 +104,7 @@ class Worker:
                 "a worker needs a driver to its publisher service; set pub_sub_use_multiproc "
                 "(Settings.multiproc_driver), or use a Publisher"
             )
+        check_limits(settings, store)
         self._settings = settings
         self._store = store
         self._trace = trace

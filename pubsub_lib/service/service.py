@@ -71,7 +71,7 @@ class PublisherService:
         self.failure: PubSubError | None = None
         """Why the service must be closed, although it still runs."""
         sender, subscriber = drivers(settings)
-        self._store = Store(settings.store_url, settings=settings.store, limits=settings.limits)
+        self._store = Store(settings)
         self._journal = open_journal(settings.journal, "service", settings.service)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
         takeover = Takeover(settings.service, service.grace, KEEP_LEASES * service.lease)

@@ -5,15 +5,16 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from sqlalchemy import URL, Connection, Engine, func, select
 
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
-from pubsub_lib.errors import ClosedError, HandOverRefused, StoreReadOnly, ValueRefused
+from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, StoreReadOnly, ValueRefused
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
+from pubsub_lib.settings import Settings
 from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
@@ -46,21 +47,48 @@ class Store:
     itself: StoreUnavailable, StoreBusy, SchemaError, ConfigError, and ClosedError after :meth:`close`.
     """
 
+    @overload
+    def __init__(
+        self,
+        database: Settings,
+        *,
+        tables: Mapping[str, type[Any]] | None = None,
+        origin: str | None = None,
+        read_only: bool = False,
+        create: bool = True,
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         database: str,
         *,
-        settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        settings: StoreSettings | None = None,
+        limits: Limits | None = None,
         tables: Mapping[str, type[Any]] | None = None,
-        origin: str = "",
+        origin: str | None = None,
+        read_only: bool = False,
+        create: bool = True,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        database: Settings | str,
+        *,
+        settings: StoreSettings | None = None,
+        limits: Limits | None = None,
+        tables: Mapping[str, type[Any]] | None = None,
+        origin: str | None = None,
         read_only: bool = False,
         create: bool = True,
     ) -> None:
         """Open a database; an empty one gets the schema at once (safe between processes).
 
-        ``database``: SQLAlchemy URL (sqlite, postgresql, mysql, mariadb). ``tables``: their types; when some are
-        given, only those tables exist. ``origin``: the service that is to publish what is written here ("": none).
+        ``database``: the :class:`~pubsub_lib.Settings` of the program, which say everything: URL, limits, pool,
+        timeouts, and the origin (``settings.service``). A script without settings gives a SQLAlchemy URL (sqlite,
+        postgresql, mysql, mariadb), and may give ``settings`` and ``limits``; their defaults hold otherwise.
+        ``tables``: their types; when some are given, only those tables exist. ``origin``: the service that is to
+        publish what is written here ("": none).
         ``read_only``: never writes, and a standby will do; for the command line and the audit, not for replicas.
         ``create`` False: makes neither a SQLite file nor tables, and does not connect yet; every call until the schema
         is found raises StoreUnavailable (no file, no server) or SchemaError (no tables), and may be repeated. For
@@ -68,6 +96,16 @@ class Store:
         Raises ConfigError (URL, tables, settings, limits), SchemaError (older: run :func:`migrate`; newer; foreign
         tables), StoreUnavailable, StoreReadOnly (a standby, without ``read_only``).
         """
+        if isinstance(database, Settings):
+            if settings is not None or limits is not None:
+                raise ConfigError(
+                    "a store that is given Settings takes its settings and limits from there; replace them in the "
+                    "Settings, or give a URL in place of the Settings"
+                )
+            settings, limits = database.store, database.limits
+            origin = database.service if origin is None else origin
+            database = database.store_url
+        settings, limits = settings or StoreSettings(), limits or Limits()
         self._url = url.parse(database)
         checked("settings", settings)
         checked("limits", limits)
@@ -116,6 +154,11 @@ class Store:
     def limits(self) -> Limits:
         """As given."""
         return self._limits
+
+    @property
+    def origin(self) -> str:
+        """The service that publishes what is written here, unless a transaction names another one; "": none."""
+        return self._origin
 
     def close(self) -> None:
         """Close all connections that are not in use. Idempotent."""

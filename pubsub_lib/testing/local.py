@@ -200,7 +200,7 @@ class Local:
             paranoid=True,
         )
         """Of the replicas. Another program, or thread, may open ``settings.store_url`` as well."""
-        self.store = Store(self.settings.store_url, limits=limits, tables=tables)
+        self.store = Store(self.settings, tables=tables)
         """A real store; everything that production's does."""
         self._wire = LocalWire(self.settings, self.store, self._time, self._rng)
 

@@ -16,7 +16,7 @@ KEYS = 7
 
 def main(config: Path, origin: str) -> None:
     settings = Settings.from_file(config)
-    with Store(settings.store_url, origin=origin) as store, Worker(settings, store) as worker:
+    with Store(settings, origin=origin) as store, Worker(settings, store) as worker:
         print("ready", flush=True)
         for line in sys.stdin:
             *forked, count = line.split()
@@ -60,7 +60,7 @@ def in_a_spawned_child(config: Path, origin: str, count: int) -> None:
 
 def spawned(config: Path, origin: str, count: int) -> None:
     settings = Settings.from_file(config)
-    with Store(settings.store_url, origin=origin) as store, Worker(settings, store) as worker:
+    with Store(settings, origin=origin) as store, Worker(settings, store) as worker:
         commit(store, count)
         assert worker.counters()["sent"] == count
 

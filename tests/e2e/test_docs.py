@@ -50,3 +50,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_blank_is_left_to_be_filled_in(page: Path) -> None:
     assert not re.findall(r"@[A-Z_]{3,}@|\bTODO\b|\bTBD\b|\bFIXME\b", page.read_text())
+
+
+def _programs() -> list[Path]:
+    """Whatever shows how a program opens its store: pages, examples, tools, the programs of tests, the library."""
+    folders = ("docs", "tools", "tests/e2e", "pubsub_lib", "pubsub_db", "pubsub_service")
+    found = [each for folder in folders for each in sorted((ROOT / folder).rglob("*")) if each.suffix in (".md", ".py")]
+    return [ROOT / "README.md", *found]
+
+
+def test_every_program_opens_its_store_by_its_settings() -> None:
+    old = re.compile(r"\bStore\(\s*[\w.]*settings\.store_url")
+    wrong = [str(path.relative_to(ROOT)) for path in _programs() if old.search(path.read_text())]
+    assert not wrong, f"write Store(settings), which obeys the operator's file, in {wrong}"

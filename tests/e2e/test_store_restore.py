@@ -34,7 +34,7 @@ def put(store: Store, value: object) -> None:
 @contextmanager
 def writer(settings: Settings) -> Iterator[Store]:
     """A writer's store, with a publisher where the driver has one."""
-    with Store(settings.store_url) as store:
+    with Store(settings) as store:
         if settings.driver == POLLING:
             yield store
         else:

@@ -120,7 +120,7 @@ def sync_process(line: Line, database: Path, port: int) -> None:
         timing=type(TIMING)(max_idle_time=60.0, hello_wait=0.05, sync_jitter=0.0, sync_timeout=600.0),
         discovery_interval=0.0,
     )
-    with Store(settings.store_url, create=False) as store:
+    with Store(settings, create=False) as store:
         timed = Timed(store)
         with Replica(settings, store=timed) as replica:
             replica.wait_synced(600.0)

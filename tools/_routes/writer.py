@@ -29,7 +29,7 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
     """Replay the whole share, from where the database says that it is. Raises PubSubError."""
     share = data.share(data.read(Path(task.changes), task.most), task.index, task.of)
     settings = Settings.from_file(task.configuration)
-    with Store(settings.store_url, origin=settings.service) as store, handing_over(settings, store):
+    with Store(settings) as store, handing_over(settings, store):
         done, version = _progress(store, task.name)
         resumed_at = done
         tell(Written(done, len(share), resumed_at))

@@ -76,7 +76,7 @@ if __name__ == "__main__":
         settings = Settings.from_file(parser.parse_args().config_file)
         engine = sa.create_engine(settings.store_url)
         Base.metadata.create_all(engine)
-        with Store(settings.store_url) as store, Publisher(settings, store), Session(engine) as session:
+        with Store(settings) as store, Publisher(settings, store), Session(engine) as session:
             publish(session, store, "tenant-1")
             run(session, sys.stdin)
     except PubSubError as error:

@@ -4,9 +4,11 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from pubsub_lib import Settings
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Delta, Full, Incomplete, Link, Want
 from pubsub_lib.errors import (
@@ -485,3 +487,29 @@ def test_history_of_another_database_is_incomplete(store: Store) -> None:
     assert answer.chains == {ALL: Incomplete(), DEFAULT_TOPIC: Incomplete()}
     right = store.read_sync({ALL: Want(after=point)}).chains[ALL]
     assert right == Delta([], point)
+
+
+def test_settings_say_everything_to_a_store(database_url: str) -> None:
+    limits = Limits(max_value_bytes=1000, max_transaction_changes=3)
+    kept = StoreSettings(pool_size=2, lock_timeout=0.5)
+    settings = Settings(store_url=database_url, service="api-1", limits=limits, store=kept)
+    with Store(settings) as store:
+        assert (store.limits, store.settings, store.origin) == (limits, kept, "api-1")
+        with pytest.raises(ValueRefused, match="1000"), store.transaction() as tx:
+            tx.set("lport", "p1", "x" * 5000)
+        with pytest.raises(ValueRefused, match="at most 3"), store.transaction() as tx:
+            for number in range(4):
+                tx.set("lport", f"p{number}", number)
+        with store.transaction() as tx:
+            tx.set("lport", "p1", 1)
+        assert tx.commit is not None
+        assert {link.origin for link in tx.commit.links} == {"api-1"}
+    with Store(settings, origin="other") as store:
+        assert store.origin == "other"
+
+
+def test_settings_and_single_options_together_are_refused(sqlite_url: str) -> None:
+    settings: Any = Settings(store_url=sqlite_url)
+    for more in ({"limits": Limits()}, {"settings": StoreSettings()}):
+        with pytest.raises(ConfigError, match="takes its settings and limits from there"):
+            Store(settings, **more)
