@@ -34,6 +34,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     fan_out: bool = True
     """Every subscriber hears every publisher, and may ask it for hellos. False: a hop between processes, where the one
     subscriber of an address takes what many publishers hand over, and nobody is asked."""
+    connections: bool = True
+    """Its halves have connections to each other, which may be lost and come back. False: there is nothing between them
+    that could be cut (subscribers read the database), and ``on_connected`` is never called."""
 
 
 class DriverSettings(msgspec.Struct, frozen=True):
@@ -49,6 +52,7 @@ class DriverSettings(msgspec.Struct, frozen=True):
 
 OnEnvelope = Callable[[Envelope], None]
 OnAsk = Callable[[HelloAsk], None]
+OnConnected = Callable[[], None]
 
 
 class Publisher(ABC):
@@ -56,11 +60,17 @@ class Publisher(ABC):
     the driver must lock where its transport needs it."""
 
     @abstractmethod
-    def initialize(self, on_ask: OnAsk) -> None:
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
         """Bind or connect. Must be called once, before anything else, in the process that sends.
 
         ``on_ask`` is called on a thread of the driver for every question of a subscriber; it is quick and must not
         be called while a lock is held that ``send_event`` needs. What it raises must be caught and counted.
+
+        ``on_connected`` is called in the same way, each time that a subscriber (or the broker) is connected for the
+        first time or again, as soon as an envelope that is sent now can reach it: after its subscriptions arrived,
+        where the driver sees them. Several connections at nearly the same time may be one call, and one connection may
+        be several calls. A driver without ``Capabilities.connections`` and a hop (``fan_out=False``) never call it.
+        The driver must connect again by itself, for as long as it is open; the caller does nothing for it.
         Raises TransportError when the address cannot be had (naming the address and the way out).
         """
 
@@ -89,8 +99,16 @@ class Subscriber(ABC):
     """The receiving half. All methods may be called from any thread, also before ``daemonize`` and while running."""
 
     @abstractmethod
-    def initialize(self, on_envelope: OnEnvelope) -> None:
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         """Prepare to receive. ``on_envelope`` is called on the receiving thread, one call at a time, per envelope.
+
+        ``on_connected`` is called on a thread of the driver, after ``daemonize``, each time that a connection to a
+        publisher (or the broker) is there for the first time or again, and must come after everything that is
+        registered was subscribed to on it: a ``request_hello`` that follows must be answered, and what is published
+        after that answer must arrive. It is quick and does not block; what it raises must be caught and counted as
+        ``callback_errors``. Several connections at nearly the same time may be one call, and one connection may be
+        several calls. A driver without ``Capabilities.connections`` and a hop (``fan_out=False``) never call it. The
+        driver must connect and subscribe again by itself, for as long as it is open; the caller does nothing for it.
 
         Bad input (truncated, oversized, foreign, other major version) must be counted in ``counters`` by its reason
         and dropped, never raised and never end the thread. What ``on_envelope`` raises must be caught, counted as

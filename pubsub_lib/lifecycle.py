@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Final
 
-from pubsub_lib.api import OnEnvelope
+from pubsub_lib.api import OnConnected, OnEnvelope
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL
@@ -28,7 +28,7 @@ def check_topic(topic: str) -> str:
 
 
 def _nothing() -> None:
-    """What a thread does for which nothing was prepared."""
+    """What a thread does for which nothing was prepared, and a callback that was not given yet."""
 
 
 def start_thread(thread: threading.Thread) -> None:
@@ -112,6 +112,7 @@ class SubscriberLife:
         self._log = log
         self._pid = os.getpid()
         self._on_envelope: OnEnvelope | None = None
+        self._on_connected: OnConnected = _nothing
         self._thread: threading.Thread | None = None
 
     @property
@@ -131,13 +132,14 @@ class SubscriberLife:
         if self.closed:
             raise TransportError("this subscriber is closed; make a new one")
 
-    def initialize(self, on_envelope: OnEnvelope) -> None:
-        """Remember the callback. Raises TransportError when it was called before. Takes the lock."""
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        """Remember the callbacks. Raises TransportError when it was called before. Takes the lock."""
         self.check_open()
         with self._lock:
             if self._on_envelope is not None:
                 raise TransportError("this subscriber was initialized before; make a new one")
             self._on_envelope = on_envelope
+            self._on_connected = on_connected
 
     def start(self, name: str, prepare: Callable[[], Callable[[], None]]) -> None:
         """Start the receiving thread of this name. Takes the lock.
@@ -173,6 +175,15 @@ class SubscriberLife:
             self._log.exception(
                 "the callback failed for an envelope of %s on topic %r", envelope.service, envelope.topic
             )
+
+    def connected(self) -> None:
+        """A connection is there, for the first time or again: call the callback; what it raises is logged and counted
+        as ``callback_errors``. The receiving thread."""
+        try:
+            self._on_connected()
+        except BaseException:  # noqa: BLE001 - as above
+            self.counts["callback_errors"] += 1
+            self._log.exception("the callback for a new connection failed")
 
     def drop(self, error: FrameError) -> None:
         """Count a message that is dropped by the reason. The receiving thread."""

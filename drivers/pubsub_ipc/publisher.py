@@ -10,7 +10,7 @@ from typing import Final
 import zmq
 
 from pubsub_ipc.place import SCHEME, check_folder
-from pubsub_lib.api import OnAsk, Publisher
+from pubsub_lib.api import OnAsk, OnConnected, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
@@ -56,8 +56,9 @@ class IpcPublisher(Publisher):
         self._socket: zmq.Socket[bytes] | None = None
         self._counts: Counter[str] = Counter(sent=0, waited=0, refused=0)
 
-    def initialize(self, on_ask: OnAsk) -> None:
-        """Connect; the service need not be there yet. ``on_ask`` is never called: nobody asks a worker.
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        """Connect; the service need not be there yet. Neither callback is ever called: nobody asks a worker, and a
+        worker does nothing when the service is there again but send.
 
         Raises TransportError when called again, or when the socket's folder is open to others.
         """

@@ -13,7 +13,7 @@ import zmq
 
 from pubsub_ipc.batch import Batch
 from pubsub_ipc.place import SCHEME, SocketLock, make_folder
-from pubsub_lib.api import OnEnvelope, Subscriber
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
@@ -62,9 +62,10 @@ class IpcSubscriber(Subscriber):
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
-    def initialize(self, on_envelope: OnEnvelope) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.initialize`."""
-        self._life.initialize(on_envelope)
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.initialize`. ``on_connected`` is never called: a worker that comes
+        has nothing that it could be asked for."""
+        self._life.initialize(on_envelope, on_connected)
 
     def register_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect at once."""

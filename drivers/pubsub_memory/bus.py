@@ -21,12 +21,18 @@ class Inbox(Protocol):
     def deliver(self, frames: Frames) -> None:
         """Take a message or drop it. Does not block."""
 
+    def meet(self) -> None:
+        """A publisher is there from now on. Does not block."""
+
 
 class Desk(Protocol):
     """What the bus knows of a publisher."""
 
     def ask(self, frame: bytes) -> None:
         """Take a subscriber's question or drop it. Does not block."""
+
+    def meet(self) -> None:
+        """A subscriber is there from now on. Does not block."""
 
 
 class MemoryBus:
@@ -72,6 +78,11 @@ class MemoryBus:
         """Deliver to this subscriber from now on."""
         with self._lock:
             self._inboxes += (inbox,)
+            desks = self._desks
+        if desks:
+            inbox.meet()
+        for desk in desks:
+            desk.meet()
 
     def detach_inbox(self, inbox: Inbox) -> None:
         """Deliver no more. Harmless when it is not attached."""
@@ -82,6 +93,11 @@ class MemoryBus:
         """Pass subscribers' questions to this publisher from now on."""
         with self._lock:
             self._desks += (desk,)
+            inboxes = self._inboxes
+        if inboxes:
+            desk.meet()
+        for inbox in inboxes:
+            inbox.meet()
 
     def detach_desk(self, desk: Desk) -> None:
         """Ask no more. Harmless when it is not attached."""

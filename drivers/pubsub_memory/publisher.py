@@ -2,10 +2,11 @@
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
-from pubsub_lib.api import OnAsk, Publisher
+from pubsub_lib.api import OnAsk, OnConnected, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
@@ -28,21 +29,20 @@ class MemoryPublisher(Publisher):
         self._bus = bus
         self._limits = limits
         self._life = PublisherLife()
-        self._on_ask: OnAsk | None = None
+        self._met = False
         self._changed = threading.Condition()
         self._asks: deque[bytes] = deque()
         self._counts: Counter[str] = Counter(sent=0, asks=0, callback_errors=0, overflow=0, foreign=0)
         self._thread: threading.Thread | None = None
 
-    def initialize(self, on_ask: OnAsk) -> None:
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
         """Join the bus. See :meth:`pubsub_lib.api.Publisher.initialize`."""
         with self._changed:
             self._life.check_new()
             ready = ReadyThread("pubsub-memory-asks")
             self._life.begin()
-            self._on_ask = on_ask
             self._thread = ready.thread
-            ready.run(self._answer)
+            ready.run(partial(self._answer, on_ask, on_connected))
         self._bus.attach_desk(self)
 
     def send_event(self, envelope: Envelope) -> None:
@@ -59,6 +59,12 @@ class MemoryPublisher(Publisher):
                 self._counts["overflow"] += 1
                 return
             self._asks.append(frame)
+            self._changed.notify()
+
+    def meet(self) -> None:
+        """A subscriber joined the bus."""
+        with self._changed:
+            self._met = True
             self._changed.notify()
 
     def counters(self) -> Mapping[str, int]:
@@ -79,25 +85,31 @@ class MemoryPublisher(Publisher):
         if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)
 
-    def _answer(self) -> None:
+    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._asks or self._life.closed)
+                self._changed.wait_for(lambda: self._asks or self._met or self._life.closed)
                 if self._life.closed:
                     return
-                frame = self._asks.popleft()
-                self._counts["asks"] += 1
-            try:
-                ask = codec.read_ask(frame, self._limits)
-            except FrameError as error:
-                self._count(error.reason)
-                continue
-            try:
-                assert self._on_ask is not None
-                self._on_ask(ask)
-            except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
-                self._count("callback_errors")
-                _log.exception("answering a subscriber's question failed")
+                met, self._met = self._met, False
+                frame = self._asks.popleft() if self._asks else None
+                self._counts["asks"] += frame is not None
+            if met:
+                self._call(on_connected)
+            if frame is not None:
+                try:
+                    ask = codec.read_ask(frame, self._limits)
+                except FrameError as error:
+                    self._count(error.reason)
+                    continue
+                self._call(partial(on_ask, ask))
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
+            self._count("callback_errors")
+            _log.exception("a callback for a subscriber's question or arrival failed")
 
     def _count(self, name: str) -> None:
         with self._changed:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from pubsub_lib.api import OnEnvelope, Subscriber
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.publishing import MOST_QUESTIONS
@@ -18,6 +18,8 @@ from pubsub_memory.bus import Frames, MemoryBus
 _log = logger(__name__)
 
 _STOP: Final = 2.0  # seconds
+_MET: Final[Frames] = (b"met",)
+"""No message, told by its identity: a publisher is there."""
 
 
 class MemorySubscriber(Subscriber):
@@ -32,13 +34,14 @@ class MemorySubscriber(Subscriber):
         self._queue: deque[Frames] = deque()
         self._subscriptions: set[bytes] = set()
         self._questions: deque[bytes] = deque()
+        self._met = False
         self._life = SubscriberLife(self._changed, _log)
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
-    def initialize(self, on_envelope: OnEnvelope) -> None:
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.initialize`."""
-        self._life.initialize(on_envelope)
+        self._life.initialize(on_envelope, on_connected)
 
     def register_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect at once."""
@@ -111,6 +114,12 @@ class MemorySubscriber(Subscriber):
             self._enqueue(self._link.push(frames, time.monotonic()))
             self._changed.notify_all()
 
+    def meet(self) -> None:
+        """A publisher is on the bus: its thread tells of it."""
+        with self._changed:
+            self._met = True
+            self._changed.notify_all()
+
     def _enqueue(self, several: list[Frames]) -> None:
         if self._life.closed:
             return
@@ -124,6 +133,9 @@ class MemorySubscriber(Subscriber):
 
     def _receive(self) -> None:
         while (frames := self._next()) is not None:
+            if frames is _MET:
+                self._life.connected()
+                continue
             try:
                 envelope = codec.decode(frames, self._limits)
             except FrameError as error:
@@ -133,10 +145,13 @@ class MemorySubscriber(Subscriber):
             self._life.deliver(envelope)
 
     def _next(self) -> Frames | None:
-        """The next message; waits for it. None when closed."""
+        """The next message, or ``_MET`` when a publisher was met; waits for it. None when closed."""
         with self._changed:
             while not self._life.closed:
                 self._enqueue(self._link.due(time.monotonic()))
+                if self._met:
+                    self._met = False
+                    return _MET
                 if self._queue:
                     return self._queue.popleft()
                 until = self._link.next_time()

@@ -42,6 +42,7 @@ class PollingDriver(Driver):
         ordered=True,
         carries_envelopes=False,
         needs_store=True,
+        connections=False,
     )
 
     @classmethod

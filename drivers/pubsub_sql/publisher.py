@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 
-from pubsub_lib.api import OnAsk, Publisher
+from pubsub_lib.api import OnAsk, OnConnected, Publisher
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.lifecycle import PublisherLife
 
@@ -16,8 +16,9 @@ class PollingPublisher(Publisher):
         self._life = PublisherLife()
         self._unneeded = 0
 
-    def initialize(self, on_ask: OnAsk) -> None:
-        """Nothing to bind; ``on_ask`` is never called, each subscriber answers itself from the store."""
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        """Nothing to bind or connect: neither callback is ever called, each subscriber answers itself from the
+        store."""
         with self._lock:
             self._life.check_new()
             self._life.begin()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from pubsub_lib.api import OnEnvelope, Subscriber
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import HelloAsk
 from pubsub_lib.core.limits import Limits
@@ -47,9 +47,9 @@ class PollingSubscriber(Subscriber):
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
-    def initialize(self, on_envelope: OnEnvelope) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.initialize`."""
-        self._life.initialize(on_envelope)
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        """See :meth:`pubsub_lib.api.Subscriber.initialize`. ``on_connected`` is never called."""
+        self._life.initialize(on_envelope, on_connected)
 
     def register_topic(self, topic: str) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.register_topic`. What is committed from now on arrives."""

@@ -1,4 +1,4 @@
-"""Questions of subscribers, from the publisher's side: a bounded queue, and how fast it is answered."""
+"""Questions and arrivals of subscribers, from the publisher's side: a bounded queue, and how fast it is answered."""
 
 import threading
 import time
@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+CONNECTED: Final = b""
+"""What is taken when subscribers came: no question is empty."""
 MOST_WAITING: Final = 10_000
 """Questions that wait; further ones are dropped, their askers ask again."""
 
@@ -36,7 +38,14 @@ class Asks:
         self._pace = Pace(per_second)
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
+        self._arrived = False
         self._closed = False
+
+    def connected(self) -> None:
+        """A subscriber came. Those that come before it is taken are one."""
+        with self._changed:
+            self._arrived = True
+            self._changed.notify()
 
     def put(self, frames: Sequence[bytes]) -> int:
         """Queue them; how many found no room. Does not wait."""
@@ -47,10 +56,13 @@ class Asks:
         return len(frames[room:])
 
     def take(self) -> bytes | None:
-        """The oldest, when there is one and its time has come; None when closed."""
+        """``CONNECTED``, else the oldest question when its time has come; waits for them. None when closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._changed.wait_for(lambda: self._waiting or self._arrived or self._closed)
             while not self._closed:
+                if self._arrived:
+                    self._arrived = False
+                    return CONNECTED
                 pause = self._pace.wait(time.monotonic())
                 if not pause:
                     return self._waiting.popleft()

@@ -64,7 +64,7 @@ class Health:
         """Not up -> when something was last heard of it."""
         self._waits: dict[str, tuple[float, float]] = {}
         """(wait before it is next made anew, when that was last done)."""
-        self.counts = dict.fromkeys(("disconnected", "reconnected"), 0)
+        self.counts = dict.fromkeys(("connected", "disconnected", "reconnected"), 0)
 
     @property
     def up(self) -> int:
@@ -120,6 +120,7 @@ class Health:
         behind = self._behind[endpoint]
         self._trying[endpoint] = max(0, self._trying[endpoint] - 1)
         self._up[endpoint] = min(self._up[endpoint] + 1, len(behind))
+        self.counts["connected"] += 1
         self.counts["reconnected"] += not behind.isdisjoint(self._seen)
         self._seen |= behind
 

@@ -3,14 +3,14 @@
 import errno
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
 import zmq
 
-from pubsub_lib.api import OnAsk, Publisher
+from pubsub_lib.api import OnAsk, OnConnected, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
@@ -19,7 +19,7 @@ from pubsub_lib.holders import holder_of_port
 from pubsub_lib.lifecycle import PublisherLife, ReadyThread
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
-from pubsub_zmq.asks import Asks
+from pubsub_zmq.asks import CONNECTED, Asks
 from pubsub_zmq.ipclock import IpcLock
 from pubsub_zmq.outbox import Outbox, Outgoing, frames
 from pubsub_zmq.settings import ZmqOptions
@@ -32,6 +32,8 @@ _SUBSCRIPTIONS: Final = 1000
 _QUIET: Final = 0.0005
 """Seconds without a message after which the next is sent by its sender. Waking a thread for it would take longer than
 all the rest; for what comes more often the thread is there, and lets messages share frames."""
+_SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
+"""How a subscription to a topic, or to all, begins."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
 """Bytes of different subscriptions, of which ZeroMQ takes about 40 times as much memory. Nothing refuses them."""
 _STOP: Final = 2.0  # seconds
@@ -69,7 +71,7 @@ class ZmqPublisher(Publisher):
         self._sending = dict.fromkeys(("frames", "send_errors", "connected", "disconnected", "overflow"), 0)
         self._answering = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized"), 0)
 
-    def initialize(self, on_ask: OnAsk) -> None:
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
         """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. After a failure it may be tried again."""
         with self._lock, ExitStack() as undo:
             self._life.check_new()
@@ -87,7 +89,7 @@ class ZmqPublisher(Publisher):
             self._life.begin()
             self._threads = (sending.thread, answering.thread)
             sending.run(partial(self._run, context, xpub, monitor, waker, outbox))
-            answering.run(partial(self._answer, on_ask))
+            answering.run(partial(self._answer, on_ask, on_connected))
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
@@ -241,8 +243,9 @@ class ZmqPublisher(Publisher):
         self._sent_at = time.monotonic()
 
     def _hear(self, xpub: "zmq.Socket[bytes]") -> bool:
-        """Pass questions on; other subscriptions are the socket's own business. True when there may be more."""
+        """Pass questions on, and that somebody listens; True when there may be more."""
         asks = []
+        arrived = False
         more = True
         for _ in range(_SUBSCRIPTIONS):
             try:
@@ -254,6 +257,9 @@ class ZmqPublisher(Publisher):
             # 1: subscribed. The bare private prefix, which ends in its NUL, is no question.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 asks.append(frame[1:])
+            arrived = arrived or frame[:2] == _SUBSCRIBED
+        if arrived:
+            self._asks.connected()
         if asks:
             self._sending["overflow"] += self._asks.put(asks)
         return more
@@ -273,25 +279,34 @@ class ZmqPublisher(Publisher):
         for event, _ in monitor.events():
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._sending["connected"] += 1
+                # Its subscriptions may be on their way still. They are seen below unless another subscriber has the
+                # same; who is there already then gets one hello more than needed.
+                self._asks.connected()
             elif event == zmq.EVENT_DISCONNECTED:
                 self._sending["disconnected"] += 1
 
     # -- the thread of the questions ---------------------------------------------------------------------------------
 
-    def _answer(self, on_ask: OnAsk) -> None:
-        # A thread of its own: on_ask may wait for locks that a sender holds while it waits for the sending thread.
+    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        # A thread of its own: callbacks may wait for locks that a sender holds while it waits for the sending thread.
         while (frame := self._asks.take()) is not None:
+            if frame == CONNECTED:
+                self._call(on_connected)
+                continue
             self._answering["asks"] += 1
             try:
                 ask = codec.read_ask(frame, self._limits)
             except FrameError as error:
                 self._answering[error.reason] += 1
                 continue
-            try:
-                on_ask(ask)
-            except PubSubError as error:
-                self._answering["callback_errors"] += 1
-                _log.warning("a question was not answered: %s", error)
-            except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
-                self._answering["callback_errors"] += 1
-                _log.exception("answering a subscriber's question failed")
+            self._call(partial(on_ask, ask))
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except PubSubError as error:
+            self._answering["callback_errors"] += 1
+            _log.warning("a subscriber's question or arrival was not answered: %s", error)
+        except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
+            self._answering["callback_errors"] += 1
+            _log.exception("answering a subscriber's question or arrival failed")

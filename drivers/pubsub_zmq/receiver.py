@@ -173,8 +173,13 @@ class Receiver:
 
     def _hear(self, events: Iterable[tuple[int, str]]) -> None:
         now = time.monotonic()
+        connected = self._health.counts["connected"]
         for event, endpoint in events:
             self._health.event(event, endpoint, now)
+        # ZeroMQ sends what the socket is subscribed to as the first thing on a connection: a question that is asked
+        # from now on comes after it.
+        if self._health.counts["connected"] > connected:
+            self._life.connected()
 
     def _keep_up(self, sub: "zmq.Socket[bytes]") -> float:
         """Do what is due; when that will be so again, unless an order or an event comes before."""

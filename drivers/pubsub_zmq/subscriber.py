@@ -8,7 +8,7 @@ from typing import Final
 
 import zmq
 
-from pubsub_lib.api import OnEnvelope, Subscriber
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
@@ -42,9 +42,9 @@ class ZmqSubscriber(Subscriber):
         self._life = SubscriberLife(self._lock, _log, ("revived", "receive_errors"))
         self._receiver = Receiver(limits, options, self._orders, self._parts, self._life)
 
-    def initialize(self, on_envelope: OnEnvelope) -> None:
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.initialize`. Nothing is connected before ``daemonize``."""
-        self._life.initialize(on_envelope)
+        self._life.initialize(on_envelope, on_connected)
         for address in self._listen_to:
             self.register_listen_address(address)
 
@@ -87,7 +87,7 @@ class ZmqSubscriber(Subscriber):
 
     def counters(self) -> Mapping[str, int]:
         """What the API asks for, and: ``lost`` (messages that the sequences show as missing, whoever dropped them),
-        ``disconnected`` and ``reconnected`` connections, and ``revived`` ones, which ZeroMQ had given
+        ``connected``, ``disconnected`` and ``reconnected`` connections, and ``revived`` ones, which ZeroMQ had given
         up for good. One that was given up after its handshake counts as ``oversized``, the usual cause.
         """
         self._life.check_process()

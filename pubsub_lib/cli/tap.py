@@ -73,7 +73,7 @@ def tapped(
     discovery = None
     fixed = settings.addresses if driver.capabilities.bind_based else ()
     try:
-        subscriber.initialize(on_envelope)
+        subscriber.initialize(on_envelope, lambda: None)
         for topic in topics:
             subscriber.register_topic(topic)
         if driver.capabilities.bind_based and settings.discovery_interval > 0:

@@ -95,7 +95,7 @@ class Engine:
 
     def start(self, topics: Sequence[str]) -> None:
         """Start the threads and follow these topics. Raises TransportError when the driver cannot start."""
-        self._subscriber.initialize(self._on_envelope)
+        self._subscriber.initialize(self._on_envelope, self._on_connected)
         if self._journal is not None:
             self._journal.following(topics)  # before the first message can come
         for topic in topics:
@@ -170,6 +170,9 @@ class Engine:
             self._restless = restless
         if wake:
             self._clock.wake()
+
+    def _on_connected(self) -> None:
+        self._clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------
 

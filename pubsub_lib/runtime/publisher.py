@@ -102,7 +102,7 @@ class Publisher:
                 raise UsageError("this publisher was started already; make a new one for a second run")
             self._started = True
         try:
-            self._driver.initialize(self._on_ask)
+            self._driver.initialize(self._on_ask, self._on_connected)
             stop_listening = self._store.on_commit(self.publish)
             with self._lock:
                 self._initialized = True
@@ -177,6 +177,9 @@ class Publisher:
         with self._lock:
             if not self._closing:
                 self._send(self._core.asked(ask, time.monotonic()))
+        self._loop.wake()
+
+    def _on_connected(self) -> None:
         self._loop.wake()
 
     def _step(self, now: float) -> float:

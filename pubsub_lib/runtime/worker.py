@@ -71,7 +71,7 @@ class _Hop:
             raise ClosedError("this worker is closed; the change is in the changelog and reaches replicas later")
         if self._driver is None or self._core is None:
             driver = self._make()
-            driver.initialize(lambda ask: None)  # nobody asks a worker
+            driver.initialize(lambda ask: None, lambda: None)  # nobody asks a worker, or is greeted by one
             settings = self._settings
             self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, now)
             self._driver = driver

@@ -35,7 +35,7 @@ class Receiving:
 
     def start(self) -> None:
         """Bind the socket. Raises TransportError, which names the holder when another service has it."""
-        self._subscriber.initialize(self._on_envelope)
+        self._subscriber.initialize(self._on_envelope, lambda: None)
         self._subscriber.register_topic(ALL)
         self._subscriber.daemonize()
 

@@ -164,7 +164,7 @@ class PublisherConformance:
 
     def test_initialize_must_be_called_once(self, rig: Rig) -> None:
         with scene(rig) as on, pytest.raises(TransportError):
-            on.sender.publisher.initialize(lambda ask: None)
+            on.sender.publisher.initialize(lambda ask: None, lambda: None)
 
     def test_on_ask_may_send_and_what_it_raises_must_be_caught(self, rig: Rig) -> None:
         needs_fan_out(rig)

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from typing import ClassVar, Final
 
-from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
@@ -39,10 +39,10 @@ class FaultySubscriber(Subscriber):
         with self._changed:
             self._link.loss = loss
 
-    def initialize(self, on_envelope: OnEnvelope) -> None:
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         """As the wrapped subscriber's."""
-        self._inner.initialize(self._hear)
-        self._life.initialize(on_envelope)
+        self._inner.initialize(self._hear, on_connected)
+        self._life.initialize(on_envelope, on_connected)
 
     def register_topic(self, topic: str) -> None:
         """As the wrapped subscriber's."""

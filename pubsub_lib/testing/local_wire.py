@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from pubsub_lib.api import OnEnvelope, Subscriber
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.lossy import Loss, Lossy
@@ -39,6 +39,7 @@ class LocalSubscriber(Subscriber):
         self._prefixes: set[bytes] = set()
         self._questions: deque[bytes] = deque()
         self._on_envelope: OnEnvelope = _nobody
+        self._on_connected: OnConnected = _unheard
         self._counts = Counter(dict.fromkeys((*COUNTED, "lost"), 0))
 
     def set_loss(self, loss: Loss) -> None:
@@ -46,9 +47,10 @@ class LocalSubscriber(Subscriber):
         with self._lock:
             self._link.loss = loss
 
-    def initialize(self, on_envelope: OnEnvelope) -> None:
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         """See :class:`pubsub_lib.api.Subscriber`, as for all of these."""
         self._on_envelope = on_envelope
+        self._on_connected = on_connected
 
     def register_topic(self, topic: str) -> None:
         """Takes effect at once."""
@@ -181,4 +183,8 @@ def _cut(frames: Frames, rng: random.Random) -> Frames:
 
 
 def _nobody(envelope: Envelope) -> None:
+    """Before anybody listens."""
+
+
+def _unheard() -> None:
     """Before anybody listens."""

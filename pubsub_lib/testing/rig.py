@@ -90,6 +90,8 @@ class Listener:
 
     subscriber: Subscriber
     heard: Collector
+    connected: list[float] = field(default_factory=list)
+    """When ``on_connected`` was called (``time.monotonic``)."""
 
 
 @dataclass
@@ -98,6 +100,8 @@ class Sender:
 
     publisher: Publisher
     asks: list[HelloAsk] = field(default_factory=list)
+    connected: list[float] = field(default_factory=list)
+    """When ``on_connected`` was called (``time.monotonic``)."""
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sequences: Counter[str] = field(default_factory=Counter)
 
@@ -136,7 +140,7 @@ class Scene:
         """A new initialized publisher; by default it only remembers questions."""
         sender = Sender(self.rig.driver.publisher(self.rig.settings))
         self._open.append(sender.publisher)
-        sender.publisher.initialize(on_ask or sender.asks.append)
+        sender.publisher.initialize(on_ask or sender.asks.append, lambda: sender.connected.append(time.monotonic()))
         return sender
 
     def subscriber(self, *topics: str, start: bool = True) -> Listener:
@@ -144,7 +148,7 @@ class Scene:
         made = self.rig.driver.subscriber(self.rig.settings)
         self._open.append(made)
         listener = Listener(made, Collector(self.rig.patience))
-        made.initialize(listener.heard)
+        made.initialize(listener.heard, lambda: listener.connected.append(time.monotonic()))
         for topic in topics:
             made.register_topic(topic)
         if start:

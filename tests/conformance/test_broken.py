@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import FrameError
@@ -83,8 +83,8 @@ class DropsBadFramesUncounted(MemorySubscriber):
 
 
 class DiesOfACallback(MemorySubscriber):
-    def initialize(self, on_envelope: OnEnvelope) -> None:
-        super().initialize(ending_at(SystemExit, self._life, on_envelope))
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        super().initialize(ending_at(SystemExit, self._life, on_envelope), on_connected)
 
 
 class CallsBackAfterClose(MemorySubscriber):
@@ -155,18 +155,14 @@ class HangsInClose(MemorySubscriber):
 
 
 class DiesOfAQuestion(MemoryPublisher):
-    def _answer(self) -> None:
-        on_ask = self._on_ask
-
+    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
         def once(ask: Any) -> None:
             try:
-                assert on_ask is not None
                 on_ask(ask)
             except ValueError:
                 self._life.closed = True
 
-        self._on_ask = once
-        super()._answer()
+        super()._answer(once, on_connected)
 
 
 class BlocksInRequestHello(MemorySubscriber):

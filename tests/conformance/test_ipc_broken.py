@@ -12,7 +12,7 @@ import zmq
 from pubsub_ipc import IpcDriver
 from pubsub_ipc.publisher import IpcPublisher
 from pubsub_ipc.subscriber import IpcSubscriber
-from pubsub_lib.api import DriverSettings, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import TransportError
 from pubsub_lib.testing.conformance import DriverConformance, Rig
@@ -50,8 +50,8 @@ class DiesOnABadFrame(IpcSubscriber):
 
 
 class DiesOfACallback(IpcSubscriber):
-    def initialize(self, on_envelope: OnEnvelope) -> None:
-        super().initialize(ending_at(BaseException, self._life, on_envelope))
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        super().initialize(ending_at(BaseException, self._life, on_envelope), on_connected)
 
 
 class DeliversNeighbours(IpcSubscriber):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pubsub_lib.api import DriverSettings, OnEnvelope, Subscriber
+from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import TransportError
@@ -62,8 +62,8 @@ class NeverUnregisters(PollingSubscriber):
 
 
 class DiesOfACallback(PollingSubscriber):
-    def initialize(self, on_envelope: OnEnvelope) -> None:
-        super().initialize(ending_at(BaseException, self._life, on_envelope))
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        super().initialize(ending_at(BaseException, self._life, on_envelope), on_connected)
 
 
 class HangsInClose(PollingSubscriber):

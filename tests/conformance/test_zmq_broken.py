@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import zmq
 
-from pubsub_lib.api import DriverSettings, OnAsk, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.testing.conformance import DriverConformance
@@ -42,12 +42,12 @@ class HearsEveryonesAnswers(Receiver):
 class AnswersWhenAllAreThere(ZmqPublisher):
     """Not broken: lets a check's three subscribers connect before the first answer, so that all could hear it."""
 
-    def _answer(self, on_ask: OnAsk) -> None:
+    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
         def patient(ask: HelloAsk) -> None:
             poll(lambda: self.counters()["connected"] >= 3, 1.0)
             on_ask(ask)
 
-        super()._answer(patient)
+        super()._answer(patient, on_connected)
 
 
 class NeverComesBack(Receiver):
@@ -75,13 +75,13 @@ class DiesOnABadFrame(Receiver):
 
 
 class DropsSilently(ZmqSubscriber):
-    def initialize(self, on_envelope: OnEnvelope) -> None:
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         def some(envelope: Envelope) -> None:
             kept = [each for each in envelope.messages if each.link.point.position % 5]
             if kept or envelope.hello is not None:
                 on_envelope(msgspec.structs.replace(envelope, messages=kept))
 
-        super().initialize(some)
+        super().initialize(some, on_connected)
 
 
 class LeaksForeignException(ZmqSubscriber):

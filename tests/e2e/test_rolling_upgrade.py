@@ -179,7 +179,7 @@ def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(futu
         port = xpub.bind_to_random_port("tcp://127.0.0.1")
         subscriber = ZmqDriver.subscriber(DriverSettings(limits=Limits(), addresses=(f"tcp://127.0.0.1:{port}",)))
         with contextlib.closing(subscriber):
-            subscriber.initialize(got.put)
+            subscriber.initialize(got.put, lambda: None)
             subscriber.register_topic(ALL)
             subscriber.daemonize()
             assert xpub.recv() == b"\1D"  # the old publisher sees the new one's subscription
@@ -200,7 +200,7 @@ def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
     asked: SimpleQueue[HelloAsk] = SimpleQueue()
     publisher = ZmqDriver.publisher(DriverSettings(limits=Limits(), bind_address="tcp://127.0.0.1:*"))
     with contextlib.closing(publisher), zmq.Context() as context, context.socket(zmq.SUB) as sub:
-        publisher.initialize(asked.put)
+        publisher.initialize(asked.put, lambda: None)
         sub.linger = 0
         sub.rcvtimeo = round(PATIENCE * 1000)
         sub.subscribe(b"D")

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -80,24 +81,44 @@ def test_a_publisher_belongs_to_the_process_that_initialized_it() -> None:
     assert not used.inherited
 
 
+def nothing() -> None:
+    """Nobody wants to know of connections."""
+
+
+def test_what_the_callback_of_a_connection_raises_is_counted_and_ends_nothing() -> None:
+    receiving = Receiving()
+    met: list[int] = []
+
+    def failing() -> None:
+        met.append(1)
+        raise SystemExit("a controller's fault")
+
+    receiving.life.connected()  # nobody wants to know yet
+    receiving.life.initialize(lambda envelope: None, failing)
+    receiving.life.connected()
+    receiving.life.connected()
+    assert (len(met), receiving.life.counts["callback_errors"]) == (2, 2)
+
+
 def test_a_subscriber_is_initialized_and_started_once_and_in_this_order() -> None:
     receiving = Receiving()
     refused(receiving.start, "not initialized; call initialize")
-    receiving.life.initialize(lambda envelope: None)
-    refused(lambda: receiving.life.initialize(lambda envelope: None), "was initialized before")
+    receiving.life.initialize(lambda envelope: None, nothing)
+    refused(lambda: receiving.life.initialize(lambda envelope: None, nothing), "was initialized before")
     receiving.start()
     try:
         refused(receiving.start, "runs already")
     finally:
         receiving.close()
-    for late in (receiving.life.check_open, receiving.start, lambda: receiving.life.initialize(lambda envelope: None)):
+    again = partial(receiving.life.initialize, lambda envelope: None, nothing)
+    for late in (receiving.life.check_open, receiving.start, again):
         refused(late, "is closed; make a new one")
     receiving.life.check_process()
 
 
 def test_what_prepare_raises_leaves_all_as_it_was() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None)
+    receiving.life.initialize(lambda envelope: None, nothing)
 
     def busy() -> Callable[[], None]:
         raise TransportError("the address is in use; choose another")
@@ -109,7 +130,7 @@ def test_what_prepare_raises_leaves_all_as_it_was() -> None:
 
 def test_nothing_is_opened_when_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Receiving()
-    made.life.initialize(lambda _: None)
+    made.life.initialize(lambda _: None, nothing)
     opened: list[str] = []
 
     def no_thread(_: threading.Thread) -> None:
@@ -129,7 +150,7 @@ def test_nothing_is_opened_when_there_is_no_thread_for_it(monkeypatch: pytest.Mo
 
 def test_close_wakes_the_thread_under_the_lock_and_waits_for_its_end() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None)
+    receiving.life.initialize(lambda envelope: None, nothing)
     receiving.start()
     held = []
 
@@ -145,7 +166,7 @@ def test_close_wakes_the_thread_under_the_lock_and_waits_for_its_end() -> None:
 
 def test_close_on_the_receiving_thread_does_not_wait_for_itself() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None)
+    receiving.life.initialize(lambda envelope: None, nothing)
     ended = threading.Event()
 
     def body() -> None:
@@ -160,7 +181,7 @@ def test_close_on_the_receiving_thread_does_not_wait_for_itself() -> None:
 
 def test_close_does_not_wait_longer_than_it_is_told() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None)
+    receiving.life.initialize(lambda envelope: None, nothing)
     receiving.start()
     receiving.life.close(lambda: None, 0.01)  # nobody wakes it
     assert receiving.life.closed
@@ -169,7 +190,7 @@ def test_close_does_not_wait_longer_than_it_is_told() -> None:
 
 def test_a_subscriber_belongs_to_the_process_that_made_it() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None)
+    receiving.life.initialize(lambda envelope: None, nothing)
 
     def child() -> None:
         assert receiving.life.inherited
@@ -192,7 +213,7 @@ def test_what_the_callback_raises_is_counted_and_logged(error: BaseException, ca
         came.append(envelope)
         raise error
 
-    receiving.life.initialize(failing)
+    receiving.life.initialize(failing, nothing)
     receiving.life.deliver(ENVELOPE)
     assert came == [ENVELOPE]
     assert receiving.life.counts["callback_errors"] == 1

@@ -54,6 +54,18 @@ def test_wrong_options_are_config_errors(options: dict[str, Any]) -> None:
         MemoryDriver.subscriber(DriverSettings(options=options))
 
 
+@pytest.mark.parametrize("publisher_first", [True, False])
+def test_who_meets_on_a_bus_is_told_whoever_came_first(publisher_first: bool) -> None:
+    with scene(rig()) as on:
+        if publisher_first:
+            sender, listener = on.publisher(), on.subscriber("t")
+        else:
+            listener, sender = on.subscriber("t"), on.publisher()
+        listener.heard.until(lambda: listener.connected and sender.connected, "both were told")
+        on.publisher()
+        listener.heard.until(lambda: len(listener.connected) == 2, "of another publisher, too")
+
+
 def test_what_overflows_is_dropped_and_counted() -> None:
     with scene(rig(queue_limit=10)) as on:
         listener = on.listening("t")
@@ -170,6 +182,6 @@ def test_a_publisher_that_gets_no_thread_is_not_initialized(monkeypatch: pytest.
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         with pytest.raises(TransportError, match="cannot start the thread 'pubsub-memory-asks'"):
-            publisher.initialize(lambda ask: None)
-    publisher.initialize(lambda ask: None)
+            publisher.initialize(lambda ask: None, lambda: None)
+    publisher.initialize(lambda ask: None, lambda: None)
     publisher.close()

@@ -286,7 +286,7 @@ class Running:
         self.subscriber = PollingSubscriber(
             lambda: log, Limits(), fastest=0.001, slowest=slowest, batch=100, backoff_most=0.01
         )
-        self.subscriber.initialize(self.take)
+        self.subscriber.initialize(self.take, lambda: None)
         self.subscriber.daemonize()
 
     def take(self, envelope: Envelope) -> None:
@@ -411,7 +411,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again() -> None:
     running.subscriber = PollingSubscriber(
         open_store, Limits(), fastest=0.001, slowest=0.002, batch=1, backoff_most=0.002
     )
-    running.subscriber.initialize(running.take)
+    running.subscriber.initialize(running.take, lambda: None)
     running.subscriber.daemonize()
     try:
         with running.changed:
@@ -461,7 +461,7 @@ class Followed:
         self.envelopes: list[Envelope] = []
         options = {"fastest": 0.005, "slowest": 0.05, "backoff_most": 0.2}
         self.subscriber = PollingDriver.subscriber(DriverSettings(store_url=url, options=options))
-        self.subscriber.initialize(self.take)
+        self.subscriber.initialize(self.take, lambda: None)
         self.subscriber.register_topic("a")
         self.subscriber.daemonize()
 

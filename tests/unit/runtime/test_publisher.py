@@ -28,7 +28,7 @@ class Ear:
         self._heard: list[Envelope] = []
         self._news = threading.Condition()
         self.subscriber = loader.load(config.driver).subscriber(config.for_driver())
-        self.subscriber.initialize(self._hear)
+        self.subscriber.initialize(self._hear, lambda: None)
         for topic in topics:
             self.subscriber.register_topic(topic)
         self.subscriber.daemonize()
@@ -127,7 +127,7 @@ class Refusing(Driver):
 
     closed = False
 
-    def initialize(self, on_ask: Any) -> None:
+    def initialize(self, on_ask: Any, on_connected: Any) -> None:
         raise TransportError("the port is in use")
 
     def send_event(self, envelope: Envelope) -> None:

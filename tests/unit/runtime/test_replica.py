@@ -491,7 +491,7 @@ class Odd:
         self.asked = threading.Event()
         self.closed = False
 
-    def initialize(self, on_envelope: Any) -> None:
+    def initialize(self, on_envelope: Any, on_connected: Any) -> None:
         pass
 
     def register_topic(self, topic: str) -> None:

@@ -17,7 +17,7 @@ class Hop:
         self.calls: list[object] = []
         self.bring: Any = None
 
-    def initialize(self, on_envelope: Any) -> None:
+    def initialize(self, on_envelope: Any, on_connected: Any) -> None:
         self.bring = on_envelope
 
     def register_topic(self, topic: str) -> None:

@@ -38,7 +38,7 @@ def positions(loss: Loss, seed: int, count: int) -> tuple[list[int], dict[str, i
                 came.extend(message.link.point.position for message in envelope.messages)  # type: ignore[attr-defined]
                 changed.notify_all()
 
-        wrapped.initialize(take)
+        wrapped.initialize(take, lambda: None)
         wrapped.register_topic("t")
         wrapped.daemonize()
         try:
@@ -99,7 +99,7 @@ def test_faults_change_while_running() -> None:
     with scene(Rig(MemoryDriver, DriverSettings(options={"bus": MemoryBus()}))) as on:
         wrapped = FaultySubscriber(MemoryDriver.subscriber(on.rig.settings), Loss(drop=1.0))
         heard = threading.Event()
-        wrapped.initialize(lambda envelope: heard.set())
+        wrapped.initialize(lambda envelope: heard.set(), lambda: None)
         wrapped.register_topic("t")
         wrapped.daemonize()
         on.send("t")
@@ -122,7 +122,7 @@ def test_any_driver_can_be_wrapped(tmp_path: Path) -> None:
         assert driver.capabilities == PollingDriver.capabilities
         wrapped = driver.subscriber(DriverSettings(store_url=url, options={"fastest": 0.002, "slowest": 0.02}))
         twice = threading.Semaphore(0)
-        wrapped.initialize(lambda envelope: _release(twice))
+        wrapped.initialize(lambda envelope: _release(twice), lambda: None)
         wrapped.register_topic("t")
         wrapped.daemonize()
         for number in range(100):

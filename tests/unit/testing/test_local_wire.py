@@ -23,7 +23,7 @@ class Scene:
     def listen(self, *topics: str, loss: Loss = PERFECT) -> tuple[LocalSubscriber, list[Envelope]]:
         heard: list[Envelope] = []
         subscriber = LocalSubscriber(self.wire, loss, random.Random(2))
-        subscriber.initialize(heard.append)
+        subscriber.initialize(heard.append, lambda: None)
         for topic in topics:
             subscriber.register_topic(topic)
         subscriber.daemonize()

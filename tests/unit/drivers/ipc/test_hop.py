@@ -61,7 +61,7 @@ def test_a_worker_s_end_that_cannot_connect_leaves_nothing_open(
     monkeypatch.setattr(zmq.Socket, "connect", refused)
     publisher = IpcDriver.publisher(rig(tmp_path).settings)
     with pytest.raises(TransportError, match="cannot connect to the worker socket"):
-        publisher.initialize(lambda _: None)
+        publisher.initialize(lambda _: None, lambda: None)
     ((context, socket),) = made
     assert socket.closed
     assert context.closed
@@ -82,7 +82,7 @@ def test_a_start_that_fails_for_want_of_files_leaves_nothing_open(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     subscriber = IpcDriver.subscriber(rig(tmp_path).settings)
-    subscriber.initialize(lambda envelope: None)
+    subscriber.initialize(lambda envelope: None, lambda: None)
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with monkeypatch.context() as patched:
         patched.setattr(os, "eventfd", full)

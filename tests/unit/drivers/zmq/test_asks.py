@@ -5,7 +5,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_zmq.asks import MOST_WAITING, Asks, Pace
+from pubsub_zmq.asks import CONNECTED, MOST_WAITING, Asks, Pace
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 0.5), max_size=200))
@@ -37,6 +37,15 @@ def test_what_finds_no_room_is_counted_and_order_is_kept() -> None:
     assert asks.put([b"%d" % number for number in range(MOST_WAITING + 3)]) == 3
     assert asks.put([b"more"]) == 1
     assert [asks.take() for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+def test_arrivals_are_taken_at_once_and_as_one_whatever_the_pace_of_questions_is() -> None:
+    asks = Asks(1)
+    asks.put([b"first", b"second"])
+    assert asks.take() == b"first"  # no further one for a second
+    asks.connected()
+    asks.connected()
+    assert [asks.take(), asks.take()] == [CONNECTED, b"second"]
 
 
 def test_close_ends_every_wait() -> None:

@@ -88,8 +88,8 @@ def test_a_publisher_that_gets_no_thread_binds_nothing_and_may_be_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         with pytest.raises(TransportError, match=f"cannot start the thread '{missing}'"):
-            publisher.initialize(lambda ask: None)
+            publisher.initialize(lambda ask: None, lambda: None)
     assert isinstance(publisher, ZmqPublisher)
     assert publisher.endpoint == ""
-    publisher.initialize(lambda ask: None)
+    publisher.initialize(lambda ask: None, lambda: None)
     publisher.close()

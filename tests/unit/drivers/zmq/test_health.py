@@ -34,7 +34,7 @@ def test_a_loss_that_is_retried_is_left_to_zeromq() -> None:
     assert health.up == 0
     health.event(UP, ONE, 2.0)
     assert health.up == 1
-    assert health.counts == {"disconnected": 1, "reconnected": 1}
+    assert health.counts == {"connected": 2, "disconnected": 1, "reconnected": 1}
 
 
 def test_a_loss_without_a_retry_is_given_up_and_others_are_left_alone() -> None:

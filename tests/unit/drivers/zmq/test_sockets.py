@@ -49,6 +49,21 @@ def test_a_publisher_that_restarts_is_heard_again_and_is_not_taken_for_given_up(
         assert listener.counter("revived") == 0
 
 
+def test_both_halves_are_told_of_a_connection_and_of_the_next_one_and_may_use_it_at_once() -> None:
+    with world() as on:
+        address = f"tcp://127.0.0.1:{free_port()}"
+        listener = on.listener("a", to=(address,))
+        for times in (1, 2, 3):
+            sender = on.sender(address)
+            eventually(lambda times=times: listener.meetings == times, "the subscriber was told")  # type: ignore[misc]
+            listener.subscriber.request_hello(f"nonce{times}", ["a"])
+            eventually(lambda times=times: bool(listener.heard.hellos(f"nonce{times}")), "it was answered")  # type: ignore[misc]
+            assert sender.meetings
+            sender.send("a")
+            eventually(lambda times=times: listener.messages("a") == times, "what was sent after that came")  # type: ignore[misc]
+            sender.publisher.close()
+
+
 def test_a_publisher_that_is_named_and_restarts_is_not_taken_for_given_up() -> None:
     with world() as on:
         port = free_port()

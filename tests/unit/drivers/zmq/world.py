@@ -65,7 +65,8 @@ class Sender:
         self.uuid = uuid.uuid4().hex
         self.sequences: Counter[str] = Counter()
         self.asks: list[HelloAsk] = []
-        self.publisher.initialize(self.answer)
+        self.meetings = 0
+        self.publisher.initialize(self.answer, self.met)
 
     @property
     def address(self) -> str:
@@ -82,6 +83,9 @@ class Sender:
         hello = Hello(sequences, dict.fromkeys(sequences, EMPTY), ZERO, 0.0, ask.nonce)
         self.publisher.send_event(Envelope("world", self.uuid, "", 0, [], hello))
 
+    def met(self) -> None:
+        self.meetings += 1
+
     def goodbye(self) -> None:
         self.publisher.send_event(Envelope("world", self.uuid, "", 0, [], Hello({}, {}, ZERO, 0.0, "", True)))
 
@@ -95,10 +99,14 @@ class Listener:
         assert isinstance(made, ZmqSubscriber)
         self.subscriber = made
         self.heard = Collector(PATIENCE)
-        self.subscriber.initialize(self.heard)
+        self.meetings = 0
+        self.subscriber.initialize(self.heard, self.met)
         for topic in topics:
             self.subscriber.register_topic(topic)
         self.subscriber.daemonize()
+
+    def met(self) -> None:
+        self.meetings += 1
 
     def counter(self, name: str) -> int:
         return self.subscriber.counters()[name]
