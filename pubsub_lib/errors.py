@@ -8,6 +8,7 @@
     │   ├── DriverError           a driver is unknown, not installed, or lacks a capability
     │   ├── ValueRefused          a table, key, topic or value breaks a limit or its type
     │   ├── NotFollowed           a topic, table or index that this replica does not hold
+    │   ├── NotStarted            the object was not started yet
     │   └── ClosedError           the object was closed
     ├── PeerError                 somebody sent what cannot be understood
     │   ├── FrameError            one frame: truncated, oversized, foreign, or of another major version
@@ -54,6 +55,10 @@ class ValueRefused(UsageError):
 
 class NotFollowed(UsageError):
     """A topic, table or index was named that this replica does not hold."""
+
+
+class NotStarted(UsageError):
+    """The object was not started yet, so it has nothing to answer with. Call ``start()`` first, or use ``with``."""
 
 
 class ClosedError(UsageError):

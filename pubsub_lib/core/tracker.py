@@ -126,8 +126,10 @@ class Tracker:
 
     @property
     def synced(self) -> bool:
-        """True when every chain was synced once (its initial handlers are the caller's part of rule 8)."""
-        return all(chain.synced for chain in self._chains.values())
+        """True when some chain is followed and every one was synced once (its initial handlers are the caller's part of
+        rule 8). Nothing is known where nothing is followed.
+        """
+        return bool(self._chains) and all(chain.synced for chain in self._chains.values())
 
     @property
     def doubtful(self) -> Collection[str]:
@@ -137,13 +139,17 @@ class Tracker:
         return [doubt.topic for doubt in self._doubts.values()]
 
     def staleness(self, now: float) -> float:
-        """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first."""
-        return max((self.liveness.staleness(name, now) for name in self._chains), default=0.0)
+        """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first, and while nothing is
+        followed: then there is no proof of anything.
+        """
+        return max((self.liveness.staleness(name, now) for name in self._chains), default=float("inf"))
 
     def covered(self, topics: Collection[str] | None = None) -> int:
-        """Position up to which everything is here, of these topics (None: of all that are followed)."""
+        """Position up to which everything is here, of these topics (None: of all that are followed); 0 when one of them
+        is not followed, or nothing is.
+        """
         names = self._chains if topics is None else [self._chain_of(topic) for topic in topics]
-        return min((self._covered(self._chains[name]) for name in names if name in self._chains), default=0)
+        return min((self._covered(self._chains.get(name)) for name in names), default=0)
 
     # -- in --------------------------------------------------------------------------------------------------------
 
@@ -536,8 +542,8 @@ class Tracker:
     def _chain_of(self, topic: str) -> str:
         return ALL if ALL in self._chains else topic
 
-    def _covered(self, chain: Chain) -> int:
-        if chain.known is None or chain.frozen:
+    def _covered(self, chain: Chain | None) -> int:
+        if chain is None or chain.known is None or chain.frozen:
             return 0
         return max(chain.known.position, self.liveness.of(chain.name).covered)
 

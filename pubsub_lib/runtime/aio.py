@@ -16,7 +16,8 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.model import Record
-from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+from pubsub_lib.errors import ClosedError, NotStarted, UsageError, WaitTimeout
+from pubsub_lib.runtime.contents import Contents
 from pubsub_lib.runtime.handlers import Handle, is_coroutine_function
 from pubsub_lib.runtime.replica import Committed, Replica
 from pubsub_lib.runtime.status import Status
@@ -27,6 +28,9 @@ P = ParamSpec("P")
 
 THREADS: Final = 4
 """For calls that may block; each replica has its own."""
+
+CLOSED: Final = "this replica is closed; make a new one"
+NOT_STARTED: Final = "this replica was not started; use `async with`, or await start() first"
 
 AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
 """A coroutine function. What it raises makes the change fail, as a plain handler's exception does."""
@@ -87,9 +91,10 @@ class AsyncReplica:
     """A :class:`~pubsub_lib.Replica` for one event loop: ``async with AsyncReplica(settings, topics) as replica``.
 
     Takes what Replica takes. Every method belongs to the loop in which it was started, and raises what the method of
-    the same name of Replica raises; ClosedError before the start and after the end. A call that is cancelled leaves
-    nothing behind: no thread that waits, no handler; what ``follow``, ``unfollow`` and the ``remove`` of a handler have
-    begun is carried out. ``threaded`` is the replica behind it, for other threads.
+    the same name of Replica raises; NotStarted before the start (handlers and indexes, too, are registered after it),
+    ClosedError after the end. What is a property there is a coroutine method here: ``await replica.topics()``. A call
+    that is cancelled leaves nothing behind: no thread that waits, no handler; what ``follow``, ``unfollow`` and the
+    ``remove`` of a handler have begun is carried out. ``threaded`` is the replica behind it, for other threads.
     """
 
     def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
@@ -124,17 +129,17 @@ class AsyncReplica:
     def threaded(self) -> Replica:
         """The replica behind this one. Its methods may block: for other threads."""
         if self._replica is None:
-            raise ClosedError("this replica was not started; use `async with`, or await start() first")
+            raise ClosedError(CLOSED) if self._closing else NotStarted(NOT_STARTED)
         return self._replica
 
     async def start(self) -> None:
         """Subscribe, and sync in the background. Raises as Replica and its ``start`` do; ClosedError when it is closed
         before or meanwhile.
         """
+        if self._closing:
+            raise ClosedError(CLOSED)
         if self._pool is not None:
             raise UsageError("this replica was started already; make a new one for a second run")
-        if self._closing:
-            raise ClosedError("this replica is closed; make a new one")
         loop = asyncio.get_running_loop()
         pool = self._pool = ThreadPoolExecutor(THREADS, "pubsub-aio")
         bell = self._bell = Bell(loop)
@@ -183,9 +188,17 @@ class AsyncReplica:
         """As :meth:`.Replica.follow`."""
         await self._call(self.threaded.follow, *topics)
 
-    async def unfollow(self, topic: str) -> None:
+    async def unfollow(self, topic: str) -> bool:
         """As :meth:`.Replica.unfollow`."""
-        await self._call(self.threaded.unfollow, topic)
+        return await self._call(self.threaded.unfollow, topic)
+
+    async def topics(self) -> tuple[str, ...]:
+        """As :attr:`.Replica.topics`; at once, as ``get``."""
+        return await self._look(lambda: self.threaded.topics)
+
+    async def publishers(self) -> tuple[str, ...]:
+        """As :attr:`.Replica.publishers`."""
+        return self.threaded.publishers
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -213,9 +226,21 @@ class AsyncReplica:
         """As :meth:`.Replica.lookup`."""
         return await self._call(self.threaded.lookup, index, value)
 
+    async def synced(self) -> bool:
+        """As :attr:`.Replica.synced`, False also before the start; at once, as ``get``."""
+        return False if self._is_new else await self._look(lambda: self.threaded.synced)
+
     async def staleness(self) -> float:
-        """As :meth:`.Replica.staleness`; at once, as ``get``."""
-        return await self._look(self.threaded.staleness)
+        """As :meth:`.Replica.staleness`, infinite also before the start; at once, as ``get``."""
+        return float("inf") if self._is_new else await self._look(self.threaded.staleness)
+
+    async def contents(self, topic: str) -> Contents:
+        """As :meth:`.Replica.contents`."""
+        return await self._call(self.threaded.contents, topic)
+
+    async def resync(self, *topics: str) -> None:
+        """As :meth:`.Replica.resync`."""
+        await self._call(self.threaded.resync, *topics)
 
     async def status(self) -> Status:
         """As :meth:`.Replica.status`."""
@@ -397,9 +422,16 @@ class AsyncReplica:
         pool = self._open_pool()
         return await asyncio.get_running_loop().run_in_executor(pool, partial(fn, *args, **kwargs))
 
+    @property
+    def _is_new(self) -> bool:
+        """Neither started nor closed."""
+        return self._replica is None and not self._closing
+
     def _open_pool(self) -> ThreadPoolExecutor:
-        if self._closing or self._pool is None:
-            raise ClosedError("this replica is closed; make a new one")
+        if self._closing:
+            raise ClosedError(CLOSED)
+        if self._pool is None:
+            raise NotStarted(NOT_STARTED)
         return self._pool
 
 

@@ -21,6 +21,7 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
 from pubsub_lib.errors import PubSubError, StoreError, TransportError
 from pubsub_lib.failpoints import hit
@@ -87,7 +88,10 @@ class Engine:
         self._job: StartSync | None = None
         self._closing = False
         self._topics_lock = threading.Lock()
-        """Around what the driver is subscribed to *and* what the follower follows: they must not come apart."""
+        """Around what the driver is subscribed to, what the follower follows *and* who uses it: they must not come
+        apart.
+        """
+        self._interest = Interest()
         self._clock = Loop("clock", self._tick)
         self._syncs = Loop("sync", self._sync)
 
@@ -106,6 +110,7 @@ class Engine:
         self._start_threads()
         with self._topics_lock:
             self._begin_to_follow(topics)
+            self._interest.add(topics)
 
     def close(self, until: float) -> None:
         """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. What was
@@ -121,25 +126,33 @@ class Engine:
         self._syncs.close(until - time.monotonic())
 
     def follow(self, topics: Sequence[str]) -> None:
-        """Follow more topics. Raises NotFollowed, and then nothing was changed."""
+        """One more user of these topics; those that are new are followed. Raises NotFollowed, and then nothing was
+        changed.
+        """
         with self._topics_lock:
             with self.lock:
                 self.follower.check_follow(topics)
-            if self._journal is not None:
-                self._journal.following(topics)
-            for topic in topics:
-                self._subscriber.register_topic(topic)
-            self._begin_to_follow(topics)
+            fresh = self._interest.without_users(topics)
+            if fresh:
+                if self._journal is not None:
+                    self._journal.following(fresh)
+                for topic in fresh:
+                    self._subscriber.register_topic(topic)
+                self._begin_to_follow(fresh)
+            self._interest.add(topics)
 
-    def unfollow(self, topic: str) -> None:
-        """Drop a topic. Raises NotFollowed."""
+    def unfollow(self, topic: str) -> bool:
+        """One user of a topic less. True: it was the last one, and the topic is dropped. Raises NotFollowed."""
         with self._topics_lock:
+            if self._interest.leave(topic):
+                return False
             with self.lock:
                 outcome = self.follower.unfollow(topic)
                 if self._journal is not None:
                     self._journal.dropping(topic)
                 self._tell(outcome)
             self._subscriber.unregister_topic(topic)
+            return True
 
     def _start_threads(self) -> None:
         self._clock.start()

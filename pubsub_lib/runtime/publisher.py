@@ -14,7 +14,7 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
-from pubsub_lib.errors import ClosedError, ConfigError, PubSubError, StoreError, UsageError
+from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, PubSubError, StoreError, UsageError
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import fields, logger
@@ -95,9 +95,10 @@ class Publisher:
 
     def start(self) -> None:
         """Bind or connect, say hello, and send every commit from now on. Raises TransportError, or ClosedError when it
-        was closed meanwhile; it is closed then.
+        was closed before or meanwhile; it is closed then.
         """
         with self._lock:
+            self._check_open()
             if self._started:
                 raise UsageError("this publisher was started already; make a new one for a second run")
             self._started = True
@@ -116,9 +117,15 @@ class Publisher:
             self.close()  # nobody else will: a with statement whose begin fails has no end
             raise
 
+    def _check_open(self) -> None:
+        """With the lock held."""
+        if self._closing:
+            raise ClosedError("this publisher is closed; make a new one (what is committed is in the changelog)")
+
     def publish(self, links: Sequence[Link]) -> None:
         """Send these links, in this order; called by the store after each commit, in the writer's thread. Blocks for
-        at most a second. Raises TransportError, FrameError or ClosedError; the change is in the changelog anyway.
+        at most a second. Raises TransportError, FrameError, NotStarted or ClosedError; the change is in the
+        changelog anyway.
         """
         if os.getpid() != self._pid:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
@@ -141,6 +148,8 @@ class Publisher:
         with self._lock:
             if self._closing:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
+            if not self._started:
+                raise NotStarted("this publisher was not started, so it cannot send; call start() first")
             for envelope in self._core.publish(links, time.monotonic()):
                 if self._journal is not None:
                     self._journal.messages(_SENT, envelope)

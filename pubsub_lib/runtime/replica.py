@@ -19,7 +19,15 @@ from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, Link, Point, Record
-from pubsub_lib.errors import ClosedError, ConfigError, NotFollowed, PubSubError, UsageError, WaitTimeout
+from pubsub_lib.errors import (
+    ClosedError,
+    ConfigError,
+    NotFollowed,
+    NotStarted,
+    PubSubError,
+    UsageError,
+    WaitTimeout,
+)
 from pubsub_lib.journal import open_journal
 from pubsub_lib.runtime import contents
 from pubsub_lib.runtime.contents import Contents
@@ -33,6 +41,9 @@ from pubsub_lib.store import Store
 
 if TYPE_CHECKING:
     from pubsub_lib.runtime.endpoint import Endpoint
+
+NOT_STARTED = "this replica was not started, so it holds nothing yet; call start() first, or use it in a with statement"
+NOTHING_FOLLOWED = "no topic is followed any more, so nothing can be waited for; follow() one"
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
@@ -125,10 +136,10 @@ class Replica:
                 raise UsageError("this replica was started already; make a new one for a second run")
             self._started = True
         try:
-            if self._endpoint is not None:
-                self._endpoint.start()
             self._engine.start(self._topics)
             self._follows = True
+            if self._endpoint is not None:
+                self._endpoint.start()  # last: what it answers is of a replica that follows its topics
             if self._journal is not None:
                 self._journal.watch(self._rejected)
         except BaseException:
@@ -174,43 +185,51 @@ class Replica:
     # -- topics --------------------------------------------------------------------------------------------------
 
     def follow(self, *topics: str) -> None:
-        """Follow more topics from now on. Raises ValueRefused for a bad name, NotFollowed when the replica follows
-        everything already.
+        """Use more topics from now on; those that are new are followed.
+
+        Users are counted: each call is one more user of the topics that it names, as ``topics`` of the constructor are
+        one. A topic is followed until as many calls of ``unfollow`` have named it. Raises ValueRefused for a bad name,
+        NotFollowed when the replica follows everything already, NotStarted.
         """
-        self._check()
+        self._check_started()
         self._engine.follow(_checked_topics(topics))
 
-    def unfollow(self, topic: str) -> None:
-        """Stop following a topic: its objects go, and handlers are told. Raises NotFollowed."""
-        self._check()
-        self._engine.unfollow(topic)
+    def unfollow(self, topic: str) -> bool:
+        """End one use of a topic. With the last one the topic is dropped: its objects go, and handlers are called with
+        the deletes; then it returns True, else False. Raises NotFollowed, NotStarted.
+        """
+        self._check_started()
+        return self._engine.unfollow(topic)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What is followed; ``("",)`` is everything."""
-        self._check()
+        """What is followed; ``("",)`` is everything. Raises NotStarted."""
+        self._check_started()
         with self._engine.lock:
             return tuple(self._engine.follower.tracker.topics)
 
     @property
     def publishers(self) -> tuple[str, ...]:
-        """The addresses that were found in the directory and are listened to, besides the configured ones."""
+        """The addresses that were found in the directory and are listened to, besides the configured ones.
+        Raises NotStarted.
+        """
+        self._check_started()
         return () if self._discovery is None else self._discovery.addresses
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def get(self, table: str, key: str) -> Any:
         """The value of an object, decoded anew at each call, or None. Raises ValueRefused when the value does not
-        fit the table's declared type.
+        fit the table's declared type, NotStarted.
         """
-        self._check()
+        self._check_started()
         with self._engine.lock:
             value = self._cache.get(table, key)
         return None if value is None else self._decode(table, key, value)
 
     def record(self, table: str, key: str) -> Record | None:
-        """The object with its version, the value as canonical JSON; or None."""
-        self._check()
+        """The object with its version, the value as canonical JSON; or None. Raises NotStarted."""
+        self._check_started()
         with self._engine.lock:
             return self._cache.record(table, key)
 
@@ -225,9 +244,9 @@ class Replica:
     def records(self, table: str | None = None, *, topic: str | None = None) -> list[Record]:
         """All objects, or those of a table or of a topic, with versions and undecoded values, of one moment.
 
-        Raises NotFollowed for a topic that is not followed.
+        Raises NotFollowed for a topic that is not followed, NotStarted.
         """
-        self._check()
+        self._check_started()
         with self._engine.lock:
             return self._cache.iterate(table, self._only(topic))
 
@@ -240,8 +259,10 @@ class Replica:
             self._cache.add_index(name, table, by)
 
     def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
-        """(key, value) of every object that the index has under ``value``. Raises NotFollowed for no such index."""
-        self._check()
+        """(key, value) of every object that the index has under ``value``. Raises NotFollowed for no such index,
+        NotStarted.
+        """
+        self._check_started()
         with self._engine.lock:
             table = self._cache.index(index).table
             found = self._cache.lookup(index, value)
@@ -272,25 +293,30 @@ class Replica:
 
     @property
     def synced(self) -> bool:
-        """True when every followed topic was synced and the handlers have had the objects of that sync."""
+        """True when every followed topic was synced and the handlers have had the objects of that sync. False before
+        ``start``, and while no topic is followed. Raises ClosedError.
+        """
         self._check()
         with self._engine.lock:
             return self._engine.follower.tracker.synced and self._handlers.initial_done
 
     def staleness(self) -> float:
-        """Seconds: everything committed longer ago than that is here. Infinite before the first sync."""
+        """Seconds: everything committed longer ago than that is here. Infinite before ``start``, before the first sync,
+        and while no topic is followed. Raises ClosedError.
+        """
         self._check()
         with self._engine.lock:
             return self._engine.follower.tracker.staleness(self._engine.now())
 
     def wait_synced(self, timeout: float | None = None) -> None:
         """Block until ``synced``. Raises WaitTimeout (with the reason, when the store cannot be read), ClosedError,
-        and UsageError when called by a handler, which would wait for itself.
+        NotStarted, NotFollowed when no topic is followed (any more), and UsageError when called by a handler, which
+        would wait for itself.
         """
-        self._check()
+        self._check_started()
         until = self._deadline(timeout)
         self._handlers.refuse_handlers("wait_synced")
-        self._wait(lambda: self._engine.follower.tracker.synced, until, "the first sync")
+        self._wait(self._is_synced, until, "the first sync")
         self._handlers.wait_initial(self._left(until))
 
     def wait_for(
@@ -301,10 +327,10 @@ class Replica:
         Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest; None, of a
         transaction that changed nothing, is there already. Given a number, all followed topics are waited for (or
         ``topics``): a topic that was not written to says so only at its next hello, poll or sync. Raises WaitTimeout,
-        ClosedError, NotFollowed (also when one of those named or written to is dropped meanwhile), and UsageError for
-        topics that are no list of names.
+        ClosedError, NotStarted, NotFollowed (also when one of those named or written to is dropped meanwhile), and
+        UsageError for topics that are no list of names.
         """
-        self._check()
+        self._check_started()
         if topics is not None:
             _check_list(topics, "wait for all that are followed")
         if position is None:
@@ -327,7 +353,7 @@ class Replica:
         """Block until ``wait_for`` and every handler has had (or given up) the changes up to there. Raises as
         ``wait_for``, and UsageError when called by a handler.
         """
-        self._check()
+        self._check_started()
         until = self._deadline(timeout)
         self._handlers.refuse_handlers("wait_handled")
         self.wait_for(position, self._left(until), topics=topics)
@@ -338,7 +364,7 @@ class Replica:
 
     def status(self) -> Status:
         """A look at everything: metrics, and why the replica is not ready. Takes the replica's lock for a moment.
-        Raises ClosedError.
+        Before ``start`` it is not ready, and says so. Raises ClosedError.
         """
         self._check()
         parked = parked_objects(self._handlers.parked())
@@ -368,6 +394,8 @@ class Replica:
                     last_error=error,
                     failure=self._engine.failure,
                     doubtful=tracker.doubtful,
+                    started=self._started,
+                    followed=bool(tracker.topics) or not self._follows,
                 ),
                 last_error="" if error is None else str(error),
                 journal={} if self._journal is None else self._journal.counters(),
@@ -383,9 +411,9 @@ class Replica:
 
     def contents(self, topic: str) -> Contents:
         """A topic's own chain: what is known of it, and all its objects, of one moment. Takes the replica's lock for
-        as long as making the list takes. Raises NotFollowed, ValueRefused.
+        as long as making the list takes. Raises NotFollowed, ValueRefused, NotStarted.
         """
-        self._check()
+        self._check_started()
         check_name("topic", topic)
         with self._engine.lock:
             followed = self._engine.follower.tracker.topics
@@ -399,9 +427,9 @@ class Replica:
     def resync(self, *topics: str) -> None:
         """Read these topics anew (none: all that are followed), as soon as ``sync_interval`` allows; what differs is
         told to handlers. Not needed in operation: a digest that differs is found and repaired by itself. A replica of
-        everything reads everything. Does not wait. Raises NotFollowed.
+        everything reads everything. Does not wait. Raises NotFollowed, NotStarted.
         """
-        self._check()
+        self._check_started()
         with self._engine.lock:
             everything = ALL in self._engine.follower.tracker.topics
         self._engine.resync(() if everything else topics)
@@ -428,7 +456,7 @@ class Replica:
                 self._check_followed(topic)
             return topics
         if not followed:
-            raise NotFollowed("no topic is followed any more, so nothing can be waited for; follow() one")
+            raise NotFollowed(NOTHING_FOLLOWED)
         if isinstance(position, int) or ALL in followed:
             return None
         names = [link.topic for link in position.links if link.topic in followed]
@@ -436,6 +464,12 @@ class Replica:
             wrote = sorted(link.topic for link in position.links)
             raise NotFollowed(f"the transaction wrote to {wrote[:5]} and none of these is followed")
         return names
+
+    def _is_synced(self) -> bool:
+        """Whether every followed topic was synced. With the lock held."""
+        if not self._followed():
+            raise NotFollowed(NOTHING_FOLLOWED)
+        return self._engine.follower.tracker.synced
 
     def _wait(self, done: Callable[[], bool], until: float | None, what: str) -> None:
         engine = self._engine
@@ -482,6 +516,11 @@ class Replica:
             raise ClosedError("this replica belongs to the process before the fork; make a new one in this process")
         if self._closed:
             raise ClosedError("this replica is closed; make a new one")
+
+    def _check_started(self) -> None:
+        self._check()
+        if not self._started:
+            raise NotStarted(NOT_STARTED)
 
     def _decode(self, table: str, key: str, value: bytes) -> Any:
         return decoded(self._decoders.get(table, plain), table, key, value)

@@ -122,13 +122,19 @@ def problems(
     last_error: PubSubError | None,
     failure: PubSubError | None,
     doubtful: Iterable[str] = (),
+    started: bool = True,
+    followed: bool = True,
 ) -> list[str]:
     """Why a replica is not ready, one sentence each; none when it is."""
     found = []
     why = "" if last_error is None else f"; the last sync failed: {last_error}"
     if failure is not None:
         found.append(f"the replica must not be trusted any more: {failure}")
-    if not synced:
+    if not started:
+        found.append("the replica was not started; call start(), or use it in a with statement")
+    elif not followed:
+        found.append("no topic is followed, so the replica knows nothing of the store; follow() one")
+    elif not synced:
         found.append(f"the replica is not synced yet{why}")
     elif staleness > (most := most_staleness(timing)):
         found.append(f"the replica may be stale by {staleness:.1f} s, and {most:.1f} s are promised{why}")

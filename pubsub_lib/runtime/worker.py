@@ -12,7 +12,7 @@ from pubsub_lib import loader
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.core.model import Link
 from pubsub_lib.core.publishing import Publishing
-from pubsub_lib.errors import ClosedError, ConfigError, TransportError
+from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportError, UsageError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
 from pubsub_lib.runtime.agreement import check_limits
@@ -113,6 +113,8 @@ class Worker:
         self._hops: dict[int, _Hop] = {}
         """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
         self._unsent = 0
+        self._started = False
+        self._closed = False
         self._stop_listening: Callable[[], None] = lambda: None
         if driver is None:
             self._load()  # so that a wrong name shows here and not at the first commit
@@ -127,18 +129,27 @@ class Worker:
         self.close()
 
     def start(self) -> None:
-        """Hand over every commit from now on. Connects at the first one."""
+        """Hand over every commit from now on. Connects at the first one. Raises UsageError when it was started before,
+        which would hand over each commit twice, and ClosedError.
+        """
+        if self._closed:
+            raise ClosedError("this worker is closed; make a new one")
+        if self._started:
+            raise UsageError("this worker was started already; make a new one for a second run")
+        self._started = True
         self._stop_listening = self._store.on_commit(self.hand_over, after_fork=True)
 
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.
 
         Blocks as long as the driver was told to wait for a service that is away, and at most ``TURN`` seconds for other
-        threads of the process that do. Raises TransportError (the store logs
-        and counts it; HandOverRefused, by ``when_full = raise``, it gives to the writer), FrameError, ClosedError. The
-        change is in the changelog anyway: a service that runs publishes it from there. One that starts follows from
-        the head; its hello shows what was not sent before, and replicas read it from the database.
+        threads of the process that do. Raises TransportError (the store logs and counts it; HandOverRefused, by
+        ``when_full = raise``, it gives to the writer), FrameError, NotStarted, ClosedError. The change is in the
+        changelog anyway: a service that runs publishes it from there. One that starts follows from the head; its hello
+        shows what was not sent before, and replicas read it from the database.
         """
+        if not (self._started or self._closed):
+            raise NotStarted("this worker was not started, so it cannot hand over; call start() first")
         if self._trace is not None:
             links = with_trace(links, self._trace)
         if self._journal is not None:
@@ -156,6 +167,7 @@ class Worker:
 
     def close(self) -> None:
         """Stop listening, and give the service a moment to take what is buffered. Idempotent."""
+        self._closed = True
         self._stop_listening()
         self._hop().close()
         if self._journal is not None:

@@ -137,7 +137,7 @@ class LocalReplica(Replica):
         with self._engine.lock:
             if self._engine.failure is not None:
                 raise self._engine.failure
-            if not tracker.synced:
+            if tracker.topics and not tracker.synced:
                 return f"it is not synced{self._why()}"
             for topic in tracker.topics:
                 head = heads.store if topic == ALL else heads.topics[topic].point if topic in heads.topics else None

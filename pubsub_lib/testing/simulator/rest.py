@@ -28,6 +28,8 @@ def covered(world: "World", replica: "Replica", since: float) -> None:
 
 
 def _fresh(world: "World", replica: "Replica") -> None:
+    if not replica.follower.tracker.topics:
+        return  # it claims nothing
     staleness = replica.follower.tracker.staleness(replica.clock.now())
     most = BOUND
     if (world.services and not world.database.blind) or replica.plan.polling:
@@ -73,6 +75,6 @@ def at_rest(world: "World", replica: "Replica") -> None:
         told = _told(handler)
         if told != expected:
             raise Violation("handler last", f"{replica.name}: a handler {_difference(told, expected)}")
-    if not follower.tracker.synced:
+    if follower.tracker.topics and not follower.tracker.synced:
         raise Violation("synced", f"{replica.name}: is not synced")
     _fresh(world, replica)

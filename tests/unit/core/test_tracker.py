@@ -797,10 +797,29 @@ def test_rule_12_nothing_followed_has_nothing_to_do() -> None:
     tracker = Tracker(CALM, Limits(), random.Random(0), 100.0)
     assert tracker.next_time() == float("inf"), "a shell that sleeps until then must not spin"
     assert tracker.tick(200.0) == []
-    assert tracker.staleness(200.0) == 0.0
     _, bench = following()
     bench.tracker.unfollow("t")
     assert bench.tracker.next_time() == float("inf")
+
+
+def test_rule_07_a_tracker_that_follows_nothing_claims_nothing() -> None:
+    new = Tracker(CALM, Limits(), random.Random(0), 100.0)
+    history, bench = following()
+    history.one()
+    bench.tracker.unfollow("t")
+    for tracker in (new, bench.tracker):
+        assert not tracker.synced
+        assert tracker.staleness(200.0) == float("inf")
+        assert tracker.covered() == 0
+        assert tracker.covered(["t"]) == 0
+
+
+def test_covered_of_a_topic_that_is_not_followed_is_nothing() -> None:
+    history = History()
+    history.some(2)
+    bench = Bench(history).synced()
+    assert bench.tracker.covered(["t"]) == 2
+    assert bench.tracker.covered(["t", "other"]) == 0
 
 
 def test_rule_12_next_time_is_never_too_late_and_never_spins() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from pubsub_lib import Event, Publisher, Settings, Store
 from pubsub_lib.core.dispatch import HandlerPolicy
-from pubsub_lib.errors import ClosedError, DriverError, UsageError, WaitTimeout
+from pubsub_lib.errors import ClosedError, DriverError, NotStarted, UsageError, WaitTimeout
 from pubsub_lib.runtime.aio import THREADS, AsyncReplica, Bell
 from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.runtime.world import settings
@@ -467,7 +467,7 @@ def test_a_start_that_fails_or_is_cancelled_leaves_nothing_open(
         config = configured(sqlite_url)
         begun, go_on = threading.Event(), threading.Event()
         replica = AsyncReplica(config, ["t"])
-        with pytest.raises(ClosedError, match="was not started"):
+        with pytest.raises(NotStarted, match="was not started"):
             await replica.get("a", "1")
         make = replica._make
 

@@ -4,14 +4,16 @@ import contextlib
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from pubsub_lib import Publisher, Replica, Settings, Store
+from pubsub_lib import Publisher, Replica, Settings, Store, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import (
@@ -23,6 +25,7 @@ from pubsub_lib.errors import (
     ValueRefused,
     WaitTimeout,
 )
+from pubsub_lib.testing.processes import free_port
 from tests.unit.runtime.world import Recorder, settings
 
 LONG = 120.0
@@ -154,18 +157,6 @@ def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(
         monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("yours"))
         with pytest.raises(NotFollowed, match="'yours' is not followed"):
             replica.wait_for(commit, LONG)
-
-
-def test_a_wait_may_begin_before_the_start(config: Settings, published: Store) -> None:
-    with published.transaction() as tx:
-        tx.set("a", "1", 1, topic="mine")
-    replica = Replica(config, topics=["mine"])
-    for topics in (["mine"], None):
-        with pytest.raises(WaitTimeout):
-            replica.wait_for(1, 0.0, topics=topics)
-    with pytest.raises(WaitTimeout):
-        replica.wait_for(tx.commit, 0.0)
-    replica.close()
 
 
 def test_of_a_transaction_that_changed_nothing_there_is_nothing_to_wait_for(config: Settings, store: Store) -> None:
@@ -579,21 +570,107 @@ def test_topics_and_subscriptions_never_come_apart(config: Settings, store: Stor
         assert set(replica.topics) == driver.topics == {"keep", "x"}
 
 
-def test_after_close_everything_says_so(config: Settings, store: Store) -> None:
-    replica = Replica(config, topics=["t"])
-    replica.start()
-    replica.close()
-    for ask in (
-        lambda: replica.synced,
-        lambda: replica.topics,
-        lambda: replica.staleness(),
-        lambda: replica.wait_synced(LONG),
-        lambda: replica.wait_for(1, LONG),
-        lambda: replica.wait_handled(1, LONG),
-        lambda: replica.status(),
-    ):
-        with pytest.raises(ClosedError):
-            ask()
+def test_a_replica_without_topics_claims_nothing(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(LONG)
+        assert replica.unfollow("t")
+        assert not replica.synced
+        assert replica.staleness() == float("inf")
+        status = replica.status()
+        assert not status.ready
+        assert status.problems == ["no topic is followed, so the replica knows nothing of the store; follow() one"]
+        with pytest.raises(NotFollowed, match="no topic is followed"):
+            replica.wait_synced(LONG)
+        with pytest.raises(NotFollowed, match="no topic is followed"):
+            replica.wait_for(1, LONG)
+        replica.follow("t")
+        replica.wait_synced(LONG)
+        assert replica.get("a", "1") == 1
+
+
+def test_a_wait_for_the_first_sync_ends_when_the_last_topic_is_dropped(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, hello_wait=LONG))
+    with Replica(slow, topics=["t"]) as replica:
+        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("t"))
+        with pytest.raises(NotFollowed, match="no topic is followed"):
+            replica.wait_synced(LONG)
+
+
+def test_ready_is_never_answered_before_the_first_sync(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    answers: list[int | str] = []
+
+    def look() -> None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=LONG) as answer:
+                answers.append(answer.status)
+        except urllib.error.HTTPError as error:
+            answers.append(error.code)
+            error.close()
+        except OSError as error:
+            answers.append(type(error).__name__)
+        answers.append(f"synced {replica.synced}, ready {replica.status().ready}, {replica.staleness()} s")
+
+    away = msgspec.structs.replace(config, metrics_port=port, store_url="sqlite:////nowhere/none.db")
+    driver = loader.load(config.driver).subscriber(config.for_driver())
+    replica = Replica(away, topics=["t"], subscriber=driver)
+
+    def after_a_look(step: Callable[..., None]) -> Callable[..., None]:
+        def looked(*given: Any) -> None:
+            look()
+            step(*given)
+
+        return looked
+
+    for name in ("initialize", "register_topic", "daemonize"):
+        monkeypatch.setattr(driver, name, after_a_look(getattr(driver, name)))
+    with replica:
+        look()
+    assert len(answers) >= 8
+    assert set(answers) <= {503, "URLError", "synced False, ready False, inf s"}, answers
+    assert answers[-2] == 503
+
+
+def test_the_users_of_a_topic_are_counted(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="one")
+        tx.set("a", "2", 2, topic="two")
+    told = Recorder()
+    with Replica(config, topics=["one"]) as replica:
+        replica.on("a", told)
+        replica.follow("one", "two", "two")
+        replica.follow("two")
+        replica.wait_handled(tx.commit, LONG)
+        assert not replica.unfollow("one")
+        assert not replica.unfollow("two")
+        assert replica.topics == ("one", "two")
+        assert told.brief == [("create", "1", 1), ("create", "2", 2)]
+        assert replica.unfollow("two")
+        assert replica.unfollow("one"), "the constructor's use was the last one"
+        with pytest.raises(NotFollowed):
+            replica.unfollow("one")
+        assert not replica.topics
+
+
+def test_a_topic_that_could_not_be_subscribed_gets_no_user(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(topic: str) -> None:
+        raise TransportError("no room")
+
+    driver = loader.load(config.driver).subscriber(config.for_driver())
+    with Replica(config, topics=["one"], subscriber=driver) as replica:
+        with monkeypatch.context() as patch, pytest.raises(TransportError, match="no room"):
+            patch.setattr(driver, "register_topic", broken)
+            replica.follow("two")
+        replica.follow("two")
+        assert replica.unfollow("two")
 
 
 def test_a_handler_for_a_topic_that_was_dropped_is_refused(config: Settings, store: Store) -> None:

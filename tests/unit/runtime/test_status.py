@@ -50,7 +50,7 @@ def test_of_a_running_replica(sqlite_url: str) -> None:
             raise RuntimeError("cannot")
 
         replica.on("a", broken)
-        assert replica.status().problems == []  # nothing is followed before the start
+        assert replica.status().problems == ["the replica was not started; call start(), or use it in a with statement"]
         with replica:
             replica.wait_synced(LONG)
             assert replica.status().ready

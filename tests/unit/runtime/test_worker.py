@@ -171,6 +171,7 @@ def test_the_waits_of_a_process_threads_do_not_add_up(config: Settings, store: S
     write(store, 1)
     full = Full()
     worker = Worker(config, store, full)
+    worker.start()
     refused: list[str] = []
 
     def hand_over() -> None:

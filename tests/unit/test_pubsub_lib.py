@@ -1,0 +1,181 @@
+"""The public face: what every public method does before the start and after the close."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pubsub_lib import AsyncReplica, Publisher, Replica, Settings, Store, Worker
+from pubsub_lib.errors import ClosedError, NotStarted, PubSubError, UsageError
+
+Call = Callable[[Any], Any]
+"""Of one method or property, with arguments that are right."""
+LONG: Final = 60.0
+
+
+class Gives:
+    """It answers, and so."""
+
+    def __init__(self, fits: Callable[[Any], bool] = lambda answer: True) -> None:
+        self.fits = fits
+
+
+ANY: Final = Gives()
+NONE: Final = Gives(lambda answer: answer is None)
+FALSE: Final = Gives(lambda answer: answer is False)
+INFINITE: Final = Gives(lambda answer: answer == float("inf"))
+UNREADY: Final = Gives(lambda answer: not answer.ready and answer.problems and answer.staleness == float("inf"))
+
+Expected = Gives | type[PubSubError]
+Table = dict[str, tuple[Call, Expected, Expected]]
+"""Public name -> the call, what it does before the start, what it does after the close."""
+
+REPLICA: Final[Table] = {
+    "start": (lambda r: r.start(), ANY, ClosedError),
+    "close": (lambda r: r.close(), NONE, NONE),
+    # May be registered before the start.
+    "on": (lambda r: r.on("lport", print), ANY, ClosedError),
+    "add_index": (lambda r: r.add_index("by", "lport", "switch"), NONE, ClosedError),
+    # How fresh it is can be asked at any time of its life.
+    "synced": (lambda r: r.synced, FALSE, ClosedError),
+    "staleness": (lambda r: r.staleness(), INFINITE, ClosedError),
+    "status": (lambda r: r.status(), UNREADY, ClosedError),
+    "follow": (lambda r: r.follow("t"), NotStarted, ClosedError),
+    "unfollow": (lambda r: r.unfollow("t"), NotStarted, ClosedError),
+    "topics": (lambda r: r.topics, NotStarted, ClosedError),
+    "publishers": (lambda r: r.publishers, NotStarted, ClosedError),
+    "get": (lambda r: r.get("lport", "p1"), NotStarted, ClosedError),
+    "record": (lambda r: r.record("lport", "p1"), NotStarted, ClosedError),
+    "records": (lambda r: r.records(), NotStarted, ClosedError),
+    "iterate": (lambda r: r.iterate("lport"), NotStarted, ClosedError),
+    "lookup": (lambda r: r.lookup("by", "s1"), NotStarted, ClosedError),
+    "contents": (lambda r: r.contents("t"), NotStarted, ClosedError),
+    "resync": (lambda r: r.resync(), NotStarted, ClosedError),
+    "wait_synced": (lambda r: r.wait_synced(LONG), NotStarted, ClosedError),
+    "wait_for": (lambda r: r.wait_for(None, LONG), NotStarted, ClosedError),
+    "wait_handled": (lambda r: r.wait_handled(None, LONG), NotStarted, ClosedError),
+}  # fmt: skip
+
+ASYNC: Final[Table] = {
+    **{name: (call, before, after) for name, (call, before, after) in REPLICA.items() if name != "status"},
+    # There is no replica behind it before the start, and so nothing that could keep handlers.
+    "on": (lambda r: r.on("lport", print), NotStarted, ClosedError),
+    "add_index": (lambda r: r.add_index("by", "lport", "switch"), NotStarted, ClosedError),
+    "status": (lambda r: r.status(), NotStarted, ClosedError),
+    "synced": (lambda r: r.synced(), FALSE, ClosedError),
+    "topics": (lambda r: r.topics(), NotStarted, ClosedError),
+    "publishers": (lambda r: r.publishers(), NotStarted, ClosedError),
+    "changes": (lambda r: anext(r.changes("lport")), NotStarted, ClosedError),
+    "threaded": (lambda r: r.threaded, NotStarted, ANY),  # whose methods raise then
+}  # fmt: skip
+
+PUBLISHER: Final[Table] = {
+    "start": (lambda p: p.start(), NONE, ClosedError),
+    "close": (lambda p: p.close(), NONE, NONE),
+    "publish": (lambda p: p.publish([]), NotStarted, ClosedError),
+    # What it counts and is may be asked at any time.
+    "counters": (lambda p: p.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
+    "busy": (lambda p: p.busy(0.0), Gives(lambda answer: answer == 0.0), ANY),
+    "uuid": (lambda p: p.uuid, ANY, ANY),
+}
+
+WORKER: Final[Table] = {
+    "start": (lambda w: w.start(), NONE, ClosedError),
+    "close": (lambda w: w.close(), NONE, NONE),
+    "hand_over": (lambda w: w.hand_over([]), NotStarted, ClosedError),
+    "counters": (lambda w: w.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
+}
+
+TABLES: Final[dict[type, Table]] = {Replica: REPLICA, AsyncReplica: ASYNC, Publisher: PUBLISHER, Worker: WORKER}
+CASES: Final = [(kind, name) for kind, table in TABLES.items() for name in table]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    url = f"sqlite:///{tmp_path / 'face.db'}"
+    return Settings(store_url=url, driver="memory", service="api-1", multiproc_driver="memory")
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    with Store(settings.store_url) as store:
+        yield store
+
+
+def make(kind: type, settings: Settings, store: Store) -> Any:
+    return kind(settings, ["t"]) if kind in (Replica, AsyncReplica) else kind(settings, store)
+
+
+async def answer(subject: Any, call: Call, expected: Expected) -> None:
+    """Call it, await what is to be awaited, and compare."""
+    if isinstance(expected, Gives):
+        given = call(subject)
+        given = await given if isinstance(given, Awaitable) else given
+        assert expected.fits(given), given
+        return
+    with pytest.raises(expected) as raised:
+        given = call(subject)
+        await given
+    assert type(raised.value) is expected
+
+
+async def start_and_close(subject: Any) -> None:
+    for step in (subject.start, subject.close):
+        done = step()
+        if inspect.isawaitable(done):
+            await done
+
+
+@pytest.mark.parametrize("kind", TABLES, ids=lambda kind: kind.__name__)
+def test_every_public_name_stands_in_the_table(kind: type) -> None:
+    assert {name for name in dir(kind) if not name.startswith("_")} == set(TABLES[kind])
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES, ids=lambda each: getattr(each, "__name__", each))
+def test_before_the_start(kind: type, name: str, settings: Settings, store: Store) -> None:
+    async def main() -> None:
+        subject = make(kind, settings, store)
+        call, before, _ = TABLES[kind][name]
+        await answer(subject, call, before)
+        closed = subject.close()
+        if inspect.isawaitable(closed):
+            await closed
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES, ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize("started", [True, False], ids=["started", "never-started"])
+def test_after_the_close(kind: type, name: str, started: bool, settings: Settings, store: Store) -> None:
+    async def main() -> None:
+        subject = make(kind, settings, store)
+        if started:
+            await start_and_close(subject)
+        else:
+            closed = subject.close()
+            if inspect.isawaitable(closed):
+                await closed
+        call, _, after = TABLES[kind][name]
+        if (kind, name, started) == (AsyncReplica, "threaded", False):
+            after = ClosedError  # there was never one behind it
+        await answer(subject, call, after)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", TABLES, ids=lambda kind: kind.__name__)
+def test_a_second_start_is_refused(kind: type, settings: Settings, store: Store) -> None:
+    async def main() -> None:
+        subject = make(kind, settings, store)
+        begun = subject.start()
+        if inspect.isawaitable(begun):
+            await begun
+        await answer(subject, lambda it: it.start(), UsageError)
+        closed = subject.close()
+        if inspect.isawaitable(closed):
+            await closed
+
+    asyncio.run(main())
