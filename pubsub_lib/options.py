@@ -205,6 +205,13 @@ TIMING: Final[tuple[cfg.Opt, ...]] = (
     _seconds("sync_backoff", 1.0, "Wait after a failed sync; it doubles with each further failure."),
     _seconds("sync_backoff_most", 30.0, "Longest wait after a failed sync."),
     _seconds("sync_timeout", 60.0, "A sync that did not end by then counts as failed."),
+    _seconds(
+        "recount_time",
+        600.0,
+        "Every object in a replica's memory is compared with its digest within this time, some at a time, so that what "
+        "was altered or lost in memory is found and read again; 0 means never.",
+        least=0.0,
+    ),
 )
 
 LIMITS: Final[tuple[cfg.Opt, ...]] = (

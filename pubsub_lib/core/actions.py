@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.model import Full, Link, Want
+from pubsub_lib.core.model import Full, Head, Link, Want
 
 
 class Apply(msgspec.Struct, frozen=True):
@@ -18,6 +18,14 @@ class Replace(msgspec.Struct, frozen=True):
 
     chain: str
     answer: Full
+
+
+class Compare(msgspec.Struct, frozen=True):
+    """Compare count and digest of these topics with their heads, which known has reached; report a difference with
+    ``Tracker.mismatched``.
+    """
+
+    heads: Mapping[str, Head]
 
 
 class RequestHello(msgspec.Struct, frozen=True):
@@ -38,4 +46,4 @@ class StartSync(msgspec.Struct, frozen=True):
     causes: Mapping[str, str]
 
 
-Action = Apply | Replace | RequestHello | StartSync
+Action = Apply | Replace | Compare | RequestHello | StartSync

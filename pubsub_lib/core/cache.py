@@ -15,7 +15,8 @@ from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
 from pubsub_lib.core.events import Decode, Event, plain
 from pubsub_lib.core.index import Extract, Index
 from pubsub_lib.core.merged import Entry, Merged
-from pubsub_lib.core.model import Link, Record, TopicSnapshot
+from pubsub_lib.core.model import ALL, Head, Link, Record, TopicSnapshot
+from pubsub_lib.core.topic_objects import TopicObjects, Walk
 from pubsub_lib.errors import NotFollowed, UsageError
 
 
@@ -37,28 +38,6 @@ Fault = tuple[str, int, bool]
 """What is wrong after a link: its topic, and ``guarded`` and ``intact`` as in :class:`Applied`."""
 
 
-class _Topic:
-    """The objects of one topic, their number and digest, and the position up to which links were applied."""
-
-    __slots__ = ("count", "digest", "position", "tables")
-
-    def __init__(self) -> None:
-        self.tables: dict[str, dict[str, Entry]] = {}
-        self.count = 0
-        self.digest = 0
-        self.position = 0
-
-    def objects(self) -> Iterator[tuple[str, str, Entry]]:
-        for table, objects in self.tables.items():
-            for key, entry in objects.items():
-                yield table, key, entry
-
-    def recount(self) -> None:
-        """Count and digest anew: a sum that went astray would have the topic repaired for ever, to no end."""
-        self.count = sum(map(len, self.tables.values()))
-        self.digest = sum(entry.fingerprint for _, _, entry in self.objects()) & MASK
-
-
 class Cache:
     """A replica's objects. Any thread, one at a time: the caller holds a lock around every call. Nothing
     blocks.
@@ -67,7 +46,7 @@ class Cache:
     """
 
     def __init__(self, decoders: Mapping[str, Decode] | None = None) -> None:
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, TopicObjects] = {}
         self._merged = Merged(decoders or {})
         self._indexes: dict[str, Index] = {}
 
@@ -101,15 +80,19 @@ class Cache:
         begun = 0 if events is None else len(events)
         faults: list[Fault] = []
         name = table = ""
-        topic = _Topic()
+        topic = TopicObjects()
         objects: dict[str, Entry] = {}
         shown: dict[str, Entry] = {}
         decode = plain
+        walk: Walk | None = None
         for link in links:
             if link.topic != name:
                 name, table = link.topic, ""
                 known_topic = self._topics.get(name)
-                topic = self._topics.setdefault(name, _Topic()) if known_topic is None else known_topic
+                topic = self._topics.setdefault(name, TopicObjects()) if known_topic is None else known_topic
+                walk = topic.walk
+            if walk is not None:
+                walk.touch(link)
             known, count, digest = topic.position, topic.count, topic.digest
             position = link.point.position
             before = 0 if events is None else len(events)
@@ -190,7 +173,8 @@ class Cache:
         """
         state = self._topics.get(topic)
         if state is None:
-            state = self._topics[topic] = _Topic()
+            state = self._topics[topic] = TopicObjects()
+        state.walk = None
         told = told or bool(self._indexes)  # which live on events
         if not state.tables:
             events = self._fill(topic, state, snapshot, told)
@@ -234,7 +218,15 @@ class Cache:
         for record, new in zip(changed, entries, strict=True):
             table, key = record.table, record.key
             shown = merged.table(table)
-            if key not in shown and not (merged.floors or merged.contested):  # as in apply_run
+            there = shown.get(key)
+            if (
+                there is not None
+                and (there.topic, there.version, there.value) == (topic, new.version, new.value)
+                and (table, key) not in merged.contested
+            ):
+                shown[key] = new  # the topic alone had lost it: nothing changes for the viewer
+                continue
+            if there is None and not (merged.floors or merged.contested):  # as in apply_run
                 shown[key] = new
                 if told:
                     events.append(
@@ -248,7 +240,7 @@ class Cache:
         self._reindex(events)
         return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
 
-    def _fill(self, topic: str, state: _Topic, snapshot: TopicSnapshot, told: bool) -> list[Event]:
+    def _fill(self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, told: bool) -> list[Event]:
         """:meth:`replace` for a topic that holds nothing, which is every first sync: one loop, and no order unless
         somebody is told.
         """
@@ -295,6 +287,7 @@ class Cache:
             event = self._merged.shift((table, key), topic, None, None, state.position)
             if event is not None:
                 events.append(event)
+        state.walk = None
         del self._topics[topic]
         self._merged.lagging.pop(topic, None)
         self._reindex(events)
@@ -325,11 +318,26 @@ class Cache:
         state = self._topics.get(topic)
         return (0, 0) if state is None else (state.count, state.digest)
 
-    def bucket_digests(self, topic: str) -> dict[int, int]:
-        """The digest of each bucket that holds objects of this topic, counted anew for a repair (rule 10)."""
-        digests: dict[int, int] = {}
+    def differs(self, topic: str, head: Head) -> bool:
+        """Whether a topic's count or digest is another than that of this head; False when the topic has got beyond it.
+        That the head is of the history that is followed, and was reached, is the tracker's business.
+        """
         state = self._topics.get(topic)
-        if state is not None:
+        if state is None:
+            return head.count > 0
+        return state.position <= head.point.position and (state.count, state.digest) != (head.count, head.digest)
+
+    def walk(self, topic: str) -> Walk | None:
+        """Begin to count a topic anew; None when it is not there."""
+        state = self._topics.get(topic)
+        return None if state is None else Walk(topic, state, self._merged)
+
+    def bucket_digests(self, topic: str) -> dict[int, int]:
+        """The digest of each bucket that holds objects of this topic (``ALL``: of every one, together), counted anew
+        for a repair (rule 10).
+        """
+        digests: dict[int, int] = {}
+        for state in self._topics.values() if topic == ALL else [self._topics.get(topic, TopicObjects())]:
             for table, key, entry in state.objects():
                 bucket = bucket_of(table, key)
                 digests[bucket] = (digests.get(bucket, 0) + entry.fingerprint) & MASK

@@ -6,17 +6,20 @@ lock around everything here, and may call ``cache`` under the same lock.
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
+from pubsub_lib.core.actions import Action, Apply, Compare, Replace, RequestHello, StartSync
 from pubsub_lib.core.cache import Applied, Cache
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Full, Link, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.core.liveness import cut
+from pubsub_lib.core.model import ALL, Full, Head, Link, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.core.recount import Recount
 from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.errors import NotFollowed
 
@@ -28,6 +31,8 @@ class Faults(msgspec.Struct):
     """Changes that the version guard kept out: an older version tried to replace a newer one."""
     mismatches: int = 0
     """Times that a topic's count or digest differed from the store's."""
+    rotted: int = 0
+    """Objects that were altered or lost in this replica's memory, found by a recount."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -37,9 +42,13 @@ class Outcome(msgspec.Struct, frozen=True):
     events: Sequence[Event] = ()
     questions: Sequence[RequestHello] = ()
     sync: StartSync | None = None
+    rotted: Sequence[Rot] = ()
+    """What a recount found; the repair is on its way."""
 
 
 NOTHING = Outcome()
+MAX_COMPARED: Final = 100
+"""Topics that a replica of everything asks about with each of its questions."""
 
 
 class Witness(Protocol):
@@ -58,6 +67,9 @@ class Follower:
     def __init__(self, timing: Timing, limits: Limits, rng: random.Random, cache: Cache, now: float) -> None:
         self.cache = cache
         self.tracker = Tracker(timing, limits, rng, now)
+        self.recount = Recount(timing.recount_time, now)
+        self._unasked: list[str] = []
+        """Topics whose heads this replica of everything is still to ask about, in this round over all of them."""
         self.faults = Faults()
         self.witness: Witness | None = None
         self.listens: Callable[[], bool] = lambda: True
@@ -94,8 +106,14 @@ class Follower:
 
     def tick(self, now: float) -> Outcome:
         """Time passed."""
+        rotted = self._recount(now) if now >= self.recount.next_time else ()
         actions = self.tracker.tick(now)
-        return self._carry_out(actions, now) if actions else NOTHING
+        outcome = self._carry_out(actions, now) if actions else NOTHING
+        return Outcome(outcome.events, outcome.questions, outcome.sync, rotted) if rotted else outcome
+
+    def next_time(self) -> float:
+        """When ``tick`` has something to do next."""
+        return min(self.tracker.next_time(), self.recount.next_time)
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> Outcome:
         """The store answered."""
@@ -118,8 +136,10 @@ class Follower:
                 self._apply(action.links, events, now)
             elif isinstance(action, Replace):
                 self._replace(action.chain, action.answer, events, now)
+            elif isinstance(action, Compare):
+                self._compare(action.heads, now)
             elif isinstance(action, RequestHello):
-                questions.append(action)
+                questions.append(self._about_topics(action) if action.topics == (ALL,) else action)
             elif isinstance(action, StartSync):
                 wants = {name: self._fill(name, want) for name, want in action.wants.items()}
                 sync = StartSync(action.number, wants, action.causes)
@@ -150,6 +170,33 @@ class Follower:
         if not intact:
             self.faults.mismatches += 1
             self.mismatched(topic, now)
+
+    def _compare(self, heads: Mapping[str, Head], now: float) -> None:
+        for topic, head in heads.items():
+            if self.cache.differs(topic, head):
+                self._faulty(topic, 0, False, now)
+
+    def _about_topics(self, question: RequestHello) -> RequestHello:
+        """A replica of everything asks about some of its topics, others each time: their heads carry digests."""
+        if not self._unasked:
+            self._unasked = self.cache.topics()
+        portion = next(cut(self._unasked[-MAX_COMPARED:][::-1]), ())
+        del self._unasked[len(self._unasked) - len(portion) :]
+        return RequestHello(question.nonce, (ALL, *portion))
+
+    def _recount(self, now: float) -> Sequence[Rot]:
+        """Count the next objects in memory anew. A topic with something wrong has its differing buckets fetched."""
+        found = self.recount.step(self.cache, self._to_be_read, now)
+        for rot in found:
+            self.faults.rotted += rot.objects
+            if not self._to_be_read(rot.topic):  # else the answer that is awaited is compared with what is here
+                self.mismatched(rot.topic, now)
+        return found
+
+    def _to_be_read(self, topic: str) -> bool:
+        topics = self.tracker.topics
+        name = ALL if ALL in topics else topic
+        return name not in topics or self.tracker.chain(name).frozen
 
     def _prove(self, outcome: Outcome) -> Outcome:
         """What a topic holds below a floor although it lags no longer is shown after all (a restored history)."""

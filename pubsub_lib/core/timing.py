@@ -35,6 +35,8 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Longest wait after a failed sync."""
     sync_timeout: Seconds = 60.0
     """A sync that did not end by then counts as failed."""
+    recount_time: SecondsOrNone = 600.0
+    """Every object in a replica's memory is counted anew within this time; 0: none is."""
 
     @property
     def stale_after(self) -> float:

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
+from pubsub_lib.core.actions import Action, Apply, Compare, Replace, RequestHello, StartSync
 from pubsub_lib.core.chain import Chain, HelloHead
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.liveness import Claim, Liveness, cut
-from pubsub_lib.core.model import ALL, Delta, Full, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.syncing import SyncSlot, backoff
 from pubsub_lib.core.timing import Timing
@@ -157,8 +157,7 @@ class Tracker:
         """An envelope arrived."""
         self._turn += 1
         if envelope.hello is not None:
-            self._hear_hello(envelope, envelope.hello, now)
-            return []
+            return self._hear_hello(envelope, envelope.hello, now)
         chain = self._chains.get(self._chain_of(envelope.topic))
         if chain is None:
             # Not counted in the sequences either: what follows a straggler is no hole when the topic comes back.
@@ -236,13 +235,13 @@ class Tracker:
         chain = self._chains.get(self._chain_of(topic))
         if chain is None or chain.name in self._doubts:
             return  # what is in doubt has its time to be read again (rule 9), and goes on with what comes meanwhile
-        # Buckets first; when they came and it still differs, everything. A chain of everything has no buckets.
+        # Buckets first; when they came and it still differs, everything.
         after_reading = chain.read_in == self._turn
         if after_reading and (chain.read_whole or chain.doubts):
             self._doubts[chain.name] = Doubt(topic, now + backoff(self._timing, chain.doubts))
             chain.doubts += 1
             return
-        chain.repair = chain.name != ALL and not after_reading
+        chain.repair = not after_reading
         self._happen(chain, Happening.MISMATCHED, now)
 
     def resync(self, topics: Collection[str], now: float) -> None:
@@ -355,13 +354,13 @@ class Tracker:
 
     # -- hellos ------------------------------------------------------------------------------------------------------
 
-    def _hear_hello(self, envelope: Envelope, hello: Hello, now: float) -> None:
+    def _hear_hello(self, envelope: Envelope, hello: Hello, now: float) -> list[Action]:
         for topic, last in hello.sequences.items():
             if self._chain_of(topic) in self._chains:
                 self.gaps.announced(envelope.service, envelope.uuid, topic, last)
         question = self.liveness.question(hello.nonce) if hello.nonce else None
         if hello.nonce and question is None:
-            return  # the answer to a question so old that it is forgotten proves nothing
+            return []  # the answer to a question so old that it is forgotten proves nothing
         # The reading began at the earliest so long ago, on our own clock; of a broadcast nothing is known.
         began = None if question is None else question.asked - hello.age
         for topic, point in self._told_heads(hello):
@@ -369,6 +368,25 @@ class Tracker:
         if question is not None:
             for topic in [each for each in self._joining if each in question.topics]:  # in the order of following
                 self._greeted(self._chains[topic], now)
+        reached = self._reached(hello) if question is not None else {}
+        return [Compare(reached)] if reached else []
+
+    def _reached(self, hello: Hello) -> dict[str, Head]:
+        """The heads at which this replica stands, or of which it is certain that it passed them."""
+        everything = self._chains.get(ALL)
+        if everything is None:
+            chains = ((topic, head, self._chains.get(topic)) for topic, head in hello.heads.items())
+            return {
+                topic: head
+                for topic, head, chain in chains
+                if chain is not None and chain.known == head.point and self._may_compare(chain)
+            }
+        passed = hello.store is not None and everything.passed(hello.store) and self._may_compare(everything)
+        return dict(hello.heads) if passed else {}
+
+    def _may_compare(self, chain: Chain) -> bool:
+        # What is in doubt was compared, in vain, and has its time to be read again.
+        return not chain.frozen and chain.name not in self._doubts
 
     def _told_heads(self, hello: Hello) -> Iterator[tuple[str, Point]]:
         if ALL in self._chains:
@@ -518,7 +536,7 @@ class Tracker:
         self._doubts[name].again_at = float("inf")
         chain = self._chains[name]
         if not chain.frozen:  # else all its objects, or differing buckets, are to be read anyway
-            chain.repair = name != ALL
+            chain.repair = True
             self._happen(chain, Happening.MISMATCHED, now)
 
     def _remember_needs(self, now: float) -> None:

@@ -23,6 +23,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
+from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.errors import PubSubError, StoreError, TransportError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.logs import fields, logger
@@ -195,8 +196,9 @@ class Engine:
             self._tell(outcome)
             tracker = self.follower.tracker
             self._restless = tracker.restless
-            again = tracker.next_time()
+            again = self.follower.next_time()
         self._carry_out(outcome)
+        self._complain_of_rot(outcome.rotted)
         return again
 
     def _carry_out(self, outcome: Outcome) -> None:
@@ -264,6 +266,18 @@ class Engine:
         for topic in sorted(doubtful - self._doubtful):
             _log.error("%s", unfit(topic), extra=fields(topic=topic))
         self._doubtful = doubtful
+
+    def _complain_of_rot(self, rotted: Sequence[Rot]) -> None:
+        for rot in rotted:
+            named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "none can be named"
+            _log.error(
+                "%d objects of the topic %r were altered or lost in this process's memory (%s) and are read again; if "
+                "this happens again, have the host's memory tested",
+                rot.objects,
+                rot.topic,
+                named,
+                extra=fields(topic=rot.topic, objects=rot.objects),
+            )
 
     def _sync_failed(self, job: StartSync, error: Exception) -> None:
         foreign = not isinstance(error, PubSubError)

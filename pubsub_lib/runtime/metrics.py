@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -83,7 +84,7 @@ def _syncs(now: Status) -> Iterable[Metric]:
     tally = now.sequences
     seen = {"holes": tally.holes, "filled": tally.filled, "duplicates": tally.duplicates, "restarts": tally.restarts}
     yield _counters("sequences", "What publishers' sequences told.", "what", seen)
-    faults = {"guarded": now.faults.guarded, "mismatches": now.faults.mismatches}
+    faults = msgspec.structs.asdict(now.faults)
     yield _counters("faults", "What must never happen.", "what", faults)
 
 

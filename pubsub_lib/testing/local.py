@@ -72,7 +72,7 @@ class LocalEngine(Engine):
     def run(self, now: float) -> bool:
         """A tick, and a sync, if they are due."""
         with self.lock:
-            ticks = self.follower.tracker.next_time() <= now
+            ticks = self.follower.next_time() <= now
         if ticks:
             self._tick(now)
         syncs = self._job is not None
@@ -81,9 +81,9 @@ class LocalEngine(Engine):
         return ticks or syncs
 
     def next_time(self) -> float:
-        """The tracker's next deadline."""
+        """The follower's next deadline."""
         with self.lock:
-            return self.follower.tracker.next_time()
+            return self.follower.next_time()
 
     def close(self, until: float) -> None:
         """See :meth:`.Engine.close`."""

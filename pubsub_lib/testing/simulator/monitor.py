@@ -115,7 +115,8 @@ class Monitor:
         """A replica asks for own hellos."""
         watch = self._watches[replica]
         watch.asked[ask.nonce] = now
-        for topic in ask.topics:
+        # A replica of everything asks about topics as well, for their digests; they are no chains of their own.
+        for topic in (ALL,) if ALL in ask.topics else ask.topics:
             watch.chains.setdefault(topic, Evidence(now))
 
     def heard(self, replica: "Replica", envelope: Envelope, now: float) -> None:

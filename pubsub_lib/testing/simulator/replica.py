@@ -118,7 +118,7 @@ class Replica:
         while True:
             self._act(self.follower.tick(self.clock.now()))
             self._nudge.is_set = False  # the time is asked anew right here
-            due = self.clock.true(self.follower.tracker.next_time())
+            due = self.clock.true(self.follower.next_time())
             yield Await("tick", self._nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
 
     def _changing_topics(self) -> Steps:

@@ -9,10 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from pubsub_lib.core.actions import StartSync
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.follower import NOTHING, Follower
+from pubsub_lib.core.digest import subtract
+from pubsub_lib.core.follower import MAX_COMPARED, NOTHING, Follower
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Want
+from pubsub_lib.core.model import ALL, Full, Head, Want
 from pubsub_lib.core.transitions import State
 from pubsub_lib.errors import NotFollowed
 from tests.unit.core.builders import CALM, History, envelope, hello
@@ -248,3 +250,150 @@ def test_a_failed_sync_is_tried_again() -> None:
     assert again is not None
     assert again.wants == sync.wants
     assert again.number != sync.number
+
+
+# -- proofs ------------------------------------------------------------------------------------------------------
+
+
+def ask(follower: Follower, now: float) -> tuple[str, tuple[str, ...]]:
+    """The follower's next question, when its round is due."""
+    (question,) = follower.tick(now).questions
+    return question.nonce, question.topics
+
+
+def repair(
+    follower: Follower, history: History, now: float, sync: StartSync | None = None
+) -> tuple[list[str], int]:
+    """The sync that is due, or was begun: (keys told, records read)."""
+    sync = sync or follower.tick(now).sync
+    assert sync is not None, "nothing is to be repaired"
+    answer = history.answer(sync.wants)
+    (part,) = answer.chains.values()
+    assert isinstance(part, Full)
+    events = follower.sync_done(sync.number, answer, now + 0.1).events
+    return [event.key for event in events], sum(len(snapshot.records) for snapshot in part.topics.values())
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_10_an_object_lost_with_its_digest_is_found_by_an_own_hello(chain: str) -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
+    follower = start(chain, history=history)
+    topic = follower.cache._topics["t"]
+    gone = topic.tables["port"].pop("k5")
+    topic.count, topic.digest = topic.count - 1, subtract(topic.digest, gone.fingerprint)
+    nonce, asked = ask(follower, 5.5)
+    assert asked == (("t",) if chain == "t" else (ALL, "t"))
+    follower.feed(hello(history.reading(), nonce=nonce), 5.6)
+    assert follower.faults.mismatches == 1
+    told, read = repair(follower, history, 7.0)
+    assert told in ([], ["k5"])
+    assert read <= 20
+    assert follower.cache.topic_records("t") != []
+    assert follower.cache.head("t") == (2000, history.heads["t"].digest)
+    nonce, _ = ask(follower, 12.0)
+    follower.feed(hello(history.reading(), nonce=nonce), 12.1)
+    assert follower.faults.mismatches == 1
+
+
+def test_rule_10_a_hello_of_another_point_compares_nothing() -> None:
+    history = History()
+    history.some(3)
+    follower = start("t", history=history)
+    early = history.reading()
+    follower.feed(envelope(history.one()), 1.0)
+    follower.cache._topics["t"].count += 1
+    nonce, _ = ask(follower, 5.5)
+    follower.feed(hello(early, nonce=nonce, age=5.0), 5.6)
+    assert follower.faults.mismatches == 0
+
+
+def test_rule_10_a_replica_of_everything_compares_quiet_topics_while_others_are_busy() -> None:
+    history = History()
+    history.commit(("quiet", "q", "1"), ("busy", "b", "1"))
+    follower = start(ALL, history=history)
+    heads = history.reading()
+    follower.cache._topics["quiet"].count += 1
+    follower.feed(envelope(history.one("busy", "b", "2")), 1.0)
+    nonce, asked = ask(follower, 5.5)
+    assert asked == (ALL, "busy", "quiet")
+    follower.feed(hello(heads, nonce=nonce, age=0.5), 5.6)
+    assert follower.faults.mismatches == 1
+
+
+def test_a_replica_of_everything_asks_about_other_topics_each_time_until_all_had_their_turn() -> None:
+    history = History()
+    history.commit(*[(f"t{number}", "k", "1") for number in range(250)])
+    follower = start(ALL, history=history)
+    asked: list[str] = []
+    for number in range(1, 4):
+        _, topics = ask(follower, 5.0 * number + 0.5)
+        assert topics[0] == ALL
+        assert len(topics) <= MAX_COMPARED + 1
+        asked += topics[1:]
+    assert sorted(asked) == sorted(history.heads)
+
+
+def test_rule_10_a_store_whose_own_digest_is_wrong_is_not_read_without_end() -> None:
+    history = History()
+    history.some(3)
+    head = history.heads["t"]
+    history.heads["t"] = Head(head.point, head.count + 1, head.digest)
+    follower = start("t", history=history)
+    syncs = 0
+    now = 1.0
+    while now < 300.0:
+        now += 0.5
+        outcome = follower.tick(now)
+        for question in outcome.questions:
+            follower.feed(hello(history.reading(), nonce=question.nonce), now)
+        if outcome.sync is not None:
+            syncs += 1
+            follower.sync_done(outcome.sync.number, history.answer(outcome.sync.wants), now)
+    assert list(follower.tracker.doubtful) == ["t"]
+    assert syncs <= 20, "it backs off"
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+@pytest.mark.parametrize("how", ["value", "object", "version"])
+def test_rot_in_memory_is_found_within_the_time_and_repaired_by_buckets(chain: str, how: str) -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
+    follower = start(chain, history=history)
+    objects = follower.cache._topics["t"].tables["port"]
+    if how == "value":
+        objects["k5"].value = b'"rotten"'
+    elif how == "version":
+        objects["k5"].version = 1
+    else:
+        del objects["k5"], follower.cache._merged.shown["port"]["k5"]
+    now = 0.4
+    while not (outcome := follower.tick(now)).rotted:
+        for question in outcome.questions:
+            follower.feed(hello(history.reading(), nonce=question.nonce), now)
+        assert outcome.sync is None
+        now = max(now, follower.next_time())
+    assert now <= CALM.recount_time
+    assert follower.faults.rotted == 1
+    told, read = repair(follower, history, now + 2.0, outcome.sync)
+    assert told == ["k5"]
+    assert read <= 20, "one bucket of 256"
+    assert {(row.table, row.key): row for row in follower.cache.topic_records("t")} == history.objects["t"]
+    assert follower.cache.get("port", "k5") == b"1"
+
+
+def test_rot_that_is_found_while_everything_is_read_anyway_does_no_harm() -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
+    follower = start("t", history=history)
+    follower.cache._topics["t"].tables["port"]["k5"].value = b'"rotten"'
+    follower.tick(CALM.recount_time / 2 + 1)  # the walk began
+    follower.resync(["t"], CALM.recount_time / 2 + 1)
+    sync = None
+    now = CALM.recount_time / 2 + 1
+    while sync is None or follower.recount.rounds == 0:
+        now = max(now + 0.01, min(follower.next_time(), now + 1))
+        sync = sync or follower.tick(now).sync
+        follower.tick(now)
+    follower.sync_done(sync.number, history.answer(sync.wants), now)
+    assert follower.cache.get("port", "k5") == b"1"

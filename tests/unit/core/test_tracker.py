@@ -724,11 +724,11 @@ def test_rule_10_a_mismatch_during_a_delta_is_not_answered_by_it() -> None:
     assert bench.state() is State.FULL_DUE
 
 
-def test_rule_10_a_replica_of_everything_fetches_everything() -> None:
+def test_rule_10_a_replica_of_everything_fetches_differing_buckets_too() -> None:
     _, bench = following(topics=(ALL,))
     bench.tracker.mismatched("some topic", bench.now)
     bench.wait()
-    assert bench.running.wants == {ALL: Want()}
+    assert bench.running.wants == {ALL: Want(buckets={})}
 
 
 def test_rule_10_of_a_topic_that_was_dropped_is_ignored() -> None:
