@@ -1,0 +1,87 @@
+"""Who decides which thread runs: every way with few preemptions, chance with a seed, or a schedule from a report."""
+
+import random
+from typing import Final, NamedTuple
+
+
+class _Choice(NamedTuple):
+    chosen: int
+    options: int
+    preemptive: bool
+
+
+class _Recorder:
+    """Remembers what was chosen."""
+
+    def __init__(self) -> None:
+        self.made: list[_Choice] = []
+
+    def choose(self, options: int, preemptive: bool) -> int:
+        """See :class:`tests.scheduler.scheduler.Chooser`."""
+        chosen = self._decide(options, preemptive)
+        self.made.append(_Choice(chosen, options, preemptive))
+        return chosen
+
+    def schedule(self) -> str:
+        """``index:choice`` of every choice that was not the first candidate."""
+        return " ".join(f"{index}:{choice.chosen}" for index, choice in enumerate(self.made) if choice.chosen)
+
+    def _decide(self, options: int, preemptive: bool) -> int:
+        raise NotImplementedError
+
+
+class Replay(_Recorder):
+    """The choices of a report."""
+
+    def __init__(self, schedule: str) -> None:
+        super().__init__()
+        self._given = {int(index): int(chosen) for index, chosen in (each.split(":") for each in schedule.split())}
+
+    def _decide(self, options: int, preemptive: bool) -> int:
+        chosen = self._given.get(len(self.made), 0)
+        if chosen >= options:
+            raise ValueError(f"choice {len(self.made)} has {options} candidates, not {chosen + 1}: not this scenario")
+        return chosen
+
+
+class Chance(_Recorder):
+    """A seed's choices: each seed preempts with a probability of its own."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._rng = random.Random(seed)
+        self._preempts: Final = self._rng.choice((0.02, 0.05, 0.1, 0.3, 0.6))
+
+    def _decide(self, options: int, preemptive: bool) -> int:
+        if not preemptive:
+            return self._rng.randrange(options)
+        return self._rng.randrange(1, options) if self._rng.random() < self._preempts else 0
+
+
+class Bounded(_Recorder):
+    """One branch of all interleavings with at most so many preemptions: first this prefix, then candidate 0."""
+
+    def __init__(self, prefix: list[_Choice]) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def _decide(self, options: int, preemptive: bool) -> int:
+        at = len(self.made)
+        if at >= len(self._prefix):
+            return 0
+        chosen, expected, was_preemptive = self._prefix[at]
+        if (options, preemptive) != (expected, was_preemptive):
+            raise ValueError(f"choice {at} differs from the run before: the scenario does not depend on choices alone")
+        return chosen
+
+    def following(self, preemptions: int) -> "Bounded | None":
+        """The next branch, depth first; None when this was the last."""
+        made = self.made
+        spent = [0]
+        for choice in made:
+            spent.append(spent[-1] + (choice.preemptive and choice.chosen > 0))
+        for index in reversed(range(len(made))):
+            chosen, options, preemptive = made[index]
+            if chosen + 1 < options and spent[index] + preemptive <= preemptions:
+                return Bounded([*made[:index], _Choice(chosen + 1, options, preemptive)])
+        return None

@@ -1,0 +1,132 @@
+"""Runs a scenario under many schedules: the product's modules get the controlled primitives for that time."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import ModuleType
+from typing import Any, Final
+
+from tests.scheduler.choices import Bounded, Chance, Replay
+from tests.scheduler.primitives import SimpleQueue as ControlledQueue
+from tests.scheduler.primitives import Threading, Time
+from tests.scheduler.scheduler import Chooser, Failure, Scheduler
+
+PRODUCT: Final = ("pubsub_lib.", "pubsub_ipc.", "pubsub_memory.", "pubsub_sql.", "pubsub_zmq.")
+REPLAY: Final = "PUBSUB_LIB_SCHEDULE"
+"""Environment variable: the schedule of a report. Every scenario that is explored then runs once, by it."""
+
+Scenario = Callable[["World"], object]
+
+
+class World:
+    """What a scenario is given: the scheduler, and primitives for its own threads."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.threading = Threading(scheduler)
+        self.check = scheduler.check
+        self.fail = scheduler.fail
+        self.sleep = scheduler.sleep
+        self._spawned = 0
+
+    @property
+    def now(self) -> float:
+        """The virtual time in seconds."""
+        return self.scheduler.now
+
+    def spawn(self, target: Callable[..., object], *args: Any, name: str = "") -> Any:
+        """Start a controlled thread; ``join`` it."""
+        self._spawned += 1
+        thread = self.threading.Thread(target=target, args=args, name=name or f"{target.__name__}-{self._spawned}")
+        thread.start()
+        return thread
+
+    def together(self, *targets: Callable[[], object]) -> None:
+        """Run these at the same time, each in a thread of its own, and wait for their ends."""
+        for thread in [self.spawn(target) for target in targets]:
+            thread.join()
+
+    def until(self, done: Callable[[], object], what: str, most: float) -> None:
+        """Wait until ``done()``, for at most so many virtual seconds; else the run fails: ``what`` did not come."""
+        came = self.scheduler.block(what, lambda: bool(done()), self.now + most)
+        self.check(came, f"{what} did not come within {most:g} s")
+
+
+def explore(
+    scenario: Scenario,
+    *,
+    preemptions: int | None = None,
+    seeds: Collection[int] = (),
+    most: int = 20_000,
+    lines: Collection[ModuleType] = (),
+    lags: bool = False,
+) -> int:
+    """Run a scenario under every schedule of at most so many preemptions, and under each seed's. How many runs it were.
+
+    ``lines``: modules of which each line is a synchronisation point. ``lags``: see Scheduler. Raises Failure, whose
+    schedule replays the run: ``PUBSUB_LIB_SCHEDULE="3:1 17:2" pytest -k NAME``; AssertionError when more than ``most``
+    runs would be needed.
+    """
+
+    def one(chooser: Chooser, about: str) -> None:
+        try:
+            run(scenario, chooser, lines=lines, lags=lags)
+        except Failure as failure:
+            failure.add_note(f"{about}; replay it: {REPLAY}='{failure.schedule}' pytest -k ...")
+            raise
+
+    if REPLAY in os.environ:
+        one(Replay(os.environ[REPLAY]), "replayed")
+        return 1
+    runs = 0
+    branch = Bounded([]) if preemptions is not None else None
+    while branch is not None:
+        one(branch, f"run {runs}, at most {preemptions} preemptions")
+        runs += 1
+        assert runs <= most, f"more than {most} runs with {preemptions} preemptions; make the scenario smaller"
+        branch = branch.following(preemptions or 0)
+    for seed in seeds:
+        one(Chance(seed), f"seed {seed}")
+    return runs + len(seeds)
+
+
+def run(scenario: Scenario, chooser: Chooser, *, lines: Collection[ModuleType] = (), lags: bool = False) -> World:
+    """Run it once. Raises Failure."""
+    files = [module.__file__ for module in lines if module.__file__ is not None]
+    scheduler = Scheduler(chooser, lines=files, lags=lags)
+    world = World(scheduler)
+    with controlled(scheduler, world.threading):
+        scheduler.run(lambda: scenario(world))
+    return world
+
+
+@contextmanager
+def controlled(scheduler: Scheduler, fake: Threading) -> Iterator[None]:
+    """While this lasts the product's modules use controlled primitives. What is bound earlier (default arguments such
+    as ``now=time.monotonic``) is not replaced: a scenario passes it.
+    """
+    replaced: list[tuple[ModuleType, str, object]] = []
+    clock = Time(scheduler)
+    doubles: list[tuple[object, object]] = [
+        (threading, fake),
+        (time, clock),
+        (SimpleQueue, lambda: ControlledQueue(scheduler)),
+    ]
+    try:
+        for name, module in list(sys.modules.items()):
+            if not name.startswith(PRODUCT):
+                continue
+            for attribute in ("threading", "time", "SimpleQueue"):
+                real = vars(module).get(attribute)
+                for original, double in doubles:
+                    if real is original:
+                        replaced.append((module, attribute, real))
+                        setattr(module, attribute, double)
+        yield
+    finally:
+        for module, attribute, original in replaced:
+            setattr(module, attribute, original)
