@@ -200,6 +200,12 @@ TIMING: Final[tuple[cfg.Opt, ...]] = (
     _seconds("reading_age", 1.0, "How old a publisher's reading of the heads may be when it says hello."),
     _seconds("round_trip", 1.0, "Allowance for a question to a publisher and its answer."),
     _seconds("poll_interval", 2.0, "How often the store is polled while no publisher proves to be fresh."),
+    _seconds(
+        "connect_jitter",
+        0.5,
+        "A replica asks the publishers for their state at a random moment within this time of each connection.",
+        least=0.0,
+    ),
     _seconds("sync_jitter", 0.5, "A sync starts at a random moment within this time.", least=0.0),
     _seconds("sync_interval", 1.0, "Least time between one sync's end and the next one's start.", least=0.0),
     _seconds("sync_backoff", 1.0, "Wait after a failed sync; it doubles with each further failure."),

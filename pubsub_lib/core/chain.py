@@ -25,12 +25,14 @@ MOST_HEADS = 64
 class HelloHead:
     """A head that a hello told of and that known has not reached."""
 
-    __slots__ = ("point", "received", "turn")
+    __slots__ = ("lost_at", "point", "received", "turn")
 
-    def __init__(self, point: Point, received: float, turn: int) -> None:
+    def __init__(self, point: Point, received: float, turn: int, lost_at: float) -> None:
         self.point = point
         self.received = received
         self.turn = turn
+        self.lost_at = lost_at
+        """When it cannot come by itself any more, although its window has not ended."""
 
 
 class Chain:
@@ -149,13 +151,18 @@ class Chain:
             times.append(step.received)
         return min(times) if times else None
 
-    def remember_head(self, point: Point, now: float, turn: int) -> None:
+    def lost_at(self) -> float:
+        """When the first of the heads cannot come by itself any more; infinite when nothing says so."""
+        beyond = (head.lost_at for head in self.heads if head.point.position > self.known_position)
+        return min(beyond, default=float("inf"))
+
+    def remember_head(self, point: Point, now: float, turn: int, lost_at: float = float("inf")) -> None:
         """Keep a hello's head that known has not reached, or is not to be compared with yet. Without room it takes
         the place of the last one: it was told later, and all before it may turn out to be behind a sync's answer.
         """
         if len(self.heads) >= MOST_HEADS:
             self.heads.pop()
-        self.heads.append(HelloHead(point, now, turn))
+        self.heads.append(HelloHead(point, now, turn, lost_at))
 
     def drop_heads_before(self, turn: int) -> None:
         """Forget heads that were received before this turn."""

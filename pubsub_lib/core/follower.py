@@ -104,6 +104,11 @@ class Follower:
         outcome = self._carry_out(actions, now) if actions else NOTHING
         return outcome if envelope.hello is None or not self.cache.lagging else self._prove(outcome)
 
+    def connected(self, now: float) -> None:
+        """A connection to a publisher is there, for the first time or again: ``tick`` will ask for own hellos. Call it
+        when everything that is followed is subscribed to."""
+        self.tracker.connected(now)
+
     def tick(self, now: float) -> Outcome:
         """Time passed."""
         rotted = self._recount(now) if now >= self.recount.next_time else ()

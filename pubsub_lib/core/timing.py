@@ -25,6 +25,9 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Allowance for a question and its answer between a replica and a publisher."""
     poll_interval: Seconds = 2.0
     """How often the store is polled while no publisher proves to be fresh."""
+    connect_jitter: SecondsOrNone = 0.5
+    """A replica asks for own hellos at a random moment within this time of each connection, so that those that a
+    publisher's restart disconnected do not ask together."""
     sync_jitter: SecondsOrNone = 0.5
     """A sync starts at a random moment within this time, so that replicas do not start theirs together."""
     sync_interval: SecondsOrNone = 1.0
@@ -72,6 +75,17 @@ def lost_message_bound(timing: Timing, sync_time: float, sync_wait: float | None
     return (
         timing.max_idle_time + timing.reading_age + timing.round_trip + timing.message_delay_window + wait + sync_time
     )
+
+
+def reconnection_bound(timing: Timing, sync_time: float, sync_wait: float | None = None) -> float:
+    """Seconds after a connection is there again within which a replica has what was lost before it, while a publisher
+    and the store answer. The first answer may come from a reading that is older than the connection; the next cannot.
+    Then what is on its way is waited for as long as the answer was (``round_trip``), or the window where that is less.
+    """
+    wait = timing.sync_wait if sync_wait is None else sync_wait
+    asked = max(timing.connect_jitter, timing.reading_age) + timing.connect_jitter
+    grace = min(timing.round_trip, timing.message_delay_window)
+    return asked + timing.round_trip + grace + wait + sync_time
 
 
 def no_publisher_bound(timing: Timing, sync_time: float, sync_wait: float | None = None) -> float:

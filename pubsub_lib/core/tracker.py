@@ -16,6 +16,7 @@ from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.liveness import Claim, Liveness, cut
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.reconnection import Reconnection
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.syncing import SyncSlot, backoff
 from pubsub_lib.core.timing import Timing
@@ -77,6 +78,7 @@ class Tracker:
         self._turn = 0
         self.slot = SyncSlot(timing, rng, now)
         self.liveness = Liveness(timing, now)
+        self._reconnection = Reconnection(timing, rng)
         self.gaps = SequenceGaps()
         self.counters = Counters()
 
@@ -106,13 +108,15 @@ class Tracker:
         self._due.pop(topic, None)
         self._doubts.pop(topic, None)
         self.liveness.remove(topic)
+        self._reconnection.removed(topic)
         self.gaps.forget_topic(topic)
         if not self._due:
             self.slot.no_need()
 
     @property
     def restless(self) -> bool:
-        """True while a clock or a sync's start may come sooner than the last ``next_time()`` said."""
+        """True while a clock or a sync's start may come sooner than the last ``next_time()`` said; as long as it stays
+        true, only the answer to a question makes something come sooner still."""
         return bool(self._holding) or self.slot.waits
 
     @property
@@ -151,6 +155,13 @@ class Tracker:
         names = self._chains if topics is None else [self._chain_of(topic) for topic in topics]
         return min((self._covered(self._chains.get(name)) for name in names), default=0)
 
+    def connected(self, now: float) -> None:
+        """A connection to a publisher (or the broker) is there, for the first time or again: own hellos about
+        everything that is followed are asked for, after a jitter. Call it when what is followed is subscribed to.
+        """
+        self._turn += 1
+        self._reconnection.connected(self._chains, now)
+
     # -- in --------------------------------------------------------------------------------------------------------
 
     def feed(self, envelope: Envelope, now: float) -> list[Action]:
@@ -178,6 +189,8 @@ class Tracker:
             actions.extend(self._questions(self._chains, now))
             for chain in self._chains.values():
                 chain.new_round()
+        if now >= self._reconnection.ask_at:
+            actions.extend(self._questions(self._reconnection.due(now), now))
         for topic in [topic for topic, until in self._joining.items() if now >= until]:
             self._greeted(self._chains[topic], now)
         for chain in list(self._holding.values()):
@@ -204,6 +217,7 @@ class Tracker:
             if chain.state not in SYNCING:
                 continue
             part = answer.chains[name]
+            self._reconnection.read(name, self.slot.begun)
             if isinstance(part, Full):
                 actions.extend(self._replaced(chain, part, answer.store, now))
             elif isinstance(part, Delta):
@@ -261,7 +275,8 @@ class Tracker:
         """When ``tick`` has something to do next; infinite when nothing is followed."""
         clocks = [self._expires(chain) for chain in self._holding.values()]
         doubts = [doubt.again_at for doubt in self._doubts.values()]
-        return min([self.liveness.next_time(), self.slot.next_time(), *self._joining.values(), *clocks, *doubts])
+        asks = self._reconnection.ask_at
+        return min([self.liveness.next_time(), self.slot.next_time(), asks, *self._joining.values(), *clocks, *doubts])
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -364,7 +379,10 @@ class Tracker:
         # The reading began at the earliest so long ago, on our own clock; of a broadcast nothing is known.
         began = None if question is None else question.asked - hello.age
         for topic, point in self._told_heads(hello):
-            self._hear_head(self._chains[topic], point, began, hello, now)
+            lost_at = float("inf") if question is None else self._reconnection.lost_at(topic, question.asked, now)
+            self._hear_head(self._chains[topic], point, began, hello, now, lost_at)
+            if began is not None:
+                self._reconnection.read(topic, began)
         if question is not None:
             for topic in [each for each in self._joining if each in question.topics]:  # in the order of following
                 self._greeted(self._chains[topic], now)
@@ -397,7 +415,9 @@ class Tracker:
             if topic in self._chains:
                 yield topic, head.point
 
-    def _hear_head(self, chain: Chain, head: Point, began: float | None, hello: Hello, now: float) -> None:
+    def _hear_head(
+        self, chain: Chain, head: Point, began: float | None, hello: Hello, now: float, lost_at: float
+    ) -> None:
         known = chain.known
         if began is not None and not self._overtook(chain, head, began):
             position = hello.store.position if hello.store is not None else head.position
@@ -405,11 +425,11 @@ class Tracker:
         if known is None or chain.frozen:
             # Judged when the sync has set known. What comes before a sync began is answered by that sync.
             if chain.state in SYNCING:
-                chain.remember_head(head, now, self._turn)
+                chain.remember_head(head, now, self._turn, lost_at)
         elif head == known:
             pass
         elif head.position > known.position:
-            chain.remember_head(head, now, self._turn)
+            chain.remember_head(head, now, self._turn, lost_at)
             self._happen(chain, Happening.HELD, now)
         elif head.position == known.position or (began is not None and self._overtook(chain, head, began)):
             self.counters.foreign += 1
@@ -431,9 +451,13 @@ class Tracker:
         if now >= self._expires(chain):
             self._purge(chain, now, everywhere=True)
             if chain.state is State.HOLDING and now >= self._expires(chain):
-                self._happen(chain, Happening.EXPIRED, now)
+                ended = now >= self._window_ends(chain)
+                self._happen(chain, Happening.EXPIRED if ended else Happening.RECONNECTED, now)
 
     def _expires(self, chain: Chain) -> float:
+        return min(self._window_ends(chain), chain.lost_at())
+
+    def _window_ends(self, chain: Chain) -> float:
         started = chain.clock_started()
         return float("inf") if started is None else started + self._timing.message_delay_window
 

@@ -46,6 +46,8 @@ class Happening(StrEnum):
     """Nothing waits any more."""
     EXPIRED = "expired"
     """The clock ended."""
+    RECONNECTED = "reconnected"
+    """An answer after a connection told of a head beyond known, and what was on its way has had its time."""
     DOUBTED = "doubted"
     """A hello proved that the store's history changed."""
     OVERFLOWED = "overflowed"
@@ -97,6 +99,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
             _H.HELD: _S.HOLDING,
             _H.SETTLED: _S.FOLLOWING,
             _H.EXPIRED: _S.DELTA_DUE,
+            _H.RECONNECTED: _S.DELTA_DUE,
             _H.DOUBTED: _S.DELTA_DUE,
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.POLLED: _S.DELTA_DUE,

@@ -180,12 +180,16 @@ class Engine:
             outcome = self.follower.feed(envelope, self.now())
             self._tell(outcome)
             restless = self.follower.tracker.restless
-            wake = restless and not self._restless
+            # The answer to a question may end a wait sooner than what the clock thread sleeps for.
+            answer = envelope.hello is not None and envelope.hello.nonce != ""
+            wake = restless and (answer or not self._restless)
             self._restless = restless
         if wake:
             self._clock.wake()
 
     def _on_connected(self) -> None:
+        with self.lock:
+            self.follower.connected(self.now())
         self._clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------

@@ -398,8 +398,10 @@ def proof_too_early() -> list[Patch]:
 def staleness_from_arrival() -> list[Patch]:
     head = Tracker._hear_head
 
-    def _hear_head(self: Any, chain: Any, point: Any, began: float | None, hello: Any, now: float) -> None:
-        head(self, chain, point, None if began is None else now, hello, now)
+    def _hear_head(
+        self: Any, chain: Any, point: Any, began: float | None, hello: Any, now: float, lost_at: float
+    ) -> None:
+        head(self, chain, point, None if began is None else now, hello, now, lost_at)
 
     return [(Tracker, "_hear_head", _hear_head)]
 

@@ -90,6 +90,20 @@ def test_remembered_heads_are_bounded_and_hold_the_oldest_and_the_newest() -> No
     assert [head.point.position for head in one.heads] == [10 * MOST_HEADS - 1]
 
 
+def test_a_head_that_cannot_come_by_itself_any_more_is_due_before_the_window() -> None:
+    one = chain()
+    assert one.lost_at() == float("inf")
+    one.remember_head(Point(1, 1), 5.0, 1)
+    assert one.lost_at() == float("inf")
+    one.remember_head(Point(3, 1), 5.0, 1, lost_at=7.0)
+    one.remember_head(Point(2, 1), 6.0, 1, lost_at=6.5)
+    assert one.lost_at() == 6.5
+    one.advance(Point(2, 1), 6.2)
+    assert one.lost_at() == 7.0
+    one.drop_heads_before(2)
+    assert one.lost_at() == float("inf")
+
+
 def test_the_cause_is_the_happening_that_made_a_sync_due() -> None:
     one = chain()
     one.happen(Happening.RESUMED)

@@ -40,6 +40,10 @@ class AnyOrder(RuleBasedStateMachine):
     def begin(self, seed: int, everything: bool, tight: bool) -> None:
         self.world = World(seed, everything=everything, tight=tight)
 
+    @rule()
+    def connect(self) -> None:
+        self.world.connect()
+
     @rule(writes=WRITES, parts=st.integers(1, 3))
     def commit(self, writes: list[tuple[str, str, str | None]], parts: int) -> None:
         self.world.commit(writes, parts)

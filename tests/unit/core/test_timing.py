@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
+from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound, reconnection_bound
 from pubsub_lib.errors import ConfigError
 from tests.unit.core.builders import Bench, History
 
@@ -47,6 +47,23 @@ def test_rule_13_a_lost_message_is_there_within_the_bound(moment: int, rng: rand
     follow_until(bench, history.point.position, bound + 3 * STEP, publisher=True)
 
 
+@pytest.mark.parametrize("moment", range(20))
+def test_rule_13_what_was_lost_before_a_connection_is_there_within_its_bound(moment: int, rng: random.Random) -> None:
+    history = History()
+    history.one()
+    bench = Bench(history, timing=TIMING).synced()
+    for _ in range(rng.randrange(100)):
+        bench.wait(STEP)
+        if len(bench.questions) > 1:
+            bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.wait(TIMING.max_idle_time - 1)
+    history.one()
+    bench.tracker.connected(bench.now)
+    bound = reconnection_bound(TIMING, SYNC_TIME)
+    assert bound < lost_message_bound(TIMING, SYNC_TIME)
+    follow_until(bench, history.point.position, bound + 3 * STEP, publisher=True)
+
+
 @pytest.mark.parametrize("moment", range(5))
 def test_rule_13_without_any_publisher_a_change_is_there_within_the_bound(moment: int, rng: random.Random) -> None:
     history = History()
@@ -76,6 +93,7 @@ def test_rule_13_the_formula_sums_the_configured_times() -> None:
     assert lost_message_bound(timing, 0.006) == pytest.approx(6123.406)
     assert lost_message_bound(timing, 0.006, sync_wait=1.0) == pytest.approx(124.406)
     assert no_publisher_bound(timing, 0.006) == pytest.approx(6300.056)
+    assert reconnection_bound(timing, 0.006, sync_wait=1.0) == pytest.approx(20 + 0.5 + 3 + 0.4 + 1.006)
     assert no_publisher_bound(timing, 0.006, sync_wait=0.0) == pytest.approx(300.056)
 
 

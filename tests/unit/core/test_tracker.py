@@ -8,6 +8,7 @@ import random
 import msgspec
 import pytest
 
+from pubsub_lib.core.actions import RequestHello
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Point, Want
 from pubsub_lib.core.tracker import Tracker
@@ -527,6 +528,100 @@ def test_rule_05_everything_is_replaced_in_one_step() -> None:
 
 
 # -- rule 8 ------------------------------------------------------------------------------------------------------
+
+
+def connected(bench: Bench) -> RequestHello:
+    """A connection is there; the question that this leads to."""
+    asked = len(bench.questions)
+    bench.tracker.connected(bench.now)
+    while len(bench.questions) == asked:
+        bench.wait(bench.tracker.next_time() - bench.now)
+    return bench.questions[-1]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_rule_06_what_was_lost_before_a_connection_is_read_one_round_trip_after_its_answer(everything: bool) -> None:
+    name = ALL if everything else "t"
+    bench = Bench(history := History(), (name,)).synced()
+    lost = history.one()
+    began = bench.now
+    question = connected(bench)
+    assert question.topics == (name,)
+    assert bench.now - began <= bench.timing.connect_jitter
+    bench.now += 0.01
+    bench.hear(history.reading(), nonce=question.nonce)
+    assert bench.state(name) is State.HOLDING
+    bench.wait(bench.tracker.next_time() - bench.now)
+    assert bench.running.causes == {name: "reconnected"}
+    assert bench.now - began <= bench.timing.connect_jitter + 0.02 + 1e-6
+    assert bench.answer() == [lost]
+    assert bench.state(name) is State.FOLLOWING
+
+
+def test_rule_06_what_is_on_its_way_when_the_answer_comes_needs_no_delta() -> None:
+    """A busy reconnection: the head is beyond known because the link was sent after the connection."""
+    bench = Bench(history := History()).synced()
+    question = connected(bench)
+    link = history.one()
+    bench.now += 0.01
+    bench.hear(history.reading(), nonce=question.nonce)
+    bench.now += 0.009
+    assert bench.feed(link) == [link]
+    bench.wait(5.0 * bench.timing.message_delay_window)
+    assert (bench.state(), bench.tracker.counters.deltas) == (State.FOLLOWING, {})
+
+
+def test_rule_06_a_healthy_connection_costs_one_question_and_nothing_else() -> None:
+    history, bench = following()
+    asked = len(bench.questions)
+    question = connected(bench)
+    bench.hear(history.reading(), nonce=question.nonce)
+    bench.wait(bench.timing.reading_age + bench.timing.connect_jitter)
+    assert len(bench.questions) == asked + 1
+    assert (bench.state(), bench.tracker.counters.deltas) == (State.FOLLOWING, {})
+
+
+def test_rule_06_an_answer_from_a_reading_older_than_the_connection_ends_nothing() -> None:
+    bench = Bench(history := History()).synced()
+    before = history.reading()
+    lost = history.one()
+    asked = connected(bench)
+    bench.hear(before, nonce=asked.nonce, age=bench.timing.reading_age)
+    bench.wait(bench.timing.reading_age + bench.timing.connect_jitter)
+    assert bench.questions[-1] != asked, "asked again when no reading can be so old any more"
+    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.wait()
+    bench.wait(bench.timing.sync_jitter)
+    assert bench.running.causes == {"t": "reconnected"}
+    assert bench.answer() == [lost]
+
+
+def test_rule_06_answers_to_earlier_questions_and_broadcast_hellos_wait_for_the_window() -> None:
+    bench = Bench(history := History()).synced()
+    question = bench.ask()
+    history.one()
+    bench.tracker.connected(bench.now + 1e-6)
+    bench.hear(history.reading(), nonce=question.nonce)
+    bench.hear(history.reading())
+    until = bench.now + bench.timing.message_delay_window
+    while bench.now < until - 0.01:
+        assert bench.state() is State.HOLDING
+        bench.wait(0.009)
+
+
+def test_rule_06_a_lost_head_that_was_told_during_a_full_sync_is_read_after_it() -> None:
+    bench = Bench(history := History()).synced()
+    bench.tracker.resync(["t"], bench.now)
+    bench.wait(bench.timing.sync_jitter)
+    answer = history.answer(bench.running.wants)
+    lost = history.one()
+    question = connected(bench)
+    bench.hear(history.reading(), nonce=question.nonce)
+    bench.answer(answer)
+    bench.wait()
+    assert bench.tracker.chain("t").cause == "reconnected"
+    bench.wait(bench.timing.sync_jitter + bench.timing.sync_interval)
+    assert bench.answer() == [lost]
 
 
 def test_rule_08_a_new_topic_asks_and_waits_for_an_own_hello_before_its_full_sync() -> None:

@@ -116,6 +116,11 @@ class World:
         self._take(self.follower.tick(self.now))
         assert self.follower.tracker.next_time() > self.now, "the clock's thread would spin"
 
+    def connect(self) -> None:
+        """A connection is there again; what was on its way is lost."""
+        self.wire.clear()
+        self.follower.connected(self.now)
+
     def read(self) -> None:
         """The running sync reads its snapshot now."""
         if self.wants is not None and self.wants.sync is not None:
@@ -237,7 +242,7 @@ def walk(seed: int, steps: int) -> World:
     return world
 
 
-_STEPS = ["elapse", "commit", "deliver", "read_heads", "send_hello", "hear_hello", "read", "answer"]
+_STEPS = ["elapse", "commit", "deliver", "read_heads", "send_hello", "hear_hello", "read", "answer", "connect"]
 _FAULTS = ["lose", "fail", "restore", "trim", "doubt", "drop_and_follow", "resume"]
 
 
