@@ -371,19 +371,26 @@ class Cache:
         return [Record(name, key, at.version, at.value) for name, key, at in self._view(table, topic)]
 
     def present(
-        self, table: str | None = None, topic: str | None = None, key: str | None = None
+        self, tables: Collection[str] | None = None, topic: str | None = None, key: str | None = None
     ) -> list[Event]:
-        """The objects shown as events of their creation, in the order of their versions: a new handler's
-        first ones.
+        """The objects shown (None: of all tables) as events of their creation, in the order of their versions: a new
+        handler's first ones.
         """
-        if table is not None and key is not None:
-            entry = self._shown(table, key)
-            found = [] if entry is None or topic not in (None, entry.topic) else [(table, key, entry)]
-        else:
-            found = [row for row in self._view(table, topic) if key is None or row[1] == key]
+        found = [
+            row
+            for table in ([None] if tables is None else tables)
+            for row in (self._view(table, topic) if key is None else self._one(table, topic, key))
+        ]
         found.sort(key=lambda row: row[2].version)
         event, position = self._merged.event, {name: state.position for name, state in self._topics.items()}
         return [event(name, at, None, entry, None, position[entry.topic], 0.0) for name, at, entry in found]
+
+    def _one(self, table: str | None, topic: str | None, key: str) -> Iterator[tuple[str, str, Entry]]:
+        """What :meth:`_view` has under a key."""
+        for name in self._merged.shown if table is None else [table]:
+            entry = self._shown(name, key)
+            if entry is not None and topic in (None, entry.topic):
+                yield name, key, entry
 
     def _shown(self, table: str, key: str) -> Entry | None:
         objects = self._merged.shown.get(table)

@@ -4,6 +4,7 @@ inside.
 
 import math
 from collections import OrderedDict, deque
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
 import msgspec
@@ -42,11 +43,12 @@ class HandlerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """What a handler wants to hear of; None: any."""
+    """What a handler wants to hear of (None: any), and in which order of tables a full sync is told to it."""
 
-    table: str | None = None
+    tables: frozenset[str] | None = None
     topic: str | None = None
     key: str | None = None
+    order: tuple[str, ...] = ()
 
     def matches(self, event: Event) -> bool:
         """True when the handler is to hear of this event."""
@@ -56,7 +58,7 @@ class Selector(msgspec.Struct, frozen=True):
         """The event as this handler sees it, or None. To a handler of one topic an object that moves in from
         another followed topic is created, and one that moves out is deleted (with version None).
         """
-        if self.table not in (None, event.table) or self.key not in (None, event.key):
+        if (self.tables is not None and event.table not in self.tables) or self.key not in (None, event.key):
             return None
         if self.topic is None or self.topic == event.topic == (event.old_topic or event.topic):
             return event
@@ -65,6 +67,25 @@ class Selector(msgspec.Struct, frozen=True):
         if self.topic == event.old_topic:
             return replace(event, action="delete", topic=self.topic, version=None, new_value=None)
         return None
+
+
+def selector(
+    tables: str | Collection[str] | None, topic: str | None, key: str | None, order: Sequence[str] = ()
+) -> Selector:
+    """The selector of a handler of one table, of several, or of all (None). Raises UsageError for no table at all, and
+    for an order that names a table twice or one that the handler is not called for.
+    """
+    named = None if tables is None else frozenset([tables] if isinstance(tables, str) else tables)
+    if named is not None and not named:
+        raise UsageError("no table was named; give None to be called for all tables")
+    if isinstance(order, str):
+        raise UsageError(f"order must be a list of tables, not the string {order!r}; write [{order!r}]")
+    if len(set(order)) < len(order):
+        raise UsageError(f"order names a table twice: {list(order)}; name each once")
+    unknown = set() if named is None else set(order) - named
+    if named is not None and unknown:
+        raise UsageError(f"order names {sorted(unknown)}, and the handler is called for {sorted(named)} only")
+    return Selector(named, topic, key, tuple(order))
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -112,6 +133,11 @@ class _Item(msgspec.Struct, gc=False):
         """The object came and went, and the handler never heard of it."""
         return self.tried is None and self.first.old_value is None and self.latest.new_value is None
 
+    @property
+    def is_of_known(self) -> bool:
+        """It began as a change of an object that the handler has, or may have, and not as that one's delete."""
+        return self.first.new_value is not None and (self.first.old_value is not None or self.tried is not None)
+
     def event(self) -> Event:
         """What the handler is told: the newest value, against what it was told before."""
         first, latest, tried = self.first, self.latest, self.tried
@@ -141,7 +167,9 @@ class HandlerQueue:
     that was done is never handed out again; only failed ones are repeated.
 
     From ``queue_limit`` waiting events on, a new one is merged into the waiting one of its object, which keeps
-    its place; a create with its delete vanishes. Never more than ``queue_limit`` + distinct objects wait.
+    its place; a create with its delete vanishes. The delete of an object that the handler knows has a place of its
+    own all the same, once: what refers to the object may be waiting to be deleted before it. Never more than
+    ``queue_limit`` + 2 × distinct objects wait.
 
     A failed event waits for its next try (exponential backoff) and takes up later ones of its object, so that
     none overtakes it. After ``tries`` failures it is parked; the next new event of that object merges into it
@@ -184,6 +212,8 @@ class HandlerQueue:
         waiting = self._retrying.get(ident) if self._retrying else None
         if waiting is None and len(self._order) - self._dead >= self._limit:
             waiting = self._tails.get(ident)
+            if waiting is not None and event.new_value is None and waiting.is_of_known:
+                waiting = None
         if waiting is not None:
             self._merge(waiting, event)
             return

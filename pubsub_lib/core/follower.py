@@ -37,13 +37,16 @@ class Faults(msgspec.Struct):
 
 class Outcome(msgspec.Struct, frozen=True):
     """What a step led to: events for the handlers in chain order (perhaps none while nobody listens), and what the
-    shell must do now."""
+    shell must do now. ``by_sync``: so many of the first events come of a full sync or of an unfollow, which know no
+    order of changes; the others come of links.
+    """
 
     events: Sequence[Event] = ()
     questions: Sequence[RequestHello] = ()
     sync: StartSync | None = None
     rotted: Sequence[Rot] = ()
     """What a recount found; the repair is on its way."""
+    by_sync: int = 0
 
 
 NOTHING = Outcome()
@@ -94,7 +97,8 @@ class Follower:
         self._check_followed(topic)
         self.tracker.unfollow(topic)
         dropped = list(self.cache.topics()) if topic == ALL else [topic]
-        return Outcome(events=[event for name in dropped for event in self.cache.drop(name)])
+        events = [event for name in dropped for event in self.cache.drop(name)]
+        return Outcome(events, by_sync=len(events))
 
     def feed(self, envelope: Envelope, now: float) -> Outcome:
         """An envelope arrived."""
@@ -114,7 +118,7 @@ class Follower:
         rotted = self._recount(now) if now >= self.recount.next_time else ()
         actions = self.tracker.tick(now)
         outcome = self._carry_out(actions, now) if actions else NOTHING
-        return Outcome(outcome.events, outcome.questions, outcome.sync, rotted) if rotted else outcome
+        return msgspec.structs.replace(outcome, rotted=rotted) if rotted else outcome
 
     def next_time(self) -> float:
         """When ``tick`` has something to do next."""
@@ -122,7 +126,9 @@ class Follower:
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> Outcome:
         """The store answered."""
-        actions = self.tracker.sync_done(number, answer, now)
+        # First what was read, of all topics together, then what had waited for it: chains do not depend on each other,
+        # and a handler may want the former in an order of its own.
+        actions = sorted(self.tracker.sync_done(number, answer, now), key=lambda each: not isinstance(each, Replace))
         if self.witness is not None:
             self.witness.synced(answer, number, actions, self.tracker)
         outcome = self._carry_out(actions, now)
@@ -136,11 +142,13 @@ class Follower:
         events: list[Event] = []
         questions: list[RequestHello] = []
         sync: StartSync | None = None
+        by_sync = 0
         for action in actions:
             if isinstance(action, Apply):  # most of all: to match it as a pattern takes four times as long
                 self._apply(action.links, events, now)
             elif isinstance(action, Replace):
                 self._replace(action.chain, action.answer, events, now)
+                by_sync = len(events)
             elif isinstance(action, Compare):
                 self._compare(action.heads, now)
             elif isinstance(action, RequestHello):
@@ -150,7 +158,7 @@ class Follower:
                 sync = StartSync(action.number, wants, action.causes)
             else:
                 assert_never(action)
-        return Outcome(events, questions, sync)
+        return Outcome(events, questions, sync, by_sync=by_sync)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
         for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
@@ -208,7 +216,7 @@ class Follower:
         events = list(outcome.events)
         for topic in list(self.cache.lagging):
             events.extend(self.cache.prove(topic, self.tracker.covered([topic])))
-        return Outcome(events, outcome.questions, outcome.sync)
+        return msgspec.structs.replace(outcome, events=events)
 
     def mismatched(self, topic: str, now: float) -> None:
         """A topic's count or digest is not the store's: have the differing buckets fetched (rule 10)."""

@@ -250,11 +250,12 @@ class AsyncReplica:
 
     async def on(
         self,
-        table: str | None,
+        table: str | Sequence[str] | None,
         handler: AsyncHandler | Callable[[Event], object],
         *,
         topic: str | None = None,
         key: str | None = None,
+        order: Sequence[str] = (),
     ) -> AsyncHandle:
         """As :meth:`.Replica.on`. A coroutine function runs in the event loop, one change at a time: the next one is
         told when it has ended, and what waits meanwhile is bounded and conflated. A plain function runs on a thread.
@@ -263,7 +264,7 @@ class AsyncReplica:
         """
         chosen = self._in_loop(handler) if is_coroutine_function(handler) else handler
         pool = self._open_pool()
-        adding = pool.submit(self.threaded.on, table, chosen, topic=topic, key=key)
+        adding = pool.submit(self.threaded.on, table, chosen, topic=topic, key=key, order=order)
         try:
             return AsyncHandle(await asyncio.shield(asyncio.wrap_future(adding)), self)
         except asyncio.CancelledError:
@@ -272,9 +273,15 @@ class AsyncReplica:
             raise
 
     async def changes(
-        self, table: str | None = None, *, topic: str | None = None, key: str | None = None
+        self,
+        table: str | Sequence[str] | None = None,
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+        order: Sequence[str] = (),
     ) -> AsyncGenerator[Event, None]:
-        """Every change, as an async iterator: first the objects that are there, as creates. Ends at ``close``.
+        """Every change, as an async iterator: first the objects that are there, as creates. Ends at ``close``. Takes
+        what ``on`` takes.
 
         A change counts as handled when the next one is asked for, or the iterator ends; what waits meanwhile is bounded
         and conflated, as for a handler. Nothing is repeated for a body that raises: begin a new iterator.
@@ -291,7 +298,7 @@ class AsyncReplica:
             await taken
 
         try:
-            handle = await self.on(table, hand_over, topic=topic, key=key)
+            handle = await self.on(table, hand_over, topic=topic, key=key, order=order)
             self._inboxes.add(inbox)
             while not self._closing and (item := await inbox.get()) is not None:
                 event, taken = item

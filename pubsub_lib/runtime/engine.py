@@ -19,7 +19,6 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.core.actions import RequestHello, StartSync
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
@@ -49,8 +48,8 @@ class SyncReader(Protocol):
 class Engine:
     """One replica's running machinery. ``lock`` guards follower and cache; hold it around every look at them.
 
-    ``on_events`` is called with the lock held, with events in chain order and whether they are of a first sync; it
-    must only enqueue.
+    ``on_events`` is called with the lock held, with an outcome that has events and whether they are of a first sync;
+    it must only enqueue.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Engine:
         reader: SyncReader,
         subscriber: Subscriber,
         cache: Cache,
-        on_events: Callable[[Sequence[Event], bool], None],
+        on_events: Callable[[Outcome, bool], None],
         rng: random.Random,
         discovery: Discovery | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -338,7 +337,7 @@ class Engine:
 
     def _tell(self, outcome: Outcome, *, first: bool = False) -> None:
         if outcome.events:
-            self._on_events(outcome.events, first)
+            self._on_events(outcome, first)
         self._announce()
 
     def _announce(self) -> None:

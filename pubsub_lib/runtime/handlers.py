@@ -5,13 +5,14 @@ sync.
 import inspect
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeGuard
 
 import msgspec
 
 from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.ordering import in_order
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
 from pubsub_lib.failpoints import hit
 from pubsub_lib.lifecycle import start_thread
@@ -108,10 +109,15 @@ class Handle:
         with self._changed:
             return None if self._gone else self._queue.next_time()
 
-    def push(self, events: Iterable[Event], *, initial: bool = False) -> None:
-        """Put in those events that this handler selects."""
+    def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
+        """Put in those events that this handler selects; of the first ``by_sync`` of them in the handler's own order of
+        tables, if it has one.
+        """
         now = self._clock()
         select = self.selector.select
+        if by_sync and self.selector.order:
+            of_sync = [selected for event in events[:by_sync] if (selected := select(event)) is not None]
+            events = [*in_order(of_sync, self.selector.order), *events[by_sync:]]
         with self._changed:
             if self._gone:
                 return
@@ -256,7 +262,7 @@ class Handlers:
         self._made = 0
         self._closed = False
 
-    def add(self, selector: Selector, fn: Handler, initial_events: Iterable[Event] = ()) -> Handle:
+    def add(self, selector: Selector, fn: Handler, initial_events: Sequence[Event] = ()) -> Handle:
         """Register a handler and start its thread; it is told ``initial_events`` first. Does not block.
 
         Raises UsageError for what cannot be called (or is a coroutine function: nobody would await it),
@@ -275,7 +281,7 @@ class Handlers:
             self._made += 1
             label = getattr(fn, "__qualname__", type(fn).__name__)
             handle = Handle(self, selector, fn, self._policy, f"{self._name}-handler-{self._made}-{label}")
-            handle.push(initial_events, initial=True)
+            handle.push(initial_events, initial=True, by_sync=len(initial_events))
             others = self._handles
             self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here
             try:
@@ -286,13 +292,14 @@ class Handlers:
                 raise
         return handle
 
-    def push(self, events: Sequence[Event], *, initial: bool = False) -> None:
+    def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
         """Tell events, in chain order, to every handler that selects them. Does not block on handlers; after
         :meth:`close` does nothing. ``initial``: they are of a topic's first sync (see :attr:`initial_done`).
+        ``by_sync``: so many of the first ones come of a full sync or an unfollow.
         """
         if events:
             for handle in self._handles:
-                handle.push(events, initial=initial)
+                handle.push(events, initial=initial, by_sync=by_sync)
 
     def listening(self) -> bool:
         """True when somebody would be told of an event that is pushed now. Does not block."""

@@ -14,8 +14,9 @@ import msgspec
 from pubsub_lib import loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.dispatch import Selector
+from pubsub_lib.core.dispatch import selector
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
+from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, Link, Point, Record
@@ -272,22 +273,30 @@ class Replica:
 
     def on(
         self,
-        table: str | None,
+        table: str | Sequence[str] | None,
         handler: Callable[[Event], object],
         *,
         topic: str | None = None,
         key: str | None = None,
+        order: Sequence[str] = (),
     ) -> Handle:
-        """Call ``handler`` with every change of a table (None: of all), a topic or a key.
+        """Call ``handler`` with every change of a table, of several tables, or of all (None), a topic or a key.
 
         It is called on a thread of its own, first with the objects that are there already (as creates), then with
         every change in chain order; one that is too slow gets the latest change per key, one that raises is tried
         again and parked after ``settings.handling.tries``. ``remove()`` of what is returned ends it.
+
+        One handler of several tables is called for all of them in chain order; between two handlers there is no order.
+        ``order`` names tables, those first that others refer to: what a full sync finds (at the start or later), and
+        what an unfollow takes away, is told as creates and sets in this order, then deletes in the reverse.
+        Raises UsageError, NotFollowed for the topic, ClosedError.
         """
         self._check()
         with self._engine.lock:
-            topic = self._only(topic)
-            return self._handlers.add(Selector(table, topic, key), handler, self._cache.present(table, topic, key))
+            chosen = selector(table, self._only(topic), key, order)
+            return self._handlers.add(
+                chosen, handler, self._cache.present(chosen.tables, chosen.topic, chosen.key)
+            )
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -434,8 +443,8 @@ class Replica:
             everything = ALL in self._engine.follower.tracker.topics
         self._engine.resync(() if everything else topics)
 
-    def _enqueue(self, events: Sequence[Event], first: bool) -> None:
-        self._handlers.push(events, initial=first)
+    def _enqueue(self, outcome: Outcome, first: bool) -> None:
+        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
 
     # -- small things ----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ import msgspec
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import HandlerPolicy
-from pubsub_lib.core.events import Event
+from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.lossy import PERFECT, Loss
 from pubsub_lib.core.model import ALL, Heads
@@ -62,7 +62,7 @@ class LocalEngine(Engine):
         reader: SyncReader,
         subscriber: Subscriber,
         cache: Cache,
-        on_events: Callable[[Sequence[Event], bool], None],
+        on_events: Callable[[Outcome, bool], None],
         rng: random.Random,
     ) -> None:
         super().__init__(settings, reader, subscriber, cache, on_events, rng, now=time.now)

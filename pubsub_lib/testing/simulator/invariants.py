@@ -96,8 +96,8 @@ def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
 
 
 def handlers_are_bounded(handler: "Handler", objects: int) -> str | None:
-    """A handler's queue never holds more than its limit and one event an object."""
-    if len(handler.queue) > handler.queue.policy.queue_limit + objects:
+    """A handler's queue never holds more than its limit and, of each object, one change and one delete."""
+    if len(handler.queue) > handler.queue.policy.queue_limit + 2 * objects:
         return f"{len(handler.queue)} events wait for a handler"
     return None
 

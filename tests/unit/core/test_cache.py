@@ -324,8 +324,8 @@ def test_views_are_made_at_once_and_present_is_in_the_order_of_versions() -> Non
     assert [(e.action, e.table, e.key, e.version, e.position) for e in cache.present()] == [
         ("create", "router", "r", 1, 5), ("create", "port", "y", 4, 5),
     ]  # fmt: skip
-    assert [e.key for e in cache.present("port", "a", "y")] == ["y"]
-    assert cache.present("port", "b", "y") == cache.present("port", "a", "nobody") == []
+    assert [e.key for e in cache.present(["port"], "a", "y")] == ["y"]
+    assert cache.present(["port"], "b", "y") == cache.present(["port"], "a", "nobody") == []
     assert [e.key for e in cache.present(key="r")] == ["r"]
 
 

@@ -1,13 +1,14 @@
 """Design §7: order, at most once per version, conflation, retries, parking; examples and a state machine."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Mark, Selector
+from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Mark, Selector, selector
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.model import Action
 from pubsub_lib.errors import UsageError
@@ -56,6 +57,20 @@ def test_over_the_limit_a_key_that_waits_takes_up_its_news_and_keeps_its_place()
     ]  # fmt: skip
 
 
+def test_over_the_limit_a_delete_comes_after_what_waited_before_it() -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=1))
+    queue.push(event("switch", 3, b"1", b"2"))
+    queue.push(event("port", 4, b"1", b"2"))
+    queue.push(event("port", 5, b"2", None))
+    queue.push(event("switch", 6, b"2", None))
+    queue.push(event("switch", 7, None, b"3"))
+    queue.push(event("switch", 8, b"3", None))  # it has that place already
+    assert drain(queue) == [
+        ("switch", 3, "set", b"1", b"2"), ("port", 4, "set", b"1", b"2"),
+        ("port", 5, "delete", b"2", None), ("switch", 8, "delete", b"2", None),
+    ]  # fmt: skip
+
+
 def test_over_the_limit_a_create_and_its_delete_vanish_only_when_never_told() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1, backoff=1.0))
     queue.push(event("w", 1, None, b"1"))
@@ -77,9 +92,9 @@ def test_the_event_being_handled_takes_up_nothing() -> None:
     queue.push(event("x", 1, None, b"1"))
     assert queue.next(0.0) is not None
     queue.push(event("x", 2, b"1", b"2"))
-    queue.push(event("x", 3, b"2", None))
+    queue.push(event("x", 3, b"2", b"3"))
     queue.done()
-    assert drain(queue) == [("x", 3, "delete", b"1", None)]
+    assert drain(queue) == [("x", 3, "set", b"1", b"3")]
 
 
 def test_a_failing_key_backs_off_and_others_go_on() -> None:
@@ -267,12 +282,35 @@ def test_a_selector_of_a_topic_sees_moves_as_creates_and_deletes() -> None:
     assert (out.action, out.topic, out.version, out.old_value, out.new_value) == ("delete", "a", None, b"1", None)
     assert (into.action, into.topic, into.version, into.old_value, into.new_value) == ("create", "b", 9, None, b"2")
     assert not Selector(topic="c").matches(moved)
-    assert not Selector(table="other").matches(moved)
+    assert not Selector(tables=frozenset({"other"})).matches(moved)
     assert not Selector(key="other").matches(moved)
-    assert Selector("port", "b", "k").matches(moved)
+    assert Selector(frozenset({"port"}), "b", "k").matches(moved)
     deleted = Event("port", "k", "b", "delete", 9, 4, b"1", None, 9, old_topic="b")
     assert Selector(topic="b").select(deleted) is deleted
     assert not Selector(topic="a").matches(deleted)
+
+
+@pytest.mark.parametrize(
+    ("tables", "order", "says"),
+    [
+        ([], (), "no table was named"),
+        (["a", "b"], ("a", "c"), r"order names \['c'\]"),
+        ("a", ("b",), r"order names \['b'\]"),
+        (None, ("a", "a"), "names a table twice"),
+        (["a"], "a", r"write \['a'\]"),
+    ],
+)
+def test_an_order_that_cannot_be_meant_is_refused(tables: list[str] | str | None, order: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        selector(tables, None, None, order)
+
+
+def test_a_selector_of_tables_takes_one_several_or_all() -> None:
+    port = event("k", 1, None, b"1")
+    assert selector("port", None, None).matches(port)
+    assert selector(["switch", "port"], None, None, ["switch"]).matches(port)
+    assert not selector(["switch"], None, None).matches(port)
+    assert selector(None, None, None, ["switch", "port"]) == Selector(order=("switch", "port"))
 
 
 KEYS = ("x", "y", "z")
@@ -385,8 +423,8 @@ class Queues(RuleBasedStateMachine):
             self.marks.append((self.queue.mark(position), upto))
 
     @invariant()
-    def never_more_than_the_limit_and_one_per_object_wait(self) -> None:
-        assert len(self.queue) <= LIMIT + len(KEYS)
+    def never_more_than_the_limit_and_two_per_object_wait(self) -> None:
+        assert len(self.queue) <= LIMIT + 2 * len(KEYS)
 
     @invariant()
     def marks_are_passed_only_when_it_is_true(self) -> None:

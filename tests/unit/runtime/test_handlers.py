@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pubsub_lib.core.dispatch import HandlerPolicy, Selector
+from pubsub_lib.core.dispatch import HandlerPolicy, Selector, selector
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeout
 from pubsub_lib.runtime.handlers import Handle, Handlers
@@ -30,8 +30,8 @@ def handlers() -> Iterator[Handlers]:
 def test_each_handler_is_told_what_it_selects_in_order(handlers: Handlers) -> None:
     ports: list[str] = []
     routers: list[str] = []
-    handlers.add(Selector(table="port"), lambda e: ports.append(e.key), [event("first", 1)])
-    handlers.add(Selector(table="router"), lambda e: routers.append(e.key))
+    handlers.add(selector("port", None, None), lambda e: ports.append(e.key), [event("first", 1)])
+    handlers.add(selector("router", None, None), lambda e: routers.append(e.key))
     handlers.push([event("p1", 2), event("r1", 3, "router"), event("p2", 4)])
     handlers.wait_handled(4, LONG)
     assert (ports, routers) == (["first", "p1", "p2"], ["r1"])

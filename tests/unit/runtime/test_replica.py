@@ -699,3 +699,85 @@ def _everything_refuses(replica: Replica) -> None:
             refused += 1
     replica.close()
     os._exit(0 if refused == 4 else 1)
+
+
+TABLES = ("lswitch", "lport")
+
+
+def write_in_the_wrong_order(store: Store) -> None:
+    """Switches that were changed after their ports were made: by version, each port comes before its switch."""
+    with store.transaction() as tx:
+        tx.set("lswitch", "s1", 1, topic="a")
+        tx.set("lport", "p1", "s1", topic="a")
+        tx.set("lswitch", "s2", 1, topic="b")
+        tx.set("lport", "p2", "s2", topic="b")
+    with store.transaction() as tx:
+        tx.set("lswitch", "s1", 2)
+        tx.set("lswitch", "s2", 2)
+
+
+def brief(told: Recorder) -> list[tuple[str, str]]:
+    return [(change.action, change.key) for change in told.changes]
+
+
+def test_a_handler_of_several_tables_is_called_in_chain_order(config: Settings, published: Store) -> None:
+    told = Recorder()
+    with Replica(config, topics=["t"]) as replica:
+        replica.on(TABLES, told)
+        replica.wait_synced(LONG)
+        for number in range(20):
+            with published.transaction() as tx:
+                tx.create("lswitch", f"s{number}", 1, topic="t")
+                tx.create("other", f"o{number}", 1, topic="t")
+                tx.create("lport", f"p{number}", 1, topic="t")
+        replica.wait_handled(tx.commit, LONG)
+    assert brief(told) == [("create", f"{kind}{number}") for number in range(20) for kind in "sp"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_a_sync_tells_comes_in_the_order_of_tables(config: Settings, published: Store, early: bool) -> None:
+    write_in_the_wrong_order(published)
+    told = Recorder()
+    replica = Replica(config, topics=["a", "b"])
+    if early:
+        replica.on(TABLES, told, order=TABLES)
+    with replica:
+        replica.wait_synced(LONG)
+        if not early:
+            replica.on(TABLES, told, order=TABLES)
+            replica.wait_synced(LONG)
+        made = brief(told)
+        assert [key[0] for _, key in made] == ["s", "s", "p", "p"], "over both topics"
+        told.changes.clear()
+        replica.unfollow("a")
+        replica.wait_handled(6, LONG)
+        assert brief(told) == [("delete", "p1"), ("delete", "s1")]
+
+
+def test_what_a_later_full_sync_finds_comes_in_the_order_of_tables(config: Settings, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("lswitch", "s1", 1, topic="t")
+        tx.set("lport", "p1", "s1", topic="t")
+    told = Recorder()
+    blind = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, max_idle_time=LONG))
+    with Replica(blind, topics=["t"]) as replica:
+        replica.on(TABLES, told, order=TABLES)
+        replica.wait_synced(LONG)
+        told.changes.clear()
+        with store.transaction() as tx:
+            tx.delete("lswitch", "s1")
+            tx.delete("lport", "p1")
+            tx.create("lport", "p2", "s2", topic="t")
+            tx.create("lswitch", "s2", 1, topic="t")
+        replica.resync("t")
+        replica.wait_handled(tx.commit, LONG)
+        assert replica.status().counters.fulls == {"greeted": 1, "asked": 1}
+    assert brief(told) == [("create", "s2"), ("create", "p2"), ("delete", "p1"), ("delete", "s1")]
+
+
+def test_what_is_not_in_the_handler_s_tables_cannot_be_ordered(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        with pytest.raises(UsageError, match="order names"):
+            replica.on(["lport"], print, order=["lprot"])
+        with pytest.raises(UsageError, match="no table was named"):
+            replica.on([], print)
