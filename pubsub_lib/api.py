@@ -8,12 +8,13 @@ A driver moves envelopes; it never decides anything about them. It is registered
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.masking import masked_fields, masked_repr
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -48,6 +49,14 @@ class DriverSettings(msgspec.Struct, frozen=True):
     """Where publishers listen (a subscriber registers these itself at ``initialize``)."""
     bind_address: str = ""
     options: Mapping[str, object] = msgspec.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Without passwords: logs and tracebacks show it."""
+        return masked_repr(self.__struct_fields__, self)
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for rich."""
+        return masked_fields(self.__struct_fields__, self)
 
 
 OnEnvelope = Callable[[Envelope], None]

@@ -103,6 +103,11 @@ GENERAL: Final[tuple[cfg.Opt, ...]] = (
     ),
     cfg.ListOpt("topics", default=[], help="Topics that are followed when the program names none itself."),
     cfg.BoolOpt(
+        "default_topic",
+        default=True,
+        help="A replica of named topics also follows the topic 'default', that of objects without a topic.",
+    ),
+    cfg.BoolOpt(
         "paranoid",
         default=False,
         help="For tests: compare the cache with the database after every sync, and fail on a difference.",

@@ -18,6 +18,7 @@ from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, ValueRefused
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.logs import logger
+from pubsub_lib.masking import masked, masked_fields, masked_repr
 
 _log = logger(__name__)
 
@@ -75,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Stable name of this service; "" for a program that publishes nothing."""
     topics: tuple[str, ...] = ()
     """What a replica follows when it is given no topics itself."""
+    default_topic: bool = True
+    """Whether a replica of named topics also follows the default topic, that of objects without one."""
     addresses: tuple[str, ...] = ()
     """Where publishers listen, for example ``tcp://10.0.0.1:8866``."""
     bind_address: str = ""
@@ -120,6 +123,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 f"max_frame_bytes ({self.limits.max_frame_bytes}) leaves no room for a value of max_value_bytes "
                 f"({self.limits.max_value_bytes}) and {_CHANGE_OVERHEAD} bytes around it; raise it or lower the other"
             )
+
+    def __repr__(self) -> str:
+        """Without passwords: logs and tracebacks show it."""
+        return masked_repr(self.__struct_fields__, self)
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for rich."""
+        return masked_fields(self.__struct_fields__, self)
 
     def for_driver(self) -> DriverSettings:
         """What the driver is given of these settings."""
@@ -173,6 +184,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             multiproc_socket=values["publisher_multiproc_socket"] if multiproc else "",
             service=values["service_name"],
             topics=tuple(values["topics"]),
+            default_topic=values["default_topic"],
             addresses=tuple(f"{transport}://{ip}:{port}" for ip in values["publishers_ips"]) if enabled else (),
             bind_address=f"{transport}://{bind}:{port}" if enabled else "",
             timing=Timing(**{option.name: values[option.name] for option in options.TIMING}),
@@ -368,4 +380,4 @@ def _reason(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+    return masked(" ".join(str(error).split()).rstrip("."))

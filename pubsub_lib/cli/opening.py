@@ -10,9 +10,11 @@ import msgspec
 from cliff.command import Command
 from oslo_config import cfg
 
-from pubsub_lib import loader, options
+from pubsub_lib import options
 from pubsub_lib.core.model import Heads, Link
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError
+from pubsub_lib.masking import masked
+from pubsub_lib.runtime.opening import hands_over, is_bound
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.settings import Settings, check_names
@@ -95,7 +97,7 @@ def settings_of(command: Command) -> Settings:
             f"the configuration cannot be read: {which} is not text in UTF-8; name readable files in INI format"
         ) from error
     except (cfg.Error, cfg.ParseError, OSError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
+        reason = masked(" ".join(str(error).split()).rstrip("."))
         raise ConfigError(f"the configuration cannot be read: {reason}; name readable files in INI format") from error
     options.register(conf)
     if given.database is not None:
@@ -156,10 +158,10 @@ def _publishes(settings: Settings) -> bool:
 def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> HandingOver:
     if not _publishes(settings):
         return HandingOver("nobody: replicas poll, or a service takes over what has no origin", None)
-    if not loader.load(settings.driver, settings.needs()).capabilities.bind_based:
+    if not is_bound(settings):
         publisher = stack.enter_context(Publisher(settings, _Heads(store)))
         return HandingOver(f"replicas, by {settings.driver}", publisher.publish)
-    if settings.multiproc_driver:
+    if hands_over(settings):
         how = f"the service {settings.service!r}, by {settings.multiproc_driver}"
         if settings.service not in {each.service for each in store.directory.live()}:
             # Asked for here, because a worker buffers for a service that is away: this process will not live to see it.

@@ -65,7 +65,7 @@ def _send(
     with ExitStack() as stack:
         replica = None
         if wait is not None:
-            replica = stack.enter_context(Replica(opened.settings, [topic]))
+            replica = stack.enter_context(Replica(opened.settings, [topic], default_topic=False))
             replica.wait_synced(wait)
         try:
             begun = time.monotonic()

@@ -12,6 +12,9 @@ import msgspec
 
 ALL = ""
 """In place of a topic: everything. An empty topic is refused by the store, so it cannot be mistaken."""
+DEFAULT_TOPIC = "default"
+"""The topic of an object that was never given one. A replica of named topics follows it as well, unless it is told not
+to: what has no topic is everybody's."""
 
 MAX_NAME_BYTES = 255
 """Bound of a topic's, a table's and a service's UTF-8, in bytes."""

@@ -331,7 +331,10 @@ class Engine:
                 known = tracker.chain(name).known
                 if known is not None and not tracker.chain(name).frozen:
                     for topic in cache.topics() if name == ALL else [name]:
-                        journal.listing(topic, known, cache.topic_records(topic))
+                        records = cache.topic_records(topic)
+                        # Of a topic that nobody ever wrote to the store has no list to compare with.
+                        if records or known.position:
+                            journal.listing(topic, known, records)
 
     # -- all threads ----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
-from pubsub_lib.core.model import ALL, Link, Point, Record
+from pubsub_lib.core.model import ALL, DEFAULT_TOPIC, Link, Point, Record
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
@@ -68,6 +68,8 @@ class Replica:
     A context manager; ``start`` and ``close`` do the same by hand. All methods may be called from any thread, handlers
     included, and do not block unless they say so. After a fork it belongs to the parent: the child makes a new one.
 
+    With named topics it also follows ``DEFAULT_TOPIC``, because an object without a topic is everybody's;
+    ``default_topic`` False (by default ``settings.default_topic``) leaves that out.
     ``tables`` declares types (msgspec Structs) of tables, so that values are decoded into them.
     ``store`` and ``subscriber`` replace what the settings would open; ``rng`` makes jitter and nonces repeatable.
     Raises ConfigError or DriverError for settings that cannot be used.
@@ -79,11 +81,13 @@ class Replica:
         topics: Sequence[str] | None = None,
         *,
         tables: Mapping[str, type[msgspec.Struct]] | None = None,
+        default_topic: bool | None = None,
         store: SyncReader | None = None,
         subscriber: Subscriber | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self._topics = _checked_topics(settings.topics or (ALL,) if topics is None else topics)
+        named = _checked_topics(settings.topics or (ALL,) if topics is None else topics)
+        self._topics = with_default(named, settings.default_topic if default_topic is None else default_topic)
         self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in (tables or {}).items()}
         binds = polls = False
         if subscriber is None:
@@ -559,6 +563,11 @@ def _check_list(topics: Sequence[str], all_of_them: str) -> None:
         raise UsageError(f"topics must be a list of names, not the string {topics!r}; write [{topics!r}]")
     if not topics:
         raise UsageError(f"no topic was named; leave the topics out, or give None, to {all_of_them}")
+
+
+def with_default(topics: tuple[str, ...], wanted: bool) -> tuple[str, ...]:
+    """These topics, and the default topic behind them when it is ``wanted`` and not among them already."""
+    return (*topics, DEFAULT_TOPIC) if wanted and not {ALL, DEFAULT_TOPIC}.intersection(topics) else topics
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

@@ -1,11 +1,12 @@
 """The store: objects, heads and changelog in SQLite, PostgreSQL, MariaDB or MySQL (docs/architecture.md, "Store")."""
 
+from pubsub_lib.core.model import DEFAULT_TOPIC
 from pubsub_lib.store.directory import Directory, Service
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.store import OnCommit, Store, migrate
 from pubsub_lib.store.transaction import Transaction
-from pubsub_lib.store.verbs import DEFAULT_TOPIC, Stored
+from pubsub_lib.store.verbs import Stored
 
 __all__ = [
     "DEFAULT_TOPIC",

@@ -7,6 +7,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.masking import HIDDEN, is_secret, masked
 
 _DRIVERS: Final = {
     "sqlite": ("sqlite+pysqlite", "sqlite3", "sqlite"),
@@ -17,17 +18,12 @@ _DRIVERS: Final = {
 }
 
 
-HIDDEN: Final = "hidden"
-_SECRET: Final = ("password", "passwd", "secret")
-"""What the name of a query's member holds whose value is nobody's business: password, sslpassword, passwd."""
-
-
 def shown(url: URL | str) -> str:
     """A URL for people: without its passwords, those in its query included. Raises ConfigError for what is none."""
     if isinstance(url, str):
         url = _made(url)
-    hidden = {name: HIDDEN for name in url.query if any(each in name.lower() for each in _SECRET)}
-    return url.update_query_dict(hidden).render_as_string()
+    hidden = {name: HIDDEN for name in url.query if is_secret(name)}
+    return masked(url.update_query_dict(hidden).render_as_string())
 
 
 def parse(text: str) -> URL:
@@ -37,6 +33,9 @@ def parse(text: str) -> URL:
     extra), and SQLite without a file, which no other process could follow.
     """
     url = _made(text)
+    if "@" in (url.host or ""):
+        # What stands behind the first @ is taken for the host's name, and would be shown as such.
+        raise ConfigError("the database URL has an @ in its user's name or password; write %40 for it")
     backend, _, driver = url.drivername.partition("+")
     if backend not in _DRIVERS:
         raise ConfigError(f"the database URL names {backend!r}; there are sqlite, postgresql, mysql and mariadb")

@@ -7,10 +7,8 @@ import msgspec
 
 from pubsub_lib.core import digest, values
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import DEFAULT_TOPIC
 from pubsub_lib.errors import AlreadyExists, NotFound, ValueRefused, VersionMismatch
-
-DEFAULT_TOPIC = "default"
-"""The topic of an object that was never given one."""
 
 Identity = tuple[str, str]
 """(table, key) of an object."""

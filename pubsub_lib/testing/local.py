@@ -225,15 +225,22 @@ class Local:
         return self._time.now()
 
     def replica(
-        self, topics: Sequence[str] | None = None, *, tables: Mapping[str, type[msgspec.Struct]] | None = None
+        self,
+        topics: Sequence[str] | None = None,
+        *,
+        tables: Mapping[str, type[msgspec.Struct]] | None = None,
+        default_topic: bool = True,
     ) -> LocalReplica:
-        """A new replica of these topics (None: of everything), started; closed with this object at the latest."""
+        """A new replica of these topics (None: of everything), started; closed with this object at the latest.
+        ``default_topic``: as of :class:`~pubsub_lib.Replica`.
+        """
         replica = LocalReplica(
             self._time,
             LocalSubscriber(self._wire, self._loss, random.Random(self._rng.getrandbits(64))),
             self.settings,
             topics=(ALL,) if topics is None else topics,
             tables=self._tables if tables is None else tables,
+            default_topic=default_topic,
             store=self.store,
             rng=random.Random(self._rng.getrandbits(64)),
         )

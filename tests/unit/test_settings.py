@@ -263,3 +263,9 @@ def test_a_driver_within_one_process_is_refused_for_another_host() -> None:
     settings = Settings(store_url=URL, driver="memory", addresses=("tcp://10.0.0.1:8866",))
     with pytest.raises(DriverError, match="'memory' lacks the capability 'cross_host', needed by the address tcp://10"):
         loader.load(settings.driver, settings.needs())
+
+
+def test_a_line_that_cannot_be_read_is_named_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="store_url") as caught:
+        read(tmp_path, "[pubsub]\nstore_url postgresql://me:tOpSeCrEt@db/net\n")
+    assert "tOpSeCrEt" not in str(caught.value)

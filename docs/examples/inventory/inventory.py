@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from pubsub_lib import Publisher, Settings, Store
+from pubsub_lib import Settings, Store, open_publisher
 from pubsub_lib.errors import PubSubError
 
 
@@ -76,7 +76,7 @@ if __name__ == "__main__":
         settings = Settings.from_file(parser.parse_args().config_file)
         engine = sa.create_engine(settings.store_url)
         Base.metadata.create_all(engine)
-        with Store(settings) as store, Publisher(settings, store), Session(engine) as session:
+        with Store(settings) as store, open_publisher(settings, store), Session(engine) as session:
             publish(session, store, "tenant-1")
             run(session, sys.stdin)
     except PubSubError as error:

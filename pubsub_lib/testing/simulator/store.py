@@ -14,6 +14,7 @@ import msgspec
 from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
 from pubsub_lib.core.model import (
     ALL,
+    DEFAULT_TOPIC,
     EMPTY,
     ZERO,
     Action,
@@ -32,7 +33,6 @@ from pubsub_lib.core.model import (
 )
 from pubsub_lib.errors import AlreadyExists, NotFound, VersionMismatch
 
-DEFAULT_TOPIC = "default"
 Ident = tuple[str, str]
 
 

@@ -582,6 +582,22 @@ def test_indexes_topics_and_types(sqlite_url: str) -> None:
     run(main())
 
 
+def test_objects_without_a_topic_are_followed_unless_the_program_says_no(sqlite_url: str) -> None:
+    async def main() -> None:
+        config = configured(sqlite_url)
+        with Store(config) as store:
+            with store.transaction() as tx:
+                tx.set("chassis", "c1", 1)
+            alone_given = {"default_topic": False}
+            async with AsyncReplica(config, ["t"]) as replica, AsyncReplica(config, ["t"], **alone_given) as alone:
+                await replica.wait_synced(LONG)
+                await alone.wait_synced(LONG)
+                assert await replica.get("chassis", "c1") == 1
+                assert await alone.get("chassis", "c1") is None
+
+    run(main())
+
+
 def test_a_bell_rung_often_is_heard_once_and_after_the_loop_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     bells: list[Bell] = []
 

@@ -93,7 +93,7 @@ def test_everything_is_read_anew_when_no_topic_is_named(config: Settings, replic
 
 
 BAD = [
-    ("GET", "/verify?topic=never", 404, "the topic 'never' is not followed; followed are ['a']"),
+    ("GET", "/verify?topic=never", 404, "the topic 'never' is not followed; followed are ['a', 'default']"),
     ("POST", "/resync?topic=a&topic=never", 404, "'never' is not followed"),
     ("GET", "/verify", 400, "name one topic"),
     ("GET", "/verify?topic=", 400, "topic"),

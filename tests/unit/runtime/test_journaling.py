@@ -156,6 +156,23 @@ def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> N
     assert one.bits() == 0
 
 
+def test_the_audit_expects_objects_without_a_topic_at_a_replica_of_named_topics(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "j"
+    told = journalled(sqlite_url, folder)
+    with Store(told) as store:
+        with Publisher(told, store), Replica(told, topics=["t1"]) as replica:
+            replica.wait_synced(timeout=30)
+            with store.transaction() as tx:
+                tx.set("chassis", "c1", {"n": 1})
+            replica.wait_for(tx.commit, timeout=30)
+        journal_of_store(store, folder)
+    one = audited(folder)
+    assert [(row.topic, row.verdict) for row in one.delivery()] == [("default", "ok")]
+    assert one.bits() == 0
+
+
 def test_a_journal_that_cannot_be_written_shows_in_the_status_and_stops_nothing(
     sqlite_url: str, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_replica_serves_what_its_status_says(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         with store.transaction() as tx:
             tx.set("a", "k", 1, topic="t")
-        with Replica(config, ["t", "u"]) as replica:
+        with Replica(config, ["t", "u"], default_topic=False) as replica:
             replica.on("a", lambda change: None)
             replica.wait_synced(LONG)
             replica.wait_handled(1, LONG, topics=["t"])

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from pubsub_lib import Publisher, Replica, Settings, Store, loader
+from pubsub_lib import DEFAULT_TOPIC, Publisher, Replica, Settings, Store, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import (
@@ -65,7 +65,7 @@ def test_writing_and_following(config: Settings, published: Store) -> None:
         ]
         assert told.changes[1].old == {"switch": "s1"}
         status = replica.status()
-        assert status.counters.fulls == {"greeted": 1}
+        assert status.counters.fulls == {"greeted": 2}  # the default topic is one
         assert status.faults.guarded == status.faults.mismatches == 0
         assert status.staleness < LONG
 
@@ -170,7 +170,7 @@ def test_rule_08_topics_come_and_go_while_it_runs(config: Settings, published: S
         tx.set("a", "1", 1, topic="one")
         tx.set("a", "2", 2, topic="two")
     told = Recorder()
-    with Replica(config, topics=["one"]) as replica:
+    with Replica(config, topics=["one"], default_topic=False) as replica:
         replica.on("a", told)
         replica.wait_synced(timeout=LONG)
         replica.follow("two")
@@ -537,7 +537,7 @@ def test_close_before_start_closes_the_driver(config: Settings, store: Store) ->
 def test_no_topic_is_not_everything(config: Settings, published: Store) -> None:
     with pytest.raises(UsageError, match="no topic"):
         Replica(config, topics=[])
-    with Replica(config, topics=["t"]) as replica:
+    with Replica(config, topics=["t"], default_topic=False) as replica:
         replica.unfollow("t")
         with pytest.raises(UsageError, match="no topic"):
             replica.follow()
@@ -549,7 +549,7 @@ def test_a_refused_topic_is_not_subscribed(config: Settings, store: Store) -> No
     with Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)) as replica:
         with pytest.raises(NotFollowed):
             replica.follow("")
-        assert driver.topics == {"t"}
+        assert driver.topics == {"t", DEFAULT_TOPIC}
 
 
 def test_topics_and_subscriptions_never_come_apart(config: Settings, store: Store) -> None:
@@ -567,13 +567,13 @@ def test_topics_and_subscriptions_never_come_apart(config: Settings, store: Stor
             thread.start()
         for thread in threads:
             thread.join()
-        assert set(replica.topics) == driver.topics == {"keep", "x"}
+        assert set(replica.topics) == driver.topics == {"keep", DEFAULT_TOPIC, "x"}
 
 
 def test_a_replica_without_topics_claims_nothing(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("a", "1", 1, topic="t")
-    with Replica(config, topics=["t"]) as replica:
+    with Replica(config, topics=["t"], default_topic=False) as replica:
         replica.wait_synced(LONG)
         assert replica.unfollow("t")
         assert not replica.synced
@@ -594,7 +594,7 @@ def test_a_wait_for_the_first_sync_ends_when_the_last_topic_is_dropped(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, hello_wait=LONG))
-    with Replica(slow, topics=["t"]) as replica:
+    with Replica(slow, topics=["t"], default_topic=False) as replica:
         monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("t"))
         with pytest.raises(NotFollowed, match="no topic is followed"):
             replica.wait_synced(LONG)
@@ -642,7 +642,7 @@ def test_the_users_of_a_topic_are_counted(config: Settings, published: Store) ->
         tx.set("a", "1", 1, topic="one")
         tx.set("a", "2", 2, topic="two")
     told = Recorder()
-    with Replica(config, topics=["one"]) as replica:
+    with Replica(config, topics=["one"], default_topic=False) as replica:
         replica.on("a", told)
         replica.follow("one", "two", "two")
         replica.follow("two")
@@ -781,3 +781,106 @@ def test_what_is_not_in_the_handler_s_tables_cannot_be_ordered(config: Settings,
             replica.on(["lport"], print, order=["lprot"])
         with pytest.raises(UsageError, match="no table was named"):
             replica.on([], print)
+
+
+# -- objects without a topic ---------------------------------------------------------------------------------------
+
+
+def test_an_object_without_a_topic_reaches_a_replica_of_named_topics(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+        tx.set("lport", "p1", 1, topic="tenant-1")
+        tx.set("lport", "q1", 1, topic="tenant-2")
+    told = Recorder()
+    with Replica(config, topics=["tenant-1"]) as replica:
+        replica.on("chassis", told)
+        replica.wait_synced(timeout=LONG)
+        assert replica.topics == ("tenant-1", DEFAULT_TOPIC)
+        assert (replica.get("chassis", "c1"), replica.get("lport", "q1")) == (1, None)
+        with published.transaction() as tx:
+            tx.set("chassis", "c2", 2)
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert told.brief == [("create", "c1", 1), ("create", "c2", 2)]
+        assert replica.contents(DEFAULT_TOPIC).records
+        assert dict(replica.iterate("chassis", topic=DEFAULT_TOPIC)) == {"c1": 1, "c2": 2}
+
+
+def test_a_replica_that_wants_its_named_topics_alone_has_them_alone(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+        tx.set("lport", "p1", 1, topic="tenant-1")
+    by_settings = msgspec.structs.replace(config, default_topic=False)
+    for replica in (Replica(config, ["tenant-1"], default_topic=False), Replica(by_settings, ["tenant-1"])):
+        with replica:
+            replica.wait_synced(timeout=LONG)
+            assert replica.topics == ("tenant-1",)
+            assert (replica.get("lport", "p1"), replica.get("chassis", "c1")) == (1, None)
+    with Replica(by_settings, ["tenant-1"], default_topic=True) as replica:
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("chassis", "c1") == 1
+
+
+@pytest.mark.parametrize("topics", [None, [DEFAULT_TOPIC], ["tenant-1", DEFAULT_TOPIC]])
+def test_the_default_topic_is_not_followed_twice(topics: list[str] | None, config: Settings, published: Store) -> None:
+    with Replica(config, topics) as replica:
+        replica.wait_synced(timeout=LONG)
+        assert replica.topics == tuple(topics or [""])
+
+
+def test_a_wait_for_a_number_waits_for_the_default_topic_and_one_for_a_commit_does_not(
+    config: Settings, published: Store
+) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+    with Replica(config, ["tenant-1"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("lport", "p1", 1, topic="tenant-1")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        replica.wait_for(tx.commit.point.position, timeout=LONG, topics=["tenant-1"])
+        replica.wait_for(tx.commit.point.position, timeout=LONG)
+        covered = replica._engine.follower.tracker.covered
+        assert covered([DEFAULT_TOPIC]) >= tx.commit.point.position
+
+
+def test_the_default_topic_can_be_dropped_and_followed_again(config: Settings, published: Store) -> None:
+    told = Recorder()
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+        tx.set("lport", "p1", 1, topic="tenant-1")
+    with Replica(config, ["tenant-1"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        replica.on("chassis", told)
+        replica.unfollow(DEFAULT_TOPIC)
+        assert replica.topics == ("tenant-1",)
+        assert (replica.get("chassis", "c1"), replica.get("lport", "p1")) == (None, 1)
+        replica.follow(DEFAULT_TOPIC)
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("chassis", "c1") == 1
+        replica.unfollow("tenant-1")
+        assert replica.topics == (DEFAULT_TOPIC,)
+        with pytest.raises(NotFollowed, match="default"):
+            replica.follow("")  # everything, beside a topic by name
+        replica.unfollow(DEFAULT_TOPIC)
+        replica.follow("")
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("lport", "p1") == 1
+        replica.wait_handled(tx.commit, timeout=LONG)
+    assert told.brief[0] == ("create", "c1", 1)
+    assert ("delete", "c1", None) in told.brief
+
+
+def test_an_object_that_gets_a_topic_leaves_those_who_do_not_follow_it(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+    with Replica(config, ["tenant-1"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("chassis", "c1", 2, topic="tenant-2")
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("chassis", "c1") is None
+        with published.transaction() as tx:
+            tx.set("chassis", "c1", 3, topic="tenant-1")
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("chassis", "c1") == 3

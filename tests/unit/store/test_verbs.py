@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from pubsub_lib.core import values
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import DEFAULT_TOPIC
 from pubsub_lib.errors import ConditionFailed, NotFound, ValueRefused, VersionMismatch
-from pubsub_lib.store.verbs import DEFAULT_TOPIC, Effect, Operation, Stored, check_size, fold
+from pubsub_lib.store.verbs import Effect, Operation, Stored, check_size, fold
 
 State = dict[str, tuple[str, dict[str, Any]]]
 

@@ -263,3 +263,13 @@ def test_the_database_is_gone_after_the_test_and_nobody_elses() -> None:
         assert not folder.exists()
         put(other, "1", 1)
         other.flush()
+
+
+def test_objects_without_a_topic_reach_a_replica_of_named_topics_as_in_production() -> None:
+    with Local() as local:
+        replica, alone = local.replica(["tenant-1"]), local.replica(["tenant-1"], default_topic=False)
+        with local.store.transaction() as tx:
+            tx.set("chassis", "c1", 1)
+        local.flush()
+        assert (replica.get("chassis", "c1"), alone.get("chassis", "c1")) == (1, None)
+        assert (replica.topics, alone.topics) == (("tenant-1", "default"), ("tenant-1",))

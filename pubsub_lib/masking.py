@@ -1,0 +1,52 @@
+"""Texts for people in which no password is left: of URLs, of settings, of error messages of others."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+HIDDEN: Final = "hidden"
+_SECRET: Final = ("password", "passwd", "secret", "token", "credential", "private_key", "api_key")
+"""What the name of an option or of a member of a query holds whose value nobody may see."""
+
+# To the last @ of a word: a password in which somebody wrote an @ is hidden whole.
+_IN_URL: Final = re.compile(r"(?P<before>://[^\s:/@'\"]*:)[^\s'\"]*@")
+_IN_QUERY: Final = re.compile(rf"(?P<before>[?&][^=&\s]*(?:{'|'.join(_SECRET)})[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE)
+
+
+def is_secret(name: str) -> bool:
+    """Whether an option of this name holds what nobody may see, as far as a name can tell."""
+    return any(each in name.lower() for each in _SECRET)
+
+
+def masked(text: str) -> str:
+    """The text without the passwords of the URLs in it, those in their queries included."""
+    return _IN_QUERY.sub(rf"\g<before>{HIDDEN}", _IN_URL.sub(r"\g<before>***@", text))
+
+
+def has_password(text: str) -> bool:
+    """Whether :func:`masked` would hide something."""
+    return masked(text) != text
+
+
+def masked_value(name: str, value: object) -> object:
+    """A setting's value as it may be shown: whatever its type is, for its ``repr``."""
+    if is_secret(name) and value:
+        return HIDDEN
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {inner: masked_value(str(inner), each) for inner, each in value.items()}
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
+        return type(value)(masked_value(name, each) for each in value)
+    return value
+
+
+def masked_fields(names: Sequence[str], of: object) -> list[tuple[str, Any]]:
+    """(name, value to show) of these attributes: what a ``__rich_repr__`` is to give."""
+    return [(name, masked_value(name, getattr(of, name))) for name in names]
+
+
+def masked_repr(names: Sequence[str], of: object) -> str:
+    """What a ``__repr__`` of these attributes is to say."""
+    shown = ", ".join(f"{name}={value!r}" for name, value in masked_fields(names, of))
+    return f"{type(of).__name__}({shown})"
