@@ -760,7 +760,7 @@ def test_what_a_later_full_sync_finds_comes_in_the_order_of_tables(config: Setti
         tx.set("lport", "p1", "s1", topic="t")
     told = Recorder()
     blind = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, max_idle_time=LONG))
-    with Replica(blind, topics=["t"]) as replica:
+    with Replica(blind, topics=["t"], default_topic=False) as replica:
         replica.on(TABLES, told, order=TABLES)
         replica.wait_synced(LONG)
         told.changes.clear()
