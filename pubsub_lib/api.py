@@ -86,7 +86,8 @@ class Publisher(ABC):
     @abstractmethod
     def send_event(self, envelope: Envelope) -> None:
         """Send one envelope to every subscriber of ``envelope.topic`` and to those of everything; an own hello
-        (``envelope.hello.nonce``) only to its asker.
+        (``envelope.hello.nonce``) only to its asker, and any other envelope whose topic is ``ALL`` (a broadcast hello)
+        to every subscriber, whatever it registered.
 
         Must not block longer than 1 s, and must never lose an envelope silently *before* handing it to the
         transport: raises TransportError when it is not initialized, closed, or the transport refuses, and

@@ -9,6 +9,7 @@ from typing import Final
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL
 from pubsub_lib.core.publishing import MOST_QUESTIONS
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife, check_topic
@@ -32,7 +33,7 @@ class MemorySubscriber(Subscriber):
         self._link = bus.new_link()
         self._changed = threading.Condition()
         self._queue: deque[Frames] = deque()
-        self._subscriptions: set[bytes] = set()
+        self._subscriptions = {codec.topic_frame(ALL)}
         self._questions: deque[bytes] = deque()
         self._met = False
         self._life = SubscriberLife(self._changed, _log)
@@ -103,7 +104,9 @@ class MemorySubscriber(Subscriber):
     # -- the bus's side --------------------------------------------------------------------------------------
 
     def matches(self, head: bytes) -> bool:
-        """Whether a registered topic or an own question has this topic frame. Any thread, without a lock."""
+        """Whether a registered topic or an own question has this topic frame, or it is a hello to everybody. Any
+        thread, without a lock.
+        """
         if head[:1] == codec.EVERYTHING:
             return head in self._subscriptions or codec.EVERYTHING in self._subscriptions
         return head[: head.find(0) + 1] in self._subscriptions

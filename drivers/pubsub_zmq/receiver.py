@@ -10,6 +10,7 @@ import zmq
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife
@@ -77,6 +78,7 @@ class Receiver:
             poller.register(each, zmq.POLLIN)
         due = 0.0  # when connections and questions are looked at next
         try:
+            sub.subscribe(codec.topic_frame(ALL))  # hellos to everybody
             while not self._life.closed:
                 try:
                     if self._orders or self._parts:

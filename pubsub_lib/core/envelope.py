@@ -34,7 +34,8 @@ class Packed(list[Message]):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A publisher's message without changes.
+    """A publisher's message without changes. One that is broadcast speaks of the topics on which the publisher sent
+    last, one that answers a question of those that it names.
 
     ``sequences``: per topic the last sequence that this publisher sent (0 = none yet).
     ``heads``: per topic the head as last read from the store; ``store``: the store's point in the same reading
@@ -65,7 +66,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     """What a driver carries: consecutive messages of one publisher on one topic, or one hello.
 
     ``service`` is the publisher's stable name, ``uuid`` its identity since its last start (32 hex digits),
-    ``topic`` the topic of every link in ``messages`` (``ALL`` for a hello about several topics).
+    ``topic`` the topic of every link in ``messages`` (``ALL`` for a hello).
     ``sequence`` numbers the first of ``messages``, the next has one more; it counts per (uuid, topic) from 1.
     A hello has no sequence of its own: ``sequence`` is 0 and ``messages`` is empty.
     """

@@ -1,18 +1,20 @@
-"""A publisher's bookkeeping: it numbers every message, and says hello at start, on idle topics and when asked.
+"""A publisher's bookkeeping: it numbers every message, and says hello at start, when it is idle and when it is asked.
 
-Sans-I/O: links, questions, readings and the clock in; envelopes to send out. ``now`` is in seconds of a clock that
-never goes back. Not thread-safe: the caller holds a lock, and sends the envelopes in the order in which it got them.
+Sans-I/O: links, questions, connections, readings and the clock in; envelopes to send out. ``now`` is in seconds of a
+clock that never goes back. Not thread-safe: the caller holds a lock around every call. It sends links under that lock
+too, in the order in which it got them. Hellos it sends without the lock: one that a later link overtakes names an older
+sequence, which is harmless, and its age only has to be true when it was made.
 """
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 
 from pubsub_lib.core.codec import packed
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link
+from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point
 from pubsub_lib.core.timing import Timing
 
 NEVER = float("-inf")
@@ -22,6 +24,11 @@ replica asks about 200 topics at a time, so 64 would leave one of 20,000 topics 
 """
 HELLO_TOPICS = 200
 """Topics in one hello: with the longest names that is below 120 KiB."""
+HELLO_DELAY = 0.1
+"""Seconds from a connection to the hello that it causes: the subscriptions arrive after the connection, and one hello
+serves all who connect meanwhile."""
+HELLO_SPACING = 1.0
+"""Seconds between two broadcast hellos at least, however many subscribers connect."""
 LONGEST_BACKOFF = 30.0
 """Seconds between attempts to read the heads while the store does not answer."""
 _TOPIC = attrgetter("topic")
@@ -36,15 +43,25 @@ class Publishing:
         self._timing = timing
         self._limits = limits
         self._sequences: dict[str, int] = {}
-        self._said: OrderedDict[str, float] = OrderedDict()
-        """When each topic last got a message, oldest first."""
+        """The last sequence of each topic; the topic that was sent on last stands at the end."""
+        self._sent_at = now
+        """When something was last sent to everybody."""
+        self._said_at = NEVER
+        """When the last broadcast hello was said."""
+        self._connected_at = NEVER
+        self._hello_at = now
+        """When a hello is due although the publisher is not idle: at the start, and after a connection."""
         self._questions: dict[str, HelloAsk] = {}
+        """Wait for a reading."""
+        self._answers: deque[HelloAsk] = deque()
+        """To be answered now."""
         self._heads: Heads | None = None
         self._began = NEVER
         self._reading = False
+        self._failed = False
+        """A hello is due and the reading for it failed: what is known is told, with its true age."""
         self._failures = 0
         self._read_from = now
-        self._started = False
 
     # -- what is sent ------------------------------------------------------------------------------------------------
 
@@ -61,73 +78,107 @@ class Publishing:
         )
         envelopes = []
         for topic, frames in ready:
-            self._say(topic, now)
+            last = self._sequences.pop(topic, 0)  # to the end: the hello speaks of the latest
             for messages in frames:
-                first = self._sequences.get(topic, 0) + 1
-                self._sequences[topic] = first + len(messages) - 1
-                envelopes.append(Envelope(self.service, self.uuid, topic, first, messages))
+                envelopes.append(Envelope(self.service, self.uuid, topic, last + 1, messages))
+                last += len(messages)
+            self._sequences[topic] = last
+        self._sent_at = now
         return envelopes
 
-    def asked(self, ask: HelloAsk, now: float) -> list[Envelope]:
+    def asked(self, ask: HelloAsk, now: float) -> None:
         """A replica asks for an own hello: answered now when the last reading is young enough, else after the next."""
+        if len(self._questions) + len(self._answers) >= MOST_QUESTIONS:
+            return
         if self._fresh(now):
-            return list(self._answer(ask, now))
-        if len(self._questions) < MOST_QUESTIONS:
+            self._answers.extend(_cut(ask))
+        else:
             self._questions[ask.nonce] = ask
-        return []
 
-    def tick(self, now: float) -> list[Envelope]:
-        """Hellos on topics that are idle, as far as the last reading allows."""
-        return self._idle_hellos(now) if self._fresh(now) else []
+    def connected(self, now: float) -> None:
+        """A subscriber has connected: it is to hear a hello, which tells it where the store stands. A herd of
+        subscribers is told together.
+        """
+        self._connected_at = now
+        self._hello_at = min(self._hello_at, max(now + HELLO_DELAY, self._said_at + HELLO_SPACING))
 
-    def goodbye(self, now: float) -> list[Envelope]:
+    def next_hello(self, now: float) -> Envelope | None:
+        """The next hello to send, None when there is none: call it until then, after everything else here. Answers to
+        questions first. Each is made by itself, so that the caller's lock is not held for long.
+        """
+        if self._answers:
+            ask = self._answers.popleft()
+            topics = [topic for topic in ask.topics if topic != ALL]
+            heads = {topic: self._head(topic) for topic in topics}
+            return self._hello(topics, heads, now, nonce=ask.nonce)
+        if self._heads is None or now < self._due() or not (self._failed or self._fresh(now)):
+            return None
+        # Who connected just now may not be subscribed yet.
+        again = self._connected_at > now - HELLO_DELAY
+        self._hello_at = now + HELLO_SPACING if again else float("inf")
+        self._sent_at = self._said_at = now
+        self._failed = False
+        topics = list(islice(reversed(self._sequences), HELLO_TOPICS))
+        # Of a topic that the reading does not show yet nothing is known.
+        known = self._heads.topics
+        return self._hello(topics, {topic: known[topic] for topic in topics if topic in known}, now)
+
+    def refused(self) -> int:
+        """The transport refused a hello: it would refuse the others too. The answers that are due are dropped, and
+        their askers ask again. Returns how many.
+        """
+        dropped = len(self._answers)
+        self._answers.clear()
+        return dropped
+
+    def goodbye(self, now: float) -> Envelope:
         """The last message: this publisher stops."""
-        return [self._hello((), now, goodbye=True)]
+        return self._hello((), {}, now, goodbye=True)
 
     # -- readings of the store's heads ---------------------------------------------------------------------------------
 
     def wants_reading(self, now: float) -> bool:
-        """True when the caller should read the heads of ``ALL`` topics and bring them to ``heads_read``."""
+        """True when the caller should read the store: its point, and unless :meth:`heads_at` has them the heads of
+        ``ALL`` topics. It brings them to ``heads_read``.
+        """
         return not self._reading and now >= self._read_from and self._needs_reading(now)
 
     def begin_reading(self) -> None:
         """The caller reads now."""
         self._reading = True
 
-    def heads_read(self, heads: Heads, began: float, now: float) -> list[Envelope]:
+    def heads_at(self, store: Point) -> Heads | None:
+        """The heads of the last reading, when the store stands where it stood then: they need not be read again."""
+        return self._heads if self._heads is not None and self._heads.store == store else None
+
+    def heads_read(self, heads: Heads, began: float, now: float) -> None:
         """The heads of all topics, and when their reading began (before the first query was sent)."""
-        self._reading = False
+        self._reading = self._failed = False
         self._failures = 0
         self._heads = heads
         self._began = began
-        self._started = True
-        for topic in heads.topics:
-            if topic not in self._said:
-                self._said[topic] = NEVER
-                self._said.move_to_end(topic, last=False)
-        return [*self._answers(now), *self._idle_hellos(now)]
+        self._answer_all()
 
-    def heads_failed(self, now: float) -> list[Envelope]:
+    def heads_failed(self, now: float) -> None:
         """The store did not answer. Questions are answered with what is known, which says its true age."""
         self._reading = False
+        self._failed = now >= self._due()
         self._read_from = now + min(self._timing.reading_age * 2.0 ** min(self._failures, 32), LONGEST_BACKOFF)
         self._failures += 1
         if self._heads is None:
             self._questions.clear()
-            return []
-        return [*self._answers(now), *self._idle_hellos(now)]
+        self._answer_all()
 
     def next_time(self) -> float:
-        """When ``tick`` or ``wants_reading`` next has something to say; infinite when nothing was ever said."""
+        """When ``next_hello`` or ``wants_reading`` next has something to say; infinite while the caller reads."""
         if self._reading:
             return float("inf")
-        if not self._started or self._questions:
+        if self._heads is None or self._questions:
             return self._read_from
-        oldest = next(iter(self._said.values()), None)
-        return float("inf") if oldest is None else max(oldest + self._timing.max_idle_time, self._read_from)
+        return max(self._due(), self._read_from)
 
     @property
-    def sequences(self) -> dict[str, int]:
+    def sequences(self) -> Mapping[str, int]:
         """The last sequence sent, per topic."""
         return dict(self._sequences)
 
@@ -136,52 +187,42 @@ class Publishing:
     def _fresh(self, now: float) -> bool:
         return now - self._began <= self._timing.reading_age
 
+    def _due(self) -> float:
+        """When the next broadcast hello is due."""
+        return min(self._hello_at, self._sent_at + self._timing.max_idle_time)
+
     def _needs_reading(self, now: float) -> bool:
-        return not self._started or bool(self._questions) or (bool(self._idle(now, 1)) and not self._fresh(now))
+        return self._heads is None or bool(self._questions) or (now >= self._due() and not self._fresh(now))
 
-    def _idle(self, now: float, most: int | None = None) -> list[str]:
-        latest = now - self._timing.max_idle_time
-        idle = []
-        for topic, said in islice(self._said.items(), most):
-            if said > latest:
-                break
-            idle.append(topic)
-        return idle
+    def _answer_all(self) -> None:
+        for ask in self._questions.values():
+            self._answers.extend(_cut(ask))
+        self._questions.clear()
 
-    def _idle_hellos(self, now: float) -> list[Envelope]:
-        hellos = []
-        for topic in self._idle(now):
-            self._say(topic, now)
-            hellos.append(self._hello((topic,), now))
-        return hellos
-
-    def _answers(self, now: float) -> list[Envelope]:
-        questions, self._questions = self._questions, {}
-        return [envelope for ask in questions.values() for envelope in self._answer(ask, now)]
-
-    def _answer(self, ask: HelloAsk, now: float) -> Iterator[Envelope]:
-        topics = [topic for topic in ask.topics if topic != ALL]
-        if not topics:
-            yield self._hello((), now, nonce=ask.nonce)
-        for start in range(0, len(topics), HELLO_TOPICS):
-            yield self._hello(topics[start : start + HELLO_TOPICS], now, nonce=ask.nonce)
-
-    def _hello(self, topics: Collection[str], now: float, *, nonce: str = "", goodbye: bool = False) -> Envelope:
+    def _hello(
+        self, topics: Collection[str], heads: Mapping[str, Head], now: float, *, nonce: str = "", goodbye: bool = False
+    ) -> Envelope:
+        read = self._heads
         hello = Hello(
             sequences={topic: self._sequences.get(topic, 0) for topic in topics},
-            heads={topic: self._head(topic) for topic in topics} if self._heads is not None else {},
-            store=self._heads.store if self._heads is not None else None,
-            age=now - self._began if self._heads is not None else 0.0,
+            heads=heads,
+            store=read.store if read is not None else None,
+            age=now - self._began if read is not None else 0.0,
             nonce=nonce,
             goodbye=goodbye,
         )
-        topic = next(iter(topics)) if len(topics) == 1 else ALL
-        return Envelope(self.service, self.uuid, topic, 0, (), hello)
+        return Envelope(self.service, self.uuid, ALL, 0, (), hello)
 
     def _head(self, topic: str) -> Head:
         # A reading is of all topics: one that it does not show was never written.
         return EMPTY if self._heads is None else self._heads.topics.get(topic, EMPTY)
 
-    def _say(self, topic: str, now: float) -> None:
-        self._said[topic] = now
-        self._said.move_to_end(topic)
+
+def _cut(ask: HelloAsk) -> list[HelloAsk]:
+    """A question in parts that one hello answers."""
+    if len(ask.topics) <= HELLO_TOPICS:
+        return [ask]
+    return [
+        HelloAsk(ask.nonce, ask.topics[start : start + HELLO_TOPICS])
+        for start in range(0, len(ask.topics), HELLO_TOPICS)
+    ]

@@ -14,10 +14,18 @@ from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
-from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, PubSubError, StoreError, UsageError
+from pubsub_lib.errors import (
+    ClosedError,
+    ConfigError,
+    NotStarted,
+    PubSubError,
+    StoreError,
+    TransportError,
+    UsageError,
+)
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
-from pubsub_lib.logs import fields, logger
+from pubsub_lib.logs import logger
 from pubsub_lib.runtime.agreement import check_limits
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.traces import TraceSource, with_trace
@@ -27,6 +35,9 @@ _log = logger(__name__)
 
 NEVER = float("inf")
 _SENT: Final[tuple[Outcome]] = ("sent",)
+_TURN: Final = 0.5
+"""Seconds after which a commit begins to send nothing more. A driver waits for half a second at most by default, so
+that it is a second in all."""
 
 
 class PublishedStore(Protocol):
@@ -68,14 +79,15 @@ class Publisher:
         self._trace = trace
         self._driver = driver if driver is not None else _load(settings)
         self._lock = threading.Lock()
-        """Around numbering *and* sending: envelopes must leave in the order of their sequences."""
+        """Around numbering *and* sending links: they must leave in the order of their sequences. Hellos are made under
+        it, one at a time, and leave without it: a commit never waits for one that the transport does not take."""
         self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
         self._own_journal = open_journal(settings.journal, "writer", settings.service) if journal is None else None
         self._journal = journal if journal is not None else self._own_journal
         self._started = False
         self._initialized = False
         self._closing = False
-        self._unsent = 0
+        self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
         self._again = NEVER
         """When the loop looks again."""
         self._loop = Loop("publisher", self._step)
@@ -123,9 +135,11 @@ class Publisher:
             raise ClosedError("this publisher is closed; make a new one (what is committed is in the changelog)")
 
     def publish(self, links: Sequence[Link]) -> None:
-        """Send these links, in this order; called by the store after each commit, in the writer's thread. Blocks for
-        at most a second. Raises TransportError, FrameError, NotStarted or ClosedError; the change is in the
-        changelog anyway.
+        """Send these links, in this order; called by the store after each commit, in the writer's thread.
+
+        Blocks for at most a second: half of it for its turn and all messages but the last, the other half for that
+        one, as long as the driver waits for no longer (``send_wait``). Raises TransportError, FrameError, NotStarted or
+        ClosedError; the change is in the changelog anyway.
         """
         if os.getpid() != self._pid:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
@@ -145,21 +159,36 @@ class Publisher:
 
     def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> bool:
         """Whether the thread that says hello sleeps until it is woken. ``sent`` gets what left, also when it raises."""
-        with self._lock:
+        until = time.monotonic() + _TURN
+        if not self._lock.acquire(timeout=_TURN):
+            raise TransportError(
+                f"other commits of this program have been sending for {_TURN} s; this one is not sent. It is in the "
+                "changelog and reaches replicas later; see why the transport takes nothing"
+            )
+        try:
             if self._closing:
                 raise ClosedError("this publisher is closed; the change is in the changelog and reaches replicas later")
             if not self._started:
                 raise NotStarted("this publisher was not started, so it cannot send; call start() first")
             for envelope in self._core.publish(links, time.monotonic()):
+                if sent and time.monotonic() > until:
+                    raise TransportError(
+                        f"sending a commit took longer than {_TURN} s, so the rest of it is not sent. It is in the "
+                        "changelog and reaches replicas later; see why the transport takes so little"
+                    )
                 if self._journal is not None:
                     self._journal.messages(_SENT, envelope)
                 self._driver.send_event(envelope)
                 sent.append(envelope)
             return self._again == NEVER
+        finally:
+            self._lock.release()
 
     def counters(self) -> Mapping[str, int]:
-        """The driver's counters, and ``unsent``: hellos that could not be sent."""
-        return {**self._driver.counters(), "unsent": self._unsent}
+        """The driver's counters, and ``hellos`` that were sent to everybody, ``answers`` to questions, and ``unsent``
+        ones of both kinds.
+        """
+        return {**self._driver.counters(), **self._counts}
 
     def busy(self, now: float) -> float:
         """Seconds that the thread which says hello has been in the middle of something (see :meth:`Loop.busy`)."""
@@ -174,8 +203,9 @@ class Publisher:
             if self._closing:
                 return
             self._closing = True
-            if self._initialized:
-                self._send(self._core.goodbye(time.monotonic()))
+            goodbye = self._core.goodbye(time.monotonic()) if self._initialized else None
+        if goodbye is not None:
+            self._send_hello(goodbye)
         self._stop_listening()  # once more: start() may have begun to listen since
         self._loop.close(1.0)
         self._driver.close()
@@ -184,21 +214,24 @@ class Publisher:
 
     def _on_ask(self, ask: HelloAsk) -> None:
         with self._lock:
-            if not self._closing:
-                self._send(self._core.asked(ask, time.monotonic()))
+            self._core.asked(ask, time.monotonic())
+        self._say_hellos()
         self._loop.wake()
 
     def _on_connected(self) -> None:
+        with self._lock:
+            self._core.connected(time.monotonic())
         self._loop.wake()
 
     def _step(self, now: float) -> float:
+        self._say_hellos()
         with self._lock:
-            self._send(self._core.tick(now))
             reading = self._core.wants_reading(now)
             if reading:
                 self._core.begin_reading()
         if reading:
             self._read_heads()
+            self._say_hellos()
         with self._lock:
             self._again = self._core.next_time()
             return self._again
@@ -207,7 +240,12 @@ class Publisher:
         began = time.monotonic()
         heads: Heads | None = None
         try:
-            heads = self._store.read_heads([ALL])
+            store = self._store.read_heads(()).store
+            with self._lock:
+                heads = self._core.heads_at(store)
+            if heads is None:
+                began = time.monotonic()
+                heads = self._store.read_heads([ALL])
         except StoreError as error:
             _log.warning("cannot read the heads for hellos, trying again: %s", error)
         except Exception:  # noqa: BLE001 - this thread says hello: it lives whatever happens
@@ -215,20 +253,39 @@ class Publisher:
         with self._lock:
             now = time.monotonic()
             if heads is None:
-                self._send(self._core.heads_failed(now))
+                self._core.heads_failed(now)
             else:
-                self._send(self._core.heads_read(heads, began, now))
+                self._core.heads_read(heads, began, now)
 
-    def _send(self, envelopes: Sequence[Envelope]) -> None:
-        """Send hellos: one that fails is not worth more than a count, the next comes soon."""
-        for envelope in envelopes:
-            if self._journal is not None and envelope.hello is not None and envelope.hello.nonce:
-                self._journal.note("hello", peer=envelope.hello.nonce, service=envelope.service, uuid=envelope.uuid)
-            try:
-                self._driver.send_event(envelope)
-            except PubSubError as error:
-                self._unsent += 1
-                _log.warning("a hello could not be sent: %s", error, extra=fields(topic=envelope.topic))
+    def _say_hellos(self) -> None:
+        """Send what is due. One that fails is not worth more than a count, the next comes soon; the rest would fail
+        too, and takes as long.
+        """
+        while True:
+            with self._lock:
+                hello = None if self._closing else self._core.next_hello(time.monotonic())
+            if hello is None:
+                return
+            if not self._send_hello(hello):
+                with self._lock:
+                    self._counts["unsent"] += self._core.refused()
+                return
+
+    def _send_hello(self, envelope: Envelope) -> bool:
+        """Send it, without the lock; whether the transport took it."""
+        asker = envelope.hello.nonce if envelope.hello is not None else ""
+        if self._journal is not None and asker:
+            self._journal.note("hello", peer=asker, service=envelope.service, uuid=envelope.uuid)
+        try:
+            self._driver.send_event(envelope)
+        except PubSubError as error:
+            what = "unsent"
+            _log.warning("a hello could not be sent: %s", error)
+        else:
+            what = "answers" if asker else "hellos"
+        with self._lock:
+            self._counts[what] += 1
+        return what != "unsent"
 
 
 def _unsent(links: Sequence[Link], sent: Sequence[Envelope]) -> list[Link]:

@@ -36,7 +36,7 @@ class LocalSubscriber(Subscriber):
         self._lock = threading.Lock()
         self._link: Lossy[Frames] = Lossy(rng, loss, corrupt=_cut)
         self._inbox: deque[Frames] = deque()
-        self._prefixes: set[bytes] = set()
+        self._prefixes = {codec.topic_frame(ALL)}
         self._questions: deque[bytes] = deque()
         self._on_envelope: OnEnvelope = _nobody
         self._on_connected: OnConnected = _unheard
@@ -135,6 +135,8 @@ class LocalWire:
         """Send to this one, too."""
         self._listening = (*self._listening, subscriber)
         self._time.add(subscriber)
+        with self._lock:
+            self._core.connected(self._time.now())
 
     def leave(self, subscriber: LocalSubscriber) -> None:
         """Not any more. Idempotent."""
@@ -149,21 +151,32 @@ class LocalWire:
     def ask(self, ask: HelloAsk) -> None:
         """A replica asks for an own hello."""
         with self._lock:
-            self._send(self._core.asked(ask, self._time.now()))
+            self._core.asked(ask, self._time.now())
+            self._say_hellos()
 
     def run(self, now: float) -> bool:
         """Say hello, and read the store's heads for it."""
         with self._lock:
-            said = self._core.tick(now)
             reads = self._core.wants_reading(now)
             if reads:
                 self._core.begin_reading()
-                try:
-                    said += self._core.heads_read(self._store.read_heads([ALL]), now, now)
-                except StoreError:
-                    said += self._core.heads_failed(now)
-            self._send(said)
-        return reads or bool(said)
+                self._read_heads(now)
+            return self._say_hellos() or reads
+
+    def _read_heads(self, now: float) -> None:
+        try:
+            heads = self._core.heads_at(self._store.read_heads(()).store) or self._store.read_heads([ALL])
+        except StoreError:
+            self._core.heads_failed(now)
+        else:
+            self._core.heads_read(heads, now, now)
+
+    def _say_hellos(self) -> bool:
+        said = False
+        while (hello := self._core.next_hello(self._time.now())) is not None:
+            self._send([hello])
+            said = True
+        return said
 
     def next_time(self) -> float:
         """When there is something to say."""

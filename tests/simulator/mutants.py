@@ -419,8 +419,8 @@ def nonce_reused() -> list[Patch]:
 def age_forgotten() -> list[Patch]:
     hello = Publishing._hello
 
-    def _hello(self: Any, topics: Any, now: float, **more: Any) -> Any:
-        envelope = hello(self, topics, now, **more)
+    def _hello(self: Any, *arguments: Any, **more: Any) -> Any:
+        envelope = hello(self, *arguments, **more)
         told = None if envelope.hello is None else msgspec.structs.replace(envelope.hello, age=0.0)
         return msgspec.structs.replace(envelope, hello=told)
 

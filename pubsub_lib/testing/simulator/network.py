@@ -76,7 +76,8 @@ class Network:
         if nonce:
             asker = self._askers.get(nonce)
             return [asker] if asker is not None and self.receivers.get(asker.name) is asker else []
-        return [at for at in self.receivers.values() if topic in at.subscriptions or ALL in at.subscriptions]
+        # A hello to everybody has no topic.
+        return [at for at in self.receivers.values() if topic in (ALL, *at.subscriptions) or ALL in at.subscriptions]
 
     def ask(self, asker: Receiver, ask: HelloAsk) -> None:
         """Carry a question to every service."""

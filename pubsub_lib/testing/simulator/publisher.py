@@ -28,7 +28,7 @@ class PublisherTasks:
         process.spawn(self._sending())
 
     def out(self, envelopes: Iterable[Envelope]) -> None:
-        """Queue envelopes for sending. What is numbered and not sent when the process dies is lost."""
+        """Queue links for sending. What is numbered and not sent when the process dies is lost."""
         for envelope in envelopes:
             self._world.monitor.said(self._process, self.publishing, envelope)
             self._outbox.put(envelope)
@@ -36,7 +36,18 @@ class PublisherTasks:
 
     def asked(self, ask: HelloAsk) -> None:
         """A question came."""
-        self.out(self.publishing.asked(ask, self._process.clock.now()))
+        self.publishing.asked(ask, self._process.clock.now())
+        self._say_hellos()
+        self._nudge.set()  # the next reading is due now
+
+    def connected(self) -> None:
+        """A replica has connected."""
+        self.publishing.connected(self._process.clock.now())
+        self._nudge.set()
+
+    def _say_hellos(self) -> None:
+        while (hello := self.publishing.next_hello(self._process.clock.now())) is not None:
+            self.out([hello])
 
     def _sending(self) -> Steps:
         while True:
@@ -50,16 +61,21 @@ class PublisherTasks:
         clock, publishing, database = self._process.clock, self.publishing, self._world.database
         name = self._process.name
         while True:
-            self.out(publishing.tick(clock.now()))
+            self._say_hellos()
             if publishing.wants_reading(clock.now()):
-                began = clock.now()
                 publishing.begin_reading()
                 try:
-                    heads = yield from database.query("heads", lambda: database.store.read_heads((ALL,)), name)
+                    began = clock.now()
+                    point = yield from database.query("store's point", lambda: database.store.read_heads(()), name)
+                    heads = publishing.heads_at(point.store)
+                    if heads is None:
+                        began = clock.now()
+                        heads = yield from database.query("heads", lambda: database.store.read_heads((ALL,)), name)
                 except StoreUnavailable:
-                    self.out(publishing.heads_failed(clock.now()))
+                    publishing.heads_failed(clock.now())
                 else:
-                    self.out(publishing.heads_read(heads, began, clock.now()))
+                    publishing.heads_read(heads, began, clock.now())
+                self._say_hellos()
             self._nudge.is_set = False  # the time is asked anew right here
             wait = max(clock.true(publishing.next_time()) - self._world.kernel.now, 0.001)
             yield Await("hellos", self._nudge, wait)

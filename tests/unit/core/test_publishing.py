@@ -1,6 +1,7 @@
 """A publisher's bookkeeping: numbers without gaps, hellos that never claim more than is true."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -8,10 +9,10 @@ from hypothesis import strategies as st
 
 from pubsub_lib.core import publishing as module
 from pubsub_lib.core.codec import decode, encode
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, EMPTY, Link
-from pubsub_lib.core.publishing import HELLO_TOPICS, LONGEST_BACKOFF, Publishing
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Link
+from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS, LONGEST_BACKOFF, Publishing
 from pubsub_lib.core.sequence_gaps import SequenceGaps, Tally
 from pubsub_lib.errors import FrameError
 from tests.unit.core.builders import CALM, UUID, Bench, History
@@ -24,11 +25,28 @@ def publishing(limits: Limits = Limits()) -> Publishing:  # noqa: B008 - frozen
     return Publishing("api-1", UUID, CALM, limits, 0.0)
 
 
-def started(history: History, now: float = 0.0) -> Publishing:
-    """A publisher that has said its first hellos."""
-    one = publishing()
+def read(one: Publishing, history: History, now: float) -> None:
+    """A reading that takes no time."""
     one.begin_reading()
     one.heads_read(history.reading(), now, now)
+
+
+def hellos(one: Publishing, now: float) -> list[Envelope]:
+    """All that are due."""
+    return list(iter(lambda: one.next_hello(now), None))
+
+
+def asked(one: Publishing, ask: HelloAsk, now: float) -> list[Envelope]:
+    """What a question leads to at once."""
+    one.asked(ask, now)
+    return hellos(one, now)
+
+
+def started(history: History, now: float = 0.0) -> Publishing:
+    """A publisher that has said its first hello."""
+    one = publishing()
+    read(one, history, now)
+    assert len(hellos(one, now)) == 1
     return one
 
 
@@ -36,9 +54,13 @@ def links_of(envelopes: list[Envelope]) -> list[Link]:
     return [message.link for each in envelopes for message in each.messages]
 
 
-def nonce_of(envelope: Envelope) -> str:
+def hello_of(envelope: Envelope) -> Hello:
     assert envelope.hello is not None
-    return envelope.hello.nonce
+    return envelope.hello
+
+
+def nonce_of(envelope: Envelope) -> str:
+    return hello_of(envelope).nonce
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------
@@ -92,38 +114,67 @@ def test_a_change_that_fits_in_no_frame_is_refused_and_nothing_is_numbered() -> 
 # -- hellos ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_06_hello_at_start_for_every_topic_of_the_store() -> None:
+def test_rule_06_one_hello_at_start_whatever_the_store_holds() -> None:
     history = History()
-    history.one("a")
+    history.some(3, "a")
     history.one("b")
     one = publishing()
     assert one.wants_reading(0.0)
     one.begin_reading()
     assert not one.wants_reading(0.0), "one reading at a time"
-    hellos = one.heads_read(history.reading(), 0.0, 0.2)
-    assert sorted(each.topic for each in hellos) == ["a", "b"]
-    for each in hellos:
-        assert each.hello is not None
-        assert each.hello.heads == {each.topic: history.heads[each.topic]}
-        assert each.hello.age == pytest.approx(0.2)
-        assert (each.hello.nonce, each.sequence, list(each.messages)) == ("", 0, [])
+    assert hellos(one, 0.1) == [], "nothing is said that was not read"
+    one.heads_read(history.reading(), 0.0, 0.2)
+    (start,) = hellos(one, 0.2)
+    assert (start.topic, start.sequence, list(start.messages)) == (ALL, 0, [])
+    hello = hello_of(start)
+    assert (hello.store, hello.nonce, hello.goodbye) == (history.point, "", False)
+    assert (hello.heads, hello.sequences) == ({}, {}), "it sent on no topic yet"
+    assert hello.age == pytest.approx(0.2)
 
 
-def test_rule_06_hello_on_idle_topics_only_and_after_a_young_reading() -> None:
+def test_rule_06_one_hello_when_nothing_was_sent_for_max_idle_time() -> None:
     history = History()
-    history.one("a")
-    history.one("b")
+    for number in range(2000):
+        history.one(f"t{number}")
     one = started(history)
     one.publish([history.one("b")], 0.8 * IDLE)
-    assert not one.wants_reading(IDLE - 0.1)
-    assert one.next_time() == IDLE
-    assert one.tick(IDLE) == [], "the reading is too old to be told"
-    assert one.wants_reading(IDLE)
-    one.begin_reading()
-    hellos = one.heads_read(history.reading(), IDLE, IDLE)
-    assert [(each.topic, each.hello and each.hello.sequences) for each in hellos] == [("a", {"a": 0})]
-    assert one.tick(IDLE + 0.1) == []
+    assert not one.wants_reading(IDLE)
     assert one.next_time() == pytest.approx(1.8 * IDLE)
+    now = 1.8 * IDLE
+    assert hellos(one, now) == [], "the reading is too old to be told"
+    assert one.wants_reading(now)
+    one.begin_reading()
+    one.heads_read(history.reading(), now, now)
+    (idle,) = hellos(one, now)
+    assert hello_of(idle).sequences == {"b": 1}
+    assert hello_of(idle).heads == {"b": history.heads["b"]}
+    assert hello_of(idle).store == history.point
+    assert hellos(one, now + 0.1) == []
+    assert one.next_time() == pytest.approx(2.8 * IDLE)
+
+
+def test_rule_06_a_broadcast_speaks_of_the_topics_that_were_sent_on_last() -> None:
+    history, one = History(), publishing()
+    names = [f"t{number}" for number in range(HELLO_TOPICS + 50)]
+    for name in names:
+        one.publish([history.one(name)], 0.0)
+    one.publish([history.one("t0")], 0.0)
+    history.one("never sent on")
+    read(one, history, 1.0)
+    hello = hello_of(hellos(one, 1.0)[0])
+    assert list(hello.heads) == ["t0", *reversed(names[51:])]
+    assert hello.sequences == {**dict.fromkeys(names[51:], 1), "t0": 2}
+
+
+def test_rule_06_a_broadcast_says_nothing_of_a_topic_that_its_reading_does_not_show() -> None:
+    history = History()
+    history.one("a")
+    one = publishing()
+    read(one, history, 0.0)
+    one.publish([history.one("a"), history.one("new")], 0.1)
+    hello = hello_of(hellos(one, 0.1)[0])
+    assert hello.sequences == {"new": 1, "a": 1}
+    assert list(hello.heads) == ["a"]
 
 
 def test_rule_06_a_question_is_answered_at_once_by_a_young_reading_with_its_true_age() -> None:
@@ -131,7 +182,7 @@ def test_rule_06_a_question_is_answered_at_once_by_a_young_reading_with_its_true
     history.one("a")
     one = started(history)
     one.publish([history.one("a")], 0.1)
-    answers = one.asked(HelloAsk("n1", ("a", "never written")), AGE)
+    answers = asked(one, HelloAsk("n1", ("a", "never written")), AGE)
     assert [nonce_of(each) for each in answers] == ["n1"]
     hello = answers[0].hello
     assert hello is not None
@@ -146,14 +197,15 @@ def test_rule_06_a_question_waits_for_a_new_reading_when_the_last_is_old() -> No
     history.one("a")
     one = started(history)
     now = AGE + 0.1
-    assert one.asked(HelloAsk("n1", ("a",)), now) == []
-    assert one.asked(HelloAsk("n2", (ALL,)), now) == []
+    assert asked(one, HelloAsk("n1", ("a",)), now) == []
+    assert asked(one, HelloAsk("n2", (ALL,)), now) == []
     assert one.wants_reading(now)
     one.begin_reading()
     history.one("a")
-    answers = one.heads_read(history.reading(), now, now + 0.3)
+    one.heads_read(history.reading(), now, now + 0.3)
+    answers = hellos(one, now + 0.3)
     assert [nonce_of(each) for each in answers] == ["n1", "n2"]
-    assert all(each.hello is not None and each.hello.store == history.point for each in answers)
+    assert all(hello_of(each).store == history.point for each in answers)
     assert not one.wants_reading(now + 0.3)
 
 
@@ -163,18 +215,20 @@ def test_rule_06_the_store_down_questions_are_answered_with_what_is_known_at_its
     one = started(history)
     one.asked(HelloAsk("n1", ("a",)), 50.0)
     one.begin_reading()
-    answers = one.heads_failed(52.0)
-    own = [each for each in answers if nonce_of(each)]
-    assert [(nonce_of(each), each.hello and each.hello.age) for each in own] == [("n1", 52.0)]
+    one.heads_failed(52.0)
+    said = hellos(one, 52.0)
+    assert [(nonce_of(each), hello_of(each).age) for each in said] == [("n1", 52.0), ("", 52.0)]
+    assert hellos(one, 52.0 + IDLE) == [], "it is read again before it is told again"
+    assert one.wants_reading(52.0 + IDLE)
 
 
 def test_nothing_was_ever_read_nothing_is_claimed() -> None:
     one = publishing()
-    assert one.asked(HelloAsk("n1", ("a",)), 0.0) == []
+    assert asked(one, HelloAsk("n1", ("a",)), 0.0) == []
     one.begin_reading()
-    assert one.heads_failed(0.1) == []
-    goodbye = one.goodbye(0.2)[0].hello
-    assert goodbye is not None
+    one.heads_failed(0.1)
+    assert hellos(one, 0.1) == []
+    goodbye = hello_of(one.goodbye(0.2))
     assert (goodbye.goodbye, goodbye.store, goodbye.heads) == (True, None, {})
 
 
@@ -192,26 +246,40 @@ def test_failed_readings_back_off_within_a_bound() -> None:
     assert max(waits) <= LONGEST_BACKOFF + 1e-6
 
 
-def test_a_failed_reading_does_not_hide_the_hellos_of_idle_topics_for_ever() -> None:
+def test_a_failed_reading_does_not_hide_the_hellos_of_an_idle_publisher_for_ever() -> None:
     history = History()
     history.one("a")
     one = started(history)
     one.begin_reading()
     one.heads_failed(IDLE)
+    assert len(hellos(one, IDLE)) == 1
     now = one.next_time()
     while not one.wants_reading(now):
         now = max(now + 0.1, one.next_time())
         assert now < 3 * IDLE + LONGEST_BACKOFF
-    one.begin_reading()
-    assert [each.topic for each in one.heads_read(history.reading(), now, now)] == ["a"]
+    read(one, history, now)
+    assert hello_of(hellos(one, now)[0]).age == 0.0
+
+
+def test_rule_06_a_store_that_stands_still_is_not_read_again() -> None:
+    history = History()
+    history.one("a")
+    one = started(history)
+    assert one.heads_at(history.point) == history.reading()
+    twin = history.restored(0)
+    twin.one("a")
+    assert twin.point.position == history.point.position
+    assert one.heads_at(twin.point) is None, "another history that stands at the same position"
+    assert one.heads_at(history.one("a").point) is None
+    assert publishing().heads_at(ZERO) is None, "nothing was read yet"
 
 
 def test_an_answer_about_many_topics_is_cut_into_hellos_that_fit_in_a_frame() -> None:
     one = started(History())
     topics = tuple(f"{index:04}" + "t" * 251 for index in range(2 * HELLO_TOPICS + 1))
-    answers = one.asked(HelloAsk("n1", topics), 0.1)
+    answers = asked(one, HelloAsk("n1", topics), 0.1)
     assert len(answers) == 3
-    assert {topic for each in answers if each.hello for topic in each.hello.heads} == set(topics)
+    assert {topic for each in answers for topic in hello_of(each).heads} == set(topics)
     for each in answers:
         encode(each)
 
@@ -221,8 +289,22 @@ def test_questions_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     one = publishing()
     for number in range(9):
         one.asked(HelloAsk(f"n{number}", (ALL,)), 0.0)
-    one.begin_reading()
-    assert len(one.heads_read(History().reading(), 0.0, 0.0)) == 3
+    read(one, History(), 0.0)
+    for number in range(9):
+        one.asked(HelloAsk(f"m{number}", (ALL,)), 0.0)
+    assert [nonce_of(each) for each in hellos(one, 0.0)] == ["n0", "n1", "n2", ""]
+
+
+def test_a_refusal_drops_the_answers_that_are_due_and_nothing_else() -> None:
+    one = started(History())
+    for number in range(5):
+        one.asked(HelloAsk(f"n{number}", (ALL,)), 0.1)
+    refused = one.next_hello(0.1)
+    assert refused is not None
+    assert nonce_of(refused) == "n0"
+    assert one.refused() == 4
+    assert hellos(one, 0.1) == []
+    assert [nonce_of(each) for each in asked(one, HelloAsk("later", (ALL,)), 0.2)] == ["later"]
 
 
 def test_a_shell_that_sleeps_until_next_time_never_spins() -> None:
@@ -231,9 +313,111 @@ def test_a_shell_that_sleeps_until_next_time_never_spins() -> None:
     one, now = publishing(), 0.0
     for _ in range(50):
         if one.wants_reading(now):
-            one.begin_reading()
-            one.heads_read(history.reading(), now, now)
-        one.tick(now)
+            read(one, history, now)
+        hellos(one, now)
         assert one.next_time() > now
         now = one.next_time()
     assert now > 40 * IDLE
+
+
+# -- connections ---------------------------------------------------------------------------------------------------
+
+
+def test_rule_06_a_start_hello_that_nobody_heard_is_said_again_when_the_first_subscriber_comes() -> None:
+    one = started(History())
+    one.connected(2.0)
+    assert one.next_time() == pytest.approx(2.0 + HELLO_DELAY), "its subscriptions come after its connection"
+    read(one, History(), 2.0 + HELLO_DELAY)
+    assert len(hellos(one, 2.0 + HELLO_DELAY)) == 1
+    assert one.next_time() == pytest.approx(2.0 + HELLO_DELAY + IDLE)
+
+
+def test_a_connection_before_the_first_reading_delays_nothing() -> None:
+    one = publishing()
+    one.connected(0.0)
+    read(one, History(), 0.05)
+    assert len(hellos(one, 0.05)) == 1
+    assert one.next_time() == pytest.approx(0.05 + HELLO_SPACING), "it may not have been subscribed yet"
+
+
+def test_who_connects_right_before_a_hello_gets_one_of_its_own() -> None:
+    one = started(History())
+    one.connected(2.0)
+    one.connected(2.0 + 0.9 * HELLO_DELAY)
+    now = 2.0 + HELLO_DELAY
+    read(one, History(), now)
+    assert len(hellos(one, now)) == 1
+    assert one.next_time() == pytest.approx(now + HELLO_SPACING)
+    read(one, History(), now + HELLO_SPACING)
+    assert len(hellos(one, now + HELLO_SPACING)) == 1
+    assert one.next_time() == pytest.approx(now + HELLO_SPACING + IDLE)
+
+
+def test_a_herd_of_a_thousand_reconnections_makes_few_broadcasts(seed: int) -> None:
+    rng = random.Random(seed)
+    one, history, now, said = started(History()), History(), 10.0, 0
+    moments = sorted(10.0 + rng.uniform(0.0, 3.0) for _ in range(1000))
+    while now < 14.0:
+        while moments and moments[0] <= now:
+            one.connected(moments.pop(0))
+        if one.wants_reading(now):
+            read(one, history, now)
+        said += len(hellos(one, now))
+        now += 0.01
+    assert 2 <= said <= 5
+
+
+@given(st.lists(st.tuples(st.sampled_from("cpqt"), st.floats(0.0, 3.0)), max_size=60))
+def test_what_is_broadcast_is_bounded_by_time_and_not_by_what_happens(steps: list[tuple[str, float]]) -> None:
+    """Connections, commits on new topics, questions: two broadcasts are never closer than ``HELLO_SPACING``."""
+    history, one, now = History(), publishing(), 0.0
+    told: list[float] = []
+    for number, (what, pause) in enumerate(steps):
+        now += pause
+        if what == "c":
+            one.connected(now)
+        elif what == "p":
+            one.publish([history.one(f"t{number}")], now)
+        elif what == "q":
+            one.asked(HelloAsk(f"n{number}", ("t1",)), now)
+        if one.wants_reading(now):
+            read(one, history, now)
+        for each in hellos(one, now):
+            if not nonce_of(each):
+                told.append(now)
+                assert set(hello_of(each).heads) <= set(hello_of(each).sequences) <= set(one.sequences)
+    assert all(later - earlier >= HELLO_SPACING for earlier, later in pairwise(told))
+
+
+# -- hellos that links overtake --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from(("link", "lost", "hello", "deliver")), max_size=60), st.integers(0, 999))
+def test_a_hello_that_later_links_overtake_makes_no_hole_and_hides_none(steps: list[str], seed: int) -> None:
+    """Hellos are made under the lock and leave without it: any link that is numbered later may leave before."""
+    rng = random.Random(seed)
+    history, one, gaps = History(), publishing(), SequenceGaps()
+    read(one, history, 0.0)
+    hellos(one, 0.0)
+    gaps.announced("api-1", UUID, "a", 0)
+    made: list[Envelope] = []
+    missing: list[int] = []
+
+    def deliver(each: Envelope) -> None:
+        for topic, last in hello_of(each).sequences.items():
+            gaps.announced(each.service, each.uuid, topic, last)
+
+    for step in steps:
+        if step in ("link", "lost"):
+            (sent,) = one.publish([history.one("a")], 0.0)
+            if step == "lost":
+                missing.append(sent.sequence)
+            else:
+                gaps.heard(sent.service, sent.uuid, sent.topic, sent.sequence, 1)
+        elif step == "hello":
+            made += asked(one, HelloAsk("n", ("a",)), 0.0)
+        elif made:
+            deliver(made.pop(rng.randrange(len(made))))
+    for each in (*made, *asked(one, HelloAsk("last", ("a",)), 0.0)):
+        deliver(each)
+    assert gaps.tally == Tally(holes=len(missing))

@@ -11,21 +11,22 @@ import pytest
 
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Publisher as Driver
-from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
 from pubsub_lib.journal.writer import JournalSettings
+from pubsub_lib.runtime import publisher as module
 from pubsub_lib.store import OnCommit
 from tests.unit.runtime.world import settings
 
-LONG = 120.0
+LONG = 20.0
 
 
 class Ear:
     """A real subscriber that keeps what it hears."""
 
     def __init__(self, config: Settings, topics: Sequence[str]) -> None:
-        self._heard: list[Envelope] = []
+        self.heard: list[Envelope] = []
         self._news = threading.Condition()
         self.subscriber = loader.load(config.driver).subscriber(config.for_driver())
         self.subscriber.initialize(self._hear, lambda: None)
@@ -35,14 +36,23 @@ class Ear:
 
     def _hear(self, envelope: Envelope) -> None:
         with self._news:
-            self._heard.append(envelope)
+            self.heard.append(envelope)
             self._news.notify_all()
 
     def wait(self, found: Callable[[Envelope], bool]) -> Envelope:
         """The first envelope for which ``found`` is true."""
+        self.wait_for(lambda: any(map(found, self.heard)))
+        return next(filter(found, self.heard))
+
+    def wait_for(self, true: Callable[[], bool]) -> None:
+        """Until it is."""
         with self._news:
-            assert self._news.wait_for(lambda: any(map(found, self._heard)), LONG), self._heard
-            return next(filter(found, self._heard))
+            assert self._news.wait_for(true, LONG), self.heard
+
+
+def broadcast(envelope: Envelope) -> bool:
+    """A hello to everybody."""
+    return envelope.hello is not None and not envelope.hello.nonce and not envelope.hello.goodbye
 
 
 @pytest.fixture
@@ -67,20 +77,28 @@ def test_commits_are_numbered_per_topic_and_sent(config: Settings, store: Store,
     assert publisher.counters()["sent"] >= 3
 
 
-def test_rule_06_hello_at_start_on_idle_topics_when_asked_and_at_the_end(
-    config: Settings, store: Store, ear: Ear
-) -> None:
+def test_rule_06_hello_at_start_when_idle_when_asked_and_at_the_end(config: Settings, store: Store, ear: Ear) -> None:
     write(store, 1)
     with Publisher(config, store):
-        start = ear.wait(lambda envelope: envelope.hello is not None and envelope.topic == "t")
+        start = ear.wait(broadcast)
         assert start.hello is not None
-        assert start.hello.heads["t"].point == start.hello.store
-        ear.wait(lambda envelope: envelope.hello is not None and envelope.hello is not start.hello)  # idle since
+        assert (start.topic, start.hello.heads, start.hello.store) == (ALL, {}, store.read_heads(()).store)
+        ear.wait(lambda envelope: broadcast(envelope) and envelope.hello is not start.hello)  # idle since
         ear.subscriber.request_hello("n1", ["t"])
         own = ear.wait(lambda envelope: envelope.hello is not None and envelope.hello.nonce == "n1")
         assert own.hello is not None
         assert own.hello.age <= config.timing.reading_age
+        assert own.hello.heads["t"].point == own.hello.store
     ear.wait(lambda envelope: envelope.hello is not None and envelope.hello.goodbye)
+
+
+def test_rule_06_who_follows_one_topic_hears_the_hello_of_a_publisher_that_never_sent_on_it(
+    config: Settings, store: Store
+) -> None:
+    ear = Ear(config, ["another"])
+    with Publisher(config, store):
+        ear.wait(broadcast)
+    ear.subscriber.close()
 
 
 def test_a_new_start_is_a_new_uuid(config: Settings, store: Store) -> None:
@@ -118,8 +136,139 @@ def test_its_thread_survives_a_store_that_does_not_answer(config: Settings, stor
     write(store, 1)
     moody = Moody(store, failures=[StoreUnavailable("out"), RuntimeError("a bug")])
     with Publisher(config, moody):
-        ear.wait(lambda envelope: envelope.hello is not None and "t" in envelope.hello.heads)
+        ear.wait(broadcast)
     assert moody.failures == []
+
+
+def test_an_idle_store_is_read_whole_once(config: Settings, store: Store, ear: Ear) -> None:
+    write(store, 1)
+    moody = Moody(store, failures=[])
+    with Publisher(config, moody):
+        for number in range(5):
+            seen = len(ear.heard)
+            ear.wait_for(lambda seen=seen: any(map(broadcast, ear.heard[seen:])))  # type: ignore[misc]
+            ear.subscriber.request_hello(f"n{number}", ["t"])
+            ear.wait(lambda each, own=f"n{number}": each.hello is not None and each.hello.nonce == own)  # type: ignore[misc]
+    assert moody.asked.count([ALL]) == 1
+    assert len(moody.asked) > 2
+
+
+class Stalling(Driver):
+    """A transport that takes what ``holds`` names only when it is let, and then refuses it."""
+
+    def __init__(self, holds: Callable[[Envelope], bool]) -> None:
+        self._holds = holds
+        self.on_ask: Callable[[HelloAsk], None] = lambda ask: None
+        self.tried: list[Envelope] = []
+        self.sent: list[Envelope] = []
+        self.entered = threading.Semaphore(0)
+        self.go = threading.Event()
+
+    def initialize(self, on_ask: Any, on_connected: Any) -> None:
+        self.on_ask = on_ask
+
+    def send_event(self, envelope: Envelope) -> None:
+        if not self._holds(envelope):
+            self.sent.append(envelope)
+            return
+        self.tried.append(envelope)
+        self.entered.release()
+        assert self.go.wait(LONG)
+        raise TransportError("the queue is full")
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self.go.set()
+
+
+def test_a_commit_never_waits_for_a_hello(config: Settings, store: Store) -> None:
+    with store.transaction() as tx:
+        for number in range(1000):
+            tx.set("b", str(number), 0, topic=f"t{number}")
+    driver = Stalling(lambda envelope: envelope.hello is not None)
+    with Publisher(config, store, driver) as publisher:
+        assert driver.entered.acquire(timeout=LONG)  # the start hello is on its way, and nothing takes it
+        asking = threading.Thread(target=driver.on_ask, args=(HelloAsk("n1", ("t1",)),))
+        asking.start()
+        writing = threading.Thread(target=write, args=(store, 1))
+        writing.start()
+        writing.join(LONG)
+        assert [each.topic for each in driver.sent] == ["t"]
+        assert not driver.go.is_set()
+        driver.go.set()
+        asking.join(LONG)
+        assert publisher.counters()["unsent"] >= 1
+
+
+def test_the_first_refusal_ends_the_burst(config: Settings, store: Store) -> None:
+    driver = Stalling(lambda envelope: envelope.hello is not None)
+    slow = Held(store)
+    publisher = Publisher(config, slow, driver)
+    publisher.start()
+    assert slow.entered.wait(LONG)
+    for number in range(50):
+        driver.on_ask(HelloAsk(f"n{number}", ("t",)))  # they all wait for this reading
+    driver.go.set()
+    slow.go.set()
+    assert driver.entered.acquire(timeout=LONG)
+    while publisher.counters()["unsent"] < 50:
+        assert driver.entered.acquire(timeout=LONG)  # what comes later is tried again
+    answers = [each for each in driver.tried if each.hello is not None and each.hello.nonce]
+    assert len(answers) == 1
+    publisher.close()
+
+
+def test_a_commit_waits_for_its_turn_within_a_bound(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TURN", 0.05)
+    driver = Stalling(lambda envelope: bool(envelope.messages) and envelope.messages[0].link.topic == "slow")
+    publisher = Publisher(config, store, driver)
+    publisher.start()
+    first = threading.Thread(target=write, args=(store, 1, "slow"))
+    first.start()
+    assert driver.entered.acquire(timeout=LONG)  # the first commit sends, and nothing takes it
+    with pytest.raises(TransportError, match="other commits of this program have been sending for"):
+        publisher.publish(_links(store))
+    write(store, 2)  # what its writer sees: the commit stands
+    assert store.get("a", "1") == 2
+    driver.go.set()
+    first.join(LONG)
+    publisher.close()
+
+
+def test_a_commit_of_many_messages_stops_when_its_time_is_over(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TURN", 0.0)
+    driver = Stalling(lambda envelope: False)
+    with Publisher(config, store, driver) as publisher:
+        with store.transaction() as tx:
+            for topic in "abc":
+                tx.set("a", topic, 0, topic=topic)
+        assert store.callback_errors == 1
+        with pytest.raises(TransportError, match="the rest of it is not sent"):
+            publisher.publish(_links(store))
+    assert [each.topic for each in driver.sent if each.messages] == ["a", "a"], "the first always gets its chance"
+
+
+class Held:
+    """A real store whose readings of heads wait until they are let."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.entered = threading.Event()
+        self.go = threading.Event()
+
+    def read_heads(self, topics: Any) -> Any:
+        self.entered.set()
+        assert self.go.wait(LONG)
+        return self._store.read_heads(topics)
+
+    def on_commit(self, callback: Any) -> Any:
+        return self._store.on_commit(callback)
 
 
 class Refusing(Driver):
@@ -183,8 +332,10 @@ class Moody:
     def __init__(self, store: Store, failures: list[Exception]) -> None:
         self._store = store
         self.failures = failures
+        self.asked: list[Any] = []
 
     def read_heads(self, topics: Any) -> Any:
+        self.asked.append(topics)
         if self.failures:
             raise self.failures.pop(0)
         return self._store.read_heads(topics)

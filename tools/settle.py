@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""How long many replicas of many topics take to settle, and what they cost once nothing is written.
+
+``tools/settle.py [--replicas N] [--topics N] [--publishers N] [--everything] [--idle S] [--limit S]``, in the
+environment that ``tools/test`` sets up. Real ZeroMQ over loopback, SQLite, default times; one process for each replica.
+Prints when all are synced, how long a commit takes then and when it is everywhere, and per replica and second how many
+messages and bytes arrive while nothing is written. Exit status 1: not settled within the limit.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from pubsub_lib import Publisher, Replica, Settings, Store
+from pubsub_lib.errors import WaitTimeout
+from pubsub_lib.testing.processes import free_port
+
+COMMITS = 5
+BATCH = 5000
+
+
+def topics_of(count: int) -> list[str]:
+    """Their names."""
+    return [f"topic-{number}" for number in range(count)]
+
+
+def settings(folder: str, ports: Sequence[int], number: int = 0) -> Settings:
+    """Of publisher ``number``, and of every replica."""
+    return Settings(
+        store_url=f"sqlite:///{folder}/settle.db",
+        driver="zmq_pubsub_driver",
+        service=f"settle-{number}",
+        addresses=tuple(f"tcp://127.0.0.1:{port}" for port in ports),
+        bind_address=f"tcp://127.0.0.1:{ports[number]}",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run once and print one line per figure."""
+    with tempfile.TemporaryDirectory(prefix="pubsub-settle-") as folder, ExitStack() as stack:
+        ports = [free_port() for _ in range(arguments.publishers)]
+        stores = [stack.enter_context(Store(f"sqlite:///{folder}/settle.db")) for _ in ports]
+        fill(stores[0], arguments.topics)
+        publishers = [
+            stack.enter_context(Publisher(settings(folder, ports, number), each)) for number, each in enumerate(stores)
+        ]
+        print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+        began = time.monotonic()
+        children = [stack.enter_context(child(folder, ports, arguments)) for _ in range(arguments.replicas)]
+        for each in children:
+            stack.callback(each.kill)
+        for each in children:
+            told(each, began + arguments.limit)
+        synced = time.monotonic() - began
+        print(f"all synced         after {synced:.1f} s (load {os.getloadavg()[0]:.1f})", flush=True)
+        commits = [commit(stores[0], number, arguments.topics) for number in range(COMMITS)]
+        print(f"a commit           {1000 * min(commits):.1f} to {1000 * max(commits):.1f} ms", flush=True)
+        for each in children:
+            told(each, began + arguments.limit)
+        settled = time.monotonic() - began
+        print(f"commits everywhere after {settled:.1f} s (load {os.getloadavg()[0]:.1f})", flush=True)
+        report(children, publishers, arguments)
+    return 0 if settled <= arguments.limit else 1
+
+
+def fill(store: Store, topics: int) -> None:
+    """One object in each topic."""
+    for start in range(0, topics, BATCH):
+        with store.transaction() as tx:
+            for number in range(start, min(start + BATCH, topics)):
+                tx.set("t", f"k{number}", number, topic=f"topic-{number}")
+
+
+def commit(store: Store, number: int, topics: int) -> float:
+    """One change; the seconds that it took."""
+    began = time.monotonic()
+    with store.transaction() as tx:
+        tx.set("t", f"k{number}", -1, topic=f"topic-{number % topics}")
+    return time.monotonic() - began
+
+
+def report(children: "list[subprocess.Popen[str]]", publishers: list[Publisher], arguments: argparse.Namespace) -> None:
+    """What arrives in a time in which nothing is written."""
+    before = [dict(each.counters()) for each in publishers]
+    figures = [told(each, time.monotonic() + 4 * arguments.idle + 60) for each in children]
+    asked = sum(each.counters()["asks"] - past["asks"] for each, past in zip(publishers, before, strict=True))
+    messages = [each["messages"] / each["seconds"] for each in figures]
+    sizes = [each["bytes"] / each["seconds"] for each in figures]
+    print(f"idle, per replica  {max(messages):.2f} messages/s, {max(sizes):.0f} bytes/s at most")
+    print(f"idle, asked        {asked / arguments.idle:.1f} questions/s at all publishers")
+    print(f"staleness          {max(each['staleness'] for each in figures):.1f} s at most, "
+          f"{sum(each['polling'] for each in figures)} replicas poll")  # fmt: skip
+
+
+def child(folder: str, ports: Sequence[int], arguments: argparse.Namespace) -> "subprocess.Popen[str]":
+    """A replica in a process of its own."""
+    what = json.dumps({
+        "folder": folder, "ports": list(ports), "topics": arguments.topics, "everything": arguments.everything,
+        "idle": arguments.idle,
+    })  # fmt: skip
+    command = [sys.executable, __file__, "--child", what]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def told(process: "subprocess.Popen[str]", until: float) -> Any:
+    """The next line of a child, which itself gives up in time; the run ends when it says nothing more."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line or time.monotonic() > until:
+        raise SystemExit("not settled within the limit")
+    return json.loads(line)
+
+
+def replicate(what: dict[str, Any]) -> int:
+    """The child: follow, say when synced, when all commits are here, and what came while idle."""
+    receiver: Any = importlib.import_module("pubsub_zmq.receiver")
+    size = 0
+    receive = receiver.receive
+
+    def counting(socket: Any) -> Any:
+        nonlocal size
+        frames = receive(socket)
+        size += sum(map(len, frames))
+        return frames
+
+    receiver.receive = counting
+    names = [""] if what["everything"] else topics_of(what["topics"])
+    with Replica(settings(what["folder"], what["ports"]), topics=names) as replica:
+        replica.wait_synced(600.0)
+        print("1", flush=True)
+        while any(replica.get("t", f"k{number}") != -1 for number in range(COMMITS)):
+            try:
+                replica.wait_for(2**62, 0.1)
+            except WaitTimeout:
+                pass
+        print("2", flush=True)
+        time.sleep(2 * 5.0)  # until nothing of the commits is under way
+        received, taken, began = replica.status().driver["received"], size, time.monotonic()
+        time.sleep(what["idle"])
+        status = replica.status()
+        print(
+            json.dumps({
+                "messages": status.driver["received"] - received, "bytes": size - taken,
+                "seconds": time.monotonic() - began, "staleness": replica.staleness(), "polling": status.polling,
+            }),
+            flush=True,
+        )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--replicas", type=int, default=10)
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--publishers", type=int, default=1)
+    parser.add_argument("--everything", action="store_true", help="replicas of everything")
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds that are counted")
+    parser.add_argument("--limit", type=float, default=60.0)
+    parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    sys.exit(main(given) if given.child is None else replicate(given.child))
