@@ -21,7 +21,8 @@
         ├── StoreReadOnly         it refuses writes
         ├── StoreFull             no room left on its disk
         ├── StoreBusy             locked by others beyond every retry
-        ├── OutcomeUnknown        the connection was lost during COMMIT and nobody can tell how it ended
+        ├── OutcomeUnknown        whether a transaction is in cannot be told: COMMIT's answer was lost, or it is too old
+        ├── HistoryChanged        a transaction that was committed is not in the store's history any more
         ├── SchemaError           tables missing, newer than this library, or somebody else's
         └── ConditionFailed       a verb's condition was violated; nothing was written
             ├── AlreadyExists
@@ -31,6 +32,8 @@
 Foreign exceptions (SQLAlchemy's, ZeroMQ's, msgspec's) are translated where they enter, with the original as
 ``__cause__``. Messages are one sentence that names the thing, the value and the way out.
 """
+
+from typing import Any
 
 
 class PubSubError(Exception):
@@ -123,7 +126,8 @@ class StoreBusy(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The connection was lost during COMMIT and the store could not be asked how it ended.
+    """Nobody can tell whether a transaction is in: the connection was lost during COMMIT and the store could not be
+    asked how it ended; or, from ``Replica.wait_for``, the changelog was trimmed behind it.
 
     ``nonce`` identifies the transaction: ``Store.committed(nonce)`` tells later whether it is in.
     """
@@ -134,6 +138,21 @@ class OutcomeUnknown(StoreError):
 
     def __reduce__(self) -> tuple[type["OutcomeUnknown"], tuple[str, int]]:
         return OutcomeUnknown, (str(self), self.nonce)  # see FrameError
+
+
+class HistoryChanged(StoreError):
+    """A transaction that was committed is not in the store's history any more: the database was restored from a backup,
+    failed over to a standby that lagged, or lost commits that it had acknowledged.
+
+    ``point`` is the transaction's :class:`~pubsub_lib.core.model.Point` (its position and nonce).
+    """
+
+    def __init__(self, message: str, point: Any) -> None:
+        super().__init__(message)
+        self.point = point
+
+    def __reduce__(self) -> tuple[type["HistoryChanged"], tuple[str, Any]]:
+        return HistoryChanged, (str(self), self.point)  # see FrameError
 
 
 class SchemaError(StoreError):

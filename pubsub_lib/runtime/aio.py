@@ -19,7 +19,8 @@ from pubsub_lib.core.model import Record
 from pubsub_lib.errors import ClosedError, NotStarted, UsageError, WaitTimeout
 from pubsub_lib.runtime.contents import Contents
 from pubsub_lib.runtime.handlers import Handle, is_coroutine_function
-from pubsub_lib.runtime.replica import Committed, Replica
+from pubsub_lib.runtime.readback import RETRY, Committed
+from pubsub_lib.runtime.replica import Replica
 from pubsub_lib.runtime.status import Status
 from pubsub_lib.settings import Settings
 
@@ -366,11 +367,20 @@ class AsyncReplica:
         if position is None:
             self.threaded._check()
             return
+        replica, loop = self.threaded, asyncio.get_running_loop()
+        readback = replica._readback(position, topics)
+        until = None if timeout is None else loop.time() + timeout
 
-        def now(seconds: float) -> None:
-            self.threaded.wait_for(position, seconds, topics=topics)
+        def look(seconds: float) -> None:
+            replica._read_back(readback, replica._deadline(seconds))
 
-        await self._wait(lambda: _ended(lambda: now(0.0)), timeout, now)
+        while True:
+            left = None if until is None else until - loop.time()
+            await self._wait(lambda: _ended(lambda: look(0.0)), left, look)
+            if readback.question is None:
+                return
+            if await self._call(readback.ask) is not None:
+                await asyncio.sleep(RETRY if left is None else max(0.0, min(left, RETRY)))
 
     async def wait_handled(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None

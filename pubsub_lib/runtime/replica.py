@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
-from pubsub_lib.core.model import ALL, DEFAULT_TOPIC, Link, Point, Record
+from pubsub_lib.core.model import ALL, DEFAULT_TOPIC, Record
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
@@ -36,6 +36,7 @@ from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, Handlers
 from pubsub_lib.runtime.journaling import ReplicaJournal
+from pubsub_lib.runtime.readback import RETRY, Committed, Readback
 from pubsub_lib.runtime.status import DRIVER_DROPS, ChainStatus, Status, parked_objects, problems
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
@@ -48,18 +49,6 @@ NOTHING_FOLLOWED = "no topic is followed any more, so nothing can be waited for;
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
-
-
-class Committed(Protocol):
-    """What a transaction tells after its commit."""
-
-    @property
-    def links(self) -> Sequence[Link]:
-        """What it did to each topic."""
-
-    @property
-    def point(self) -> Point:
-        """Its point."""
 
 
 class Replica:
@@ -98,6 +87,7 @@ class Replica:
         self._own_store = _reader(settings) if store is None else None
         reader = store if self._own_store is None else self._own_store
         assert reader is not None
+        self._reader = reader
         self._discovery: Discovery | None = None
         if binds and settings.discovery_interval > 0 and isinstance(reader, Store):
             self._discovery = Discovery(
@@ -339,26 +329,23 @@ class Replica:
 
         Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest; None, of a
         transaction that changed nothing, is there already. Given a number, all followed topics are waited for (or
-        ``topics``): a topic that was not written to says so only at its next hello, poll or sync. Raises WaitTimeout,
-        ClosedError, NotStarted, NotFollowed (also when one of those named or written to is dropped meanwhile), and
-        UsageError for topics that are no list of names.
+        ``topics``): a topic that was not written to says so only at its next hello, poll or sync, and a number cannot
+        tell one history from another. Of a commit that a full sync may have jumped over the store is asked, which may
+        take longer than the timeout by one query.
+
+        Raises WaitTimeout, ClosedError, NotStarted, NotFollowed (also when one of those named or written to is dropped
+        meanwhile), and UsageError for topics that are no list of names. Given a commit also HistoryChanged, when the
+        store does not have it any more, and OutcomeUnknown, when the changelog does not reach back to it any more.
         """
-        self._check_started()
-        if topics is not None:
-            _check_list(topics, "wait for all that are followed")
         if position is None:
+            self._check_wait(topics)
             return
-        number = position if isinstance(position, int) else position.point.position
         until = self._deadline(timeout)
-
-        awaited = topics
-
-        def applied() -> bool:
-            nonlocal awaited
-            awaited = self._awaited(position, awaited)
-            return self._engine.follower.tracker.covered(awaited) >= number
-
-        self._wait(applied, until, f"position {number}")
+        readback = self._readback(position, topics)
+        while not self._read_back(readback, until):
+            error = readback.ask()
+            if error is not None:
+                self._pause(until, error)
 
     def wait_handled(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
@@ -483,6 +470,33 @@ class Replica:
         if not self._followed():
             raise NotFollowed(NOTHING_FOLLOWED)
         return self._engine.follower.tracker.synced
+
+    def _readback(self, target: int | Committed, topics: Sequence[str] | None) -> Readback:
+        self._check_wait(topics)
+        return Readback(target, topics, self._reader, self._engine.now())
+
+    def _check_wait(self, topics: Sequence[str] | None) -> None:
+        self._check_started()
+        if topics is not None:
+            _check_list(topics, "wait for all that are followed")
+
+    def _read_back(self, readback: Readback, until: float | None) -> bool:
+        """Wait. True: it is applied; False: the store is to be asked first."""
+
+        def ready() -> bool:
+            readback.topics = self._awaited(readback.target, readback.topics)
+            return readback.look(self._engine.follower.tracker) or readback.question is not None
+
+        self._wait(ready, until, f"position {readback.number}")
+        return readback.question is None
+
+    def _pause(self, until: float | None, error: PubSubError) -> None:
+        """Before the store is asked again."""
+        left = self._left(until)
+        if left is not None and left <= 0:
+            raise WaitTimeout(f"the store could not be asked for the commit in time: {error}")
+        with self._engine.lock:
+            self._engine.changed.wait(RETRY if left is None else min(left, RETRY))
 
     def _wait(self, done: Callable[[], bool], until: float | None, what: str) -> None:
         engine = self._engine

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, func, select
 
-from pubsub_lib.core.model import ZERO, Delta, Incomplete, Link, Point
+from pubsub_lib.core.model import ALL, ZERO, Delta, Incomplete, Link, Point
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema
 from pubsub_lib.store.types import NowMicroseconds
@@ -86,6 +86,24 @@ def _whole_transactions(connection: Connection, after: Point, most: int) -> list
     if first_of_last:
         return got[:first_of_last]
     return [rows.link(row) for row in connection.execute(ordered.where(links.position == last))]
+
+
+def holds(connection: Connection, topic: str, point: Point, head: Point) -> bool | None:
+    """Whether a point lies in the history of a topic (``ALL``: of the store), whose head is given; None when the
+    changelog no longer reaches back to it. Two look-ups in an index at most.
+    """
+    if point in (head, ZERO):
+        return True
+    if point.position >= head.position:
+        return False
+    links = schema.links.c
+    here = select(links.nonce).where(links.position == point.position).limit(1)
+    nonce = connection.execute(here if topic == ALL else here.where(links.topic == topic)).scalar_one_or_none()
+    if nonce is not None:
+        return bool(nonce == point.nonce)
+    oldest = select(links.tx_prev_position).order_by(links.position).limit(1)
+    begin = connection.execute(oldest).scalar_one_or_none()
+    return False if begin is not None and begin < point.position else None
 
 
 def cut_by_count(connection: Connection, keep: int) -> int:

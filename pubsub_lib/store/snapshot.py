@@ -79,6 +79,12 @@ def read_sync(connection: Connection, wants: Mapping[str, Want], settings: Store
     return SyncAnswer(point, chains)
 
 
+def holds(connection: Connection, topic: str, points: Sequence[Point]) -> list[bool | None]:
+    """Of each point whether it lies in the history of a topic (``ALL``: of the store), as :func:`.changelog.holds`."""
+    head = store_point(connection) if topic == ALL else heads(connection, [topic])[topic].point
+    return [changelog.holds(connection, topic, point, head) for point in points]
+
+
 def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:
     """Digest per non-empty bucket, of one topic or (None) of all objects together."""
     objects = schema.objects.c

@@ -349,6 +349,13 @@ class Store:
             return self._read("asking for a transaction", ask)
         return self._write("asking for a transaction", ask)
 
+    def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
+        """Of each point whether it lies in the history of a topic (``ALL``: of the store), all in one snapshot.
+
+        None: the changelog no longer reaches back to it, so nobody can tell.
+        """
+        return self._read("looking for a commit", lambda connection: snapshot.holds(connection, topic, points))
+
     def recount(self, topic: str) -> Head:
         """The topic's point with count and digest computed anew from its objects (to check the stored ones)."""
         return self._read(

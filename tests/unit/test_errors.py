@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 from pubsub_lib import errors
-from pubsub_lib.errors import FrameError, OutcomeUnknown, PubSubError, WaitTimeout
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import FrameError, HistoryChanged, OutcomeUnknown, PubSubError, WaitTimeout
 
 ALL_ERRORS = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PubSubError)]
 
@@ -50,7 +51,7 @@ def test_errors_carry_what_a_caller_needs() -> None:
 
 @pytest.mark.parametrize("error", ALL_ERRORS)
 def test_every_error_survives_a_trip_to_another_process(error: type[PubSubError]) -> None:
-    extra = {FrameError: ("truncated",), OutcomeUnknown: (77,)}.get(error, ())
+    extra = {FrameError: ("truncated",), OutcomeUnknown: (77,), HistoryChanged: (Point(7, 77),)}.get(error, ())
     original = error("a sentence", *extra)
     copy = pickle.loads(pickle.dumps(original))
     assert type(copy) is error

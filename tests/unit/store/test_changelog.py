@@ -255,3 +255,43 @@ def test_trimming_takes_the_largest_bounds_that_a_service_takes(store: Store) ->
     largest = {option.name: vars(option.type)["max"] for option in options.SERVICE if option.name.startswith("keep_")}
     fill(store, 3)
     assert store.trim(keep_links=largest["keep_links"], keep_seconds=largest["keep_time"]) == 0
+
+
+# -- looking for a commit ----------------------------------------------------------------------------------------
+
+
+def test_every_point_of_the_history_is_held(store: Store) -> None:
+    links = fill(store, 7)
+    for link in links:
+        assert store.holds(link.topic, [link.point]) == [True]
+        assert store.holds(ALL, [link.point]) == [True]
+    assert store.holds("topic-0", [ZERO]) == [True]
+
+
+def test_a_point_of_another_history_is_not_held(open_store: Opener, database_url: str) -> None:
+    with open_store() as store:
+        fill(store, 3)
+        kept = backup(database_url)
+        lost = fill(store, 4, first=3)
+    restore(database_url, kept)
+    with open_store() as store:
+        for number in range(6):  # from quiet to beyond the old position
+            for link in lost:
+                assert store.holds(link.topic, [link.point]) == [False], (number, link.point)
+                assert store.holds(ALL, [link.point]) == [False], (number, link.point)
+            fill(store, 1, first=100 + number)
+
+
+def test_a_point_between_two_links_of_a_topic_is_not_held(store: Store) -> None:
+    links = fill(store, 6)
+    other = next(link for link in links if link.topic == "topic-1" and link.point.position > 1)
+    assert store.holds("topic-0", [other.point]) == [False]
+
+
+def test_a_point_that_was_trimmed_can_be_told_by_nobody(store: Store) -> None:
+    links = fill(store, 8)
+    store.trim(keep_links=2)
+    assert store.holds(ALL, [link.point for link in links]) == [None] * 6 + [True, True]
+    store.trim(keep_links=0)
+    assert store.holds(ALL, [links[-2].point, links[-1].point]) == [None, True]
+    assert store.holds(ALL, [Point(links[-1].point.position, 1), Point(10**6, 1)]) == [False, False]

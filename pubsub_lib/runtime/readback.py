@@ -1,0 +1,95 @@
+"""Waiting for a commit in a replica: what is looked at under its lock, and asked of the store without it."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol, runtime_checkable
+
+from pubsub_lib.core.awaited import Awaited, PlaceQuestion
+from pubsub_lib.core.model import ALL, Link, Point
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.errors import StoreError
+
+
+class Committed(Protocol):
+    """What a transaction tells after its commit."""
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """What it did to each topic."""
+
+    @property
+    def point(self) -> Point:
+        """Its point."""
+
+
+@runtime_checkable
+class HistoryReader(Protocol):
+    """A store that can tell what its history holds."""
+
+    def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
+        """Of each point whether it lies in the topic's history (``ALL``: the store's); None: nobody can tell. Blocks;
+        raises StoreError.
+        """
+
+
+RETRY = 1.0
+"""Seconds before a store that could not be asked is asked again."""
+
+
+class Readback:
+    """One wait: by position for a number, and by the commit's point for a commit.
+
+    ``look`` with the replica's lock held; ``ask`` without it, when ``question`` is not None.
+    """
+
+    def __init__(
+        self, target: int | Committed, topics: Sequence[str] | None, reader: object, now: float
+    ) -> None:
+        self.target = target
+        self.topics = topics
+        """Those that are waited for; None: all that are followed."""
+        self._reader = reader
+        self._number = target if isinstance(target, int) else target.point.position
+        self._awaited = None if isinstance(target, int) else Awaited(target.point, now)
+        self._wrote = frozenset() if isinstance(target, int) else frozenset(link.topic for link in target.links)
+        self.question: PlaceQuestion | None = None
+        """What the store is to be asked before anybody waits on."""
+
+    @property
+    def number(self) -> int:
+        """The position that is waited for."""
+        return self._number
+
+    def look(self, tracker: Tracker) -> bool:
+        """Whether the topics have it. When ``question`` is set afterwards, ask before the next look."""
+        if self._awaited is None:
+            return tracker.covered(self.topics) >= self._number
+        if ALL in tracker.topics:
+            return self._look_at(tracker, (ALL,))
+        names = tracker.topics if self.topics is None else self.topics
+        others = [name for name in names if name not in self._wrote]
+        mine = [name for name in names if name in self._wrote]
+        return (not others or tracker.covered(others) >= self._number) and self._look_at(tracker, mine)
+
+    def _look_at(self, tracker: Tracker, chains: Collection[str]) -> bool:
+        assert self._awaited is not None
+        found = self._awaited.look(tracker, [name for name in chains if name in tracker.topics])
+        self.question = found if isinstance(found, PlaceQuestion) else None
+        return found is True
+
+    def ask(self) -> StoreError | None:
+        """Ask the store, and believe it. Blocks for the database. Returns why it could not be asked.
+
+        Raises HistoryChanged, OutcomeUnknown.
+        """
+        question, self.question = self.question, None
+        assert question is not None
+        assert self._awaited is not None
+        held: Sequence[bool | None] = (None, None)
+        if isinstance(self._reader, HistoryReader):
+            try:
+                held = self._reader.holds(question.chain, question.points)
+            except StoreError as error:
+                self._awaited.forget(question)
+                return error
+        self._awaited.answered(question, held)
+        return None
