@@ -1,4 +1,4 @@
-"""Who decides which thread runs: every way with few preemptions, chance with a seed, or a schedule from a report."""
+"""Who decides which thread runs: every run with few deviations, chance with a seed, or a schedule from a report."""
 
 import random
 from typing import Final, NamedTuple
@@ -59,7 +59,11 @@ class Chance(_Recorder):
 
 
 class Bounded(_Recorder):
-    """One branch of all interleavings with at most so many preemptions: first this prefix, then candidate 0."""
+    """One branch of all runs with at most so many *deviations*: first this prefix, then always candidate 0.
+
+    Candidate 0 is the thread that runs, else the next in turn; every other choice is a deviation. Most mistakes of
+    threads need one or two at the right places, and their number grows with the steps, not exponentially.
+    """
 
     def __init__(self, prefix: list[_Choice]) -> None:
         super().__init__()
@@ -74,14 +78,14 @@ class Bounded(_Recorder):
             raise ValueError(f"choice {at} differs from the run before: the scenario does not depend on choices alone")
         return chosen
 
-    def following(self, preemptions: int) -> "Bounded | None":
+    def following(self, deviations: int) -> "Bounded | None":
         """The next branch, depth first; None when this was the last."""
         made = self.made
         spent = [0]
         for choice in made:
-            spent.append(spent[-1] + (choice.preemptive and choice.chosen > 0))
+            spent.append(spent[-1] + (choice.chosen > 0))
         for index in reversed(range(len(made))):
             chosen, options, preemptive = made[index]
-            if chosen + 1 < options and spent[index] + preemptive <= preemptions:
+            if chosen + 1 < options and spent[index] < deviations:
                 return Bounded([*made[:index], _Choice(chosen + 1, options, preemptive)])
         return None

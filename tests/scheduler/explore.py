@@ -38,6 +38,13 @@ class World:
         """The virtual time in seconds."""
         return self.scheduler.now
 
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        """Without choices: for the steps that lead to what the scenario is about."""
+        self.scheduler.calm = True
+        yield
+        self.scheduler.calm = False
+
     def spawn(self, target: Callable[..., object], *args: Any, name: str = "") -> Any:
         """Start a controlled thread; ``join`` it."""
         self._spawned += 1
@@ -59,13 +66,13 @@ class World:
 def explore(
     scenario: Scenario,
     *,
-    preemptions: int | None = None,
+    deviations: int | None = None,
     seeds: Collection[int] = (),
     most: int = 20_000,
     lines: Collection[ModuleType] = (),
     lags: bool = False,
 ) -> int:
-    """Run a scenario under every schedule of at most so many preemptions, and under each seed's. How many runs it were.
+    """Run a scenario under every schedule of at most so many deviations, and under each seed's. How many runs it were.
 
     ``lines``: modules of which each line is a synchronisation point. ``lags``: see Scheduler. Raises Failure, whose
     schedule replays the run: ``PUBSUB_LIB_SCHEDULE="3:1 17:2" pytest -k NAME``; AssertionError when more than ``most``
@@ -83,12 +90,12 @@ def explore(
         one(Replay(os.environ[REPLAY]), "replayed")
         return 1
     runs = 0
-    branch = Bounded([]) if preemptions is not None else None
+    branch = Bounded([]) if deviations is not None else None
     while branch is not None:
-        one(branch, f"run {runs}, at most {preemptions} preemptions")
+        one(branch, f"run {runs}, at most {deviations} deviations")
         runs += 1
-        assert runs <= most, f"more than {most} runs with {preemptions} preemptions; make the scenario smaller"
-        branch = branch.following(preemptions or 0)
+        assert runs <= most, f"more than {most} runs with {deviations} deviations; make the scenario smaller"
+        branch = branch.following(deviations or 0)
     for seed in seeds:
         one(Chance(seed), f"seed {seed}")
     return runs + len(seeds)

@@ -86,13 +86,19 @@ class Lock:
         self._depth = depth
 
 
+class _Waiter:
+    """One thread's wait on a condition."""
+
+    notified = False
+
+
 class Condition:
     """``threading.Condition``."""
 
     def __init__(self, scheduler: Scheduler, lock: Lock | None = None) -> None:
         self._scheduler = scheduler
         self.lock = lock if lock is not None else Lock(scheduler, reentrant=True)
-        self._waiters: deque[list[bool]] = deque()
+        self._waiters: list[_Waiter] = []
         self.acquire, self.release = self.lock.acquire, self.lock.release
         self._name = f"the condition of {_site()}"
 
@@ -104,17 +110,17 @@ class Condition:
 
     def wait(self, timeout: float | None = None) -> bool:
         self._check()
-        notified = [False]
-        self._waiters.append(notified)
+        waiter = _Waiter()
+        self._waiters.append(waiter)
         depth = self.lock.give_up()
         until = NEVER if timeout is None else self._scheduler.now + max(timeout, 0.0)
         try:
-            self._scheduler.block(self._name, lambda: notified[0], until)
+            self._scheduler.block(self._name, lambda: waiter.notified, until)
         finally:
-            if notified in self._waiters:
-                self._waiters.remove(notified)
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
         self.lock.take_back(depth)
-        return notified[0]
+        return waiter.notified
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         until = NEVER if timeout is None else self._scheduler.now + timeout
@@ -127,9 +133,9 @@ class Condition:
 
     def notify(self, n: int = 1) -> None:
         self._check()
-        for notified in list(self._waiters)[:n]:
-            notified[0] = True
-            self._waiters.popleft()
+        for waiter in self._waiters[:n]:
+            waiter.notified = True
+        del self._waiters[:n]
 
     def notify_all(self) -> None:
         self.notify(len(self._waiters))

@@ -81,7 +81,10 @@ class Scheduler:
         self._tasks: list[Task] = []
         self._begun: list[Task] = []
         self._here = threading.local()
+        self.calm = False
+        """No choices: candidate 0 goes on. For the steps that lead to what a scenario is about."""
         self._count = 0
+        self._last = 0
         self._over = False
         self._finished = _thread.allocate_lock()
         self._finished.acquire()
@@ -199,7 +202,8 @@ class Scheduler:
             alive = self._alive()
             candidates = [each for each in alive if _can_run(each, self.now)]
             preemptive = task in candidates
-            candidates.sort(key=lambda each: each is not task)
+            last = task.number if task is not None else self._last
+            candidates.sort(key=lambda each: (each is not task, each.number <= last, each.number))
             deadline = min((each.until for each in alive), default=NEVER)
             passes = self._lags and self.now < deadline < NEVER
             if not candidates:
@@ -209,7 +213,7 @@ class Scheduler:
                 self.now = max(self.now, deadline)
                 continue
             options = len(candidates) + passes
-            chosen = self.chooser.choose(options, preemptive) if options > 1 else 0
+            chosen = self.chooser.choose(options, preemptive) if options > 1 and not self.calm else 0
             if chosen < len(candidates):
                 return candidates[chosen]
             self.now = deadline
@@ -237,6 +241,7 @@ class Scheduler:
         finally:
             sys.settrace(None)
         task.done = True
+        self._last = task.number
         if task.number == 0:
             self._over = True
         self._switch(None)

@@ -59,7 +59,7 @@ def crossed_locks(world: World) -> None:
 )
 def test_scheduler_finds_planted_mistake_and_replays_it(scenario: Any, reason: str) -> None:
     with pytest.raises(Failure, match=reason) as found:
-        explore(scenario, preemptions=1)
+        explore(scenario, deviations=1)
     with pytest.raises(Failure, match=reason):
         run(scenario, Replay(found.value.schedule))
     with pytest.raises(Failure, match=reason):
@@ -68,15 +68,15 @@ def test_scheduler_finds_planted_mistake_and_replays_it(scenario: Any, reason: s
 
 def test_schedule_in_environment_replays_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Failure) as found:
-        explore(lost_update, preemptions=1)
+        explore(lost_update, deviations=1)
     monkeypatch.setenv("PUBSUB_LIB_SCHEDULE", found.value.schedule)
     with pytest.raises(Failure, match="the sum is 1"):
         explore(lost_update, seeds=[0])
     monkeypatch.setenv("PUBSUB_LIB_SCHEDULE", "")
-    assert explore(lost_update, preemptions=2) == 1
+    assert explore(lost_update, deviations=2) == 1
 
 
-def test_mistake_that_needs_two_preemptions_is_not_found_with_fewer() -> None:
+def test_mistake_that_needs_three_deviations_is_not_found_with_fewer() -> None:
     def scenario(world: World) -> None:
         lock, stages = world.threading.Lock(), [0]
 
@@ -93,14 +93,14 @@ def test_mistake_that_needs_two_preemptions_is_not_found_with_fewer() -> None:
         world.together(follows, goes_on)
         world.check(stages[0] < 4, "both threads took turns")
 
-    explore(scenario, preemptions=1)
+    explore(scenario, deviations=2)
     with pytest.raises(Failure, match="took turns"):
-        explore(scenario, preemptions=2)
+        explore(scenario, deviations=3)
 
 
 def test_deadlock_report_says_who_holds_what() -> None:
     with pytest.raises(Failure) as found:
-        explore(crossed_locks, preemptions=1)
+        explore(crossed_locks, deviations=1)
     lines = str(found.value).splitlines()
     waiting = [line for line in lines if "waits: the lock of test_scheduler.py" in line]
     assert len(waiting) == 2
@@ -119,7 +119,7 @@ def test_every_schedule_of_correct_code_passes() -> None:
         world.together(takes, takes)
         world.check(sorted(taken) == [1, 2], f"taken: {taken}")
 
-    assert explore(scenario, preemptions=2) > 10
+    assert explore(scenario, deviations=2) > 10
 
 
 def test_time_passes_only_when_every_thread_waits() -> None:
@@ -140,7 +140,7 @@ def test_time_passes_only_when_every_thread_waits() -> None:
         world.check(world.now == 4603.0, f"the time is {world.now}")
 
     began = time.monotonic()
-    explore(scenario, preemptions=2)
+    explore(scenario, deviations=2)
     assert time.monotonic() - began < 3600.0
 
 
@@ -151,9 +151,9 @@ def test_lag_lets_a_deadline_pass_while_threads_could_run() -> None:
         event.set()
         waiter.join()
 
-    explore(scenario, preemptions=2)
+    explore(scenario, deviations=2)
     with pytest.raises(Failure, match="timed out"):
-        explore(scenario, preemptions=1, lags=True)
+        explore(scenario, deviations=2, lags=True)
 
 
 def test_each_line_of_a_module_can_be_a_synchronisation_point() -> None:
@@ -162,9 +162,9 @@ def test_each_line_of_a_module_can_be_a_synchronisation_point() -> None:
         world.together(lambda: unguarded(numbers), lambda: unguarded(numbers))
         world.check(numbers[0] == 2, f"the sum is {numbers[0]}")
 
-    explore(scenario, preemptions=2)
+    explore(scenario, deviations=2)
     with pytest.raises(Failure, match="the sum is 1"):
-        explore(scenario, preemptions=1, lines=[sys.modules[__name__]])
+        explore(scenario, deviations=1, lines=[sys.modules[__name__]])
 
 
 def unguarded(numbers: list[int]) -> None:
@@ -180,7 +180,7 @@ def test_threads_that_go_round_in_circles_fail() -> None:
                 pass
 
     with pytest.raises(Failure, match="round in circles"):
-        explore(scenario, preemptions=0)
+        explore(scenario, deviations=0)
 
 
 def test_exception_in_any_thread_fails_the_run() -> None:
@@ -188,7 +188,7 @@ def test_exception_in_any_thread_fails_the_run() -> None:
         raise KeyError("a bug")
 
     with pytest.raises(Failure, match="KeyError: 'a bug'"):
-        explore(lambda world: world.spawn(breaks).join(), preemptions=0)
+        explore(lambda world: world.spawn(breaks).join(), deviations=0)
 
 
 def test_failure_is_not_swallowed_by_code_that_survives_exceptions() -> None:
@@ -204,7 +204,7 @@ def test_failure_is_not_swallowed_by_code_that_survives_exceptions() -> None:
         world.spawn(survives).join()
 
     with pytest.raises(Failure, match="an invariant is broken"):
-        explore(scenario, preemptions=0)
+        explore(scenario, deviations=0)
 
 
 def test_scenario_that_depends_on_more_than_choices_is_refused() -> None:
@@ -215,7 +215,7 @@ def test_scenario_that_depends_on_more_than_choices_is_refused() -> None:
         world.together(*[lambda: world.sleep(0.0)] * (2 + len(runs) % 2))
 
     with pytest.raises(ValueError, match="does not depend on choices alone"):
-        explore(scenario, preemptions=1)
+        explore(scenario, deviations=1)
 
 
 def test_product_gets_its_own_primitives_back() -> None:
@@ -223,6 +223,6 @@ def test_product_gets_its_own_primitives_back() -> None:
         return vars(module)["threading"], vars(module)["time"]
 
     real, seen = bound(), []
-    explore(lambda world: seen.append(bound()), preemptions=0)
+    explore(lambda world: seen.append(bound()), deviations=0)
     assert bound() == real
     assert not set(map(id, real)) & set(map(id, seen[0]))

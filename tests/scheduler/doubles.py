@@ -1,0 +1,299 @@
+"""Drivers, a store and a journal for scenarios: they take virtual time, let others run, and check what they are given.
+
+A call of a double is a synchronisation point. What it checks is the contract that the shells have with the real thing.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from pubsub_lib.api import OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.model import ALL, Heads, Link, SyncAnswer, Want
+from pubsub_lib.errors import StoreUnavailable, TransportError
+from tests.scheduler.explore import World
+from tests.unit.core.builders import History, Write
+
+
+class StoreDouble:
+    """A database: commits one at a time, and readings that take ``latency`` seconds. Knows when what was committed."""
+
+    def __init__(self, world: World, latency: float = 0.0) -> None:
+        self.world = world
+        self.latency = latency
+        self.history = History()
+        self.committed: dict[int, float] = {}
+        """Position → when it was committed."""
+        self.failures: list[Exception] = []
+        """Raised by the next readings."""
+        self.readings = 0
+        self._lock = world.threading.Lock()
+        self._callbacks: tuple[Callable[[Sequence[Link]], None], ...] = ()
+
+    @property
+    def listeners(self) -> int:
+        """How many are called at a commit."""
+        return len(self._callbacks)
+
+    def commit(self, *writes: Write) -> list[Link]:
+        """One transaction, and then the callbacks, as in the real one: in this thread, each whatever the others do."""
+        with self._lock:
+            links = self.history.commit(*(writes or (("t", "k", "1"),)))
+            self.committed[self.history.point.position] = self.world.now
+            callbacks = self._callbacks
+        self.world.scheduler.point("has committed")
+        for callback in callbacks:
+            try:
+                callback(links)
+            except Exception:  # noqa: BLE001 - the real store logs it: the commit is done
+                pass
+        return links
+
+    def on_commit(
+        self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False
+    ) -> Callable[[], None]:
+        self.world.scheduler.point("registers a callback")
+        self._callbacks = (*self._callbacks, callback)
+
+        def stop() -> None:
+            self.world.scheduler.point("removes a callback")
+            self._callbacks = tuple(each for each in self._callbacks if each is not callback)
+
+        return stop
+
+    def read_heads(self, topics: Collection[str], /) -> Heads:
+        return self._read(self.history.reading)
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        return self._read(lambda: self.history.answer(wants))
+
+    def read_links(self, after: Any, most: int, /) -> tuple[list[Link], Any, bool]:
+        def read() -> tuple[list[Link], Any, bool]:
+            history = self.history
+            links = [link for link in history.links if after is None or link.point.position > after.position]
+            return links[:most], history.point, True
+
+        return self._read(read)
+
+    def behind(self, position: int, at: float) -> float:
+        """Seconds, at this time, since the oldest commit beyond the position; 0.0 when there is none."""
+        return max((at - committed for beyond, committed in self.committed.items() if beyond > position), default=0.0)
+
+    def close(self) -> None:
+        pass
+
+    def _read(self, read: Callable[[], Any]) -> Any:
+        self.readings += 1
+        self.world.sleep(self.latency / 2)
+        if self.failures:
+            raise self.failures.pop(0)
+        found = read()
+        self.world.sleep(self.latency / 2)
+        return found
+
+
+def out_of_order(world: World, sent: Sequence[Envelope], envelope: Envelope) -> str:
+    """Why an envelope must not be the next; "": it may."""
+    last = {each.topic: each.sequence + len(each.messages) - 1 for each in sent if each.messages}
+    if envelope.hello is None:
+        expected = last.get(envelope.topic, 0) + 1
+        if envelope.sequence != expected:
+            return f"sequence {envelope.sequence} of {envelope.topic!r} leaves as number {expected}"
+        return ""
+    for topic, claimed in envelope.hello.sequences.items():
+        if claimed > last.get(topic, 0):
+            return f"a hello says that {claimed} of {topic!r} was sent; so far it was {last.get(topic, 0)}"
+    return ""
+
+
+class PublisherDouble(Publisher):
+    """Keeps what is sent, in the order in which it leaves, and checks it: see ``send_event``."""
+
+    def __init__(self, world: World, store: StoreDouble | None = None, journal: "JournalDouble | None" = None) -> None:
+        self.world = world
+        self.store = store
+        self.journal = journal
+        self.sent: list[Envelope] = []
+        self.refusing = 0.0
+        """Seconds after which each send is refused; 0.0: it is not."""
+        self.initialized = self.closed = False
+        self.on_ask: OnAsk = lambda ask: None
+        self.on_connected: OnConnected = lambda: None
+
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        self.world.scheduler.point("initializes the driver")
+        self.world.check(not self.initialized, "initialize() twice")
+        if self.closed:
+            raise TransportError("closed")
+        self.initialized = True
+        self.on_ask, self.on_connected = on_ask, on_connected
+
+    def send_event(self, envelope: Envelope) -> None:
+        self.world.scheduler.point(f"sends {'a hello' if envelope.hello else envelope.sequence} of {envelope.topic!r}")
+        if not self.initialized or self.closed:
+            raise TransportError("not initialized, or closed")
+        if self.refusing:
+            self.world.sleep(self.refusing)
+            raise TransportError("refused")
+        self.world.check(not self.goodbye, "something is sent after the goodbye")
+        wrong = out_of_order(self.world, self.sent, envelope)
+        self.world.check(not wrong, wrong)
+        if envelope.hello is not None and self.store is not None:
+            self._check_hello(envelope.hello, self.store)
+        if self.journal is not None and envelope.messages:
+            self.world.check(
+                not self.journal.lacks("sent", envelope.topic, envelope.sequence),
+                f"sequence {envelope.sequence} of {envelope.topic!r} leaves before the journal has it",
+            )
+        self.sent.append(envelope)
+
+    @property
+    def goodbye(self) -> bool:
+        """The last hello was sent."""
+        return any(envelope.hello is not None and envelope.hello.goodbye for envelope in self.sent)
+
+    @property
+    def positions(self) -> list[int]:
+        """Of the links, in the order in which they left."""
+        return [message.link.point.position for envelope in self.sent for message in envelope.messages]
+
+    def counters(self) -> Mapping[str, int]:
+        return {"sent": len(self.sent)}
+
+    def close(self) -> None:
+        self.world.scheduler.point("closes the driver")
+        self.closed = True
+
+    def _check_hello(self, hello: Hello, store: StoreDouble) -> None:
+        if hello.store is None:
+            return
+        # Committed more than ``age`` ago, but not in the reading: the reading is older than it says.
+        behind = store.behind(hello.store.position, self.world.now)
+        self.world.check(
+            behind <= hello.age + 1e-9,
+            f"a hello claims a reading {hello.age:g} s old; what was committed {behind:g} s ago is not in it",
+        )
+
+
+class SubscriberDouble(Subscriber):
+    """A driver whose receiving thread is the scenario's: ``deliver`` and ``connect`` are called in it."""
+
+    def __init__(self, world: World, journal: "JournalDouble | None" = None) -> None:
+        self.world = world
+        self.journal = journal
+        self.topics: set[str] = set()
+        self.asked: list[HelloAsk] = []
+        self.running = self.closed = False
+        self.on_envelope: OnEnvelope = lambda envelope: None
+        self.on_connected: OnConnected = lambda: None
+
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        self._point("initializes the driver")
+        self.on_envelope, self.on_connected = on_envelope, on_connected
+
+    def register_topic(self, topic: str) -> None:
+        self._point(f"subscribes to {topic!r}")
+        if self.journal is not None:
+            self.world.check(
+                not self.journal.lacks("interest", topic), f"subscribes to {topic!r} before the journal has it"
+            )
+        self.topics.add(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        self._point(f"unsubscribes from {topic!r}")
+        self.topics.discard(topic)
+
+    def register_listen_address(self, address: str) -> None:
+        self._point(f"listens to {address}")
+
+    def unregister_listen_address(self, address: str) -> None:
+        self._point(f"listens no more to {address}")
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        self._point(f"asks about {sorted(topics)}")
+        self.world.check(self.running, "asks before the receiving thread runs")
+        for topic in topics:
+            subscribed = topic in self.topics or ALL in self.topics
+            self.world.check(subscribed, f"asks about {topic!r} before it subscribes to it")
+        if self.journal is not None:
+            self.world.check(not self.journal.lacks("ask", nonce), f"asks {nonce} before the journal has it")
+        self.asked.append(HelloAsk(nonce, tuple(topics)))
+
+    def daemonize(self) -> None:
+        self._point("starts receiving")
+        self.running = True
+
+    def counters(self) -> Mapping[str, int]:
+        return {"received": 0}
+
+    def close(self) -> None:
+        self.world.scheduler.point("closes the driver")
+        self.closed = True
+        self.running = False
+
+    def deliver(self, envelope: Envelope) -> None:
+        """An envelope arrives, when its topic is subscribed to."""
+        self.world.scheduler.point(f"receives {envelope.topic!r}")
+        wanted = envelope.hello is not None or {envelope.topic, ALL} & self.topics
+        if self.running and wanted:
+            self.on_envelope(envelope)
+
+    def connect(self) -> None:
+        """A connection is there."""
+        self.world.scheduler.point("is connected")
+        if self.running:
+            self.on_connected()
+
+    def _point(self, what: str) -> None:
+        self.world.scheduler.point(what)
+        if self.closed:
+            raise TransportError("closed")
+
+
+class JournalDouble:
+    """In place of :class:`pubsub_lib.journal.Journal`: ``entries`` in the order in which they were written."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.entries: list[tuple[Any, ...]] = []
+        self.closed = False
+        self.error = ""
+
+    def note(self, kind: str, **given: Any) -> None:
+        self._write((kind, given.get("topic") or given.get("peer", "")))
+
+    def links(self, outcome: str, links: Sequence[Link], cause: str = "") -> None:
+        for link in links:
+            self._write((outcome, link.topic, link.point.position))
+
+    def messages(self, outcomes: Sequence[str], envelope: Envelope, cause: str = "") -> None:
+        several = outcomes if len(outcomes) > 1 else list(outcomes) * len(envelope.messages)
+        for index, (outcome, message) in enumerate(zip(several, envelope.messages, strict=True)):
+            number = envelope.sequence + index if outcome == "sent" else message.link.point.position
+            self._write((outcome, envelope.topic, number))
+
+    def listing(self, number: int, topic: str, point: Any, objects: Sequence[Any]) -> None:
+        self._write(("listing", topic, point.position))
+
+    def watch(self, rejected: Callable[[], Mapping[str, int]]) -> None:
+        pass
+
+    def counters(self) -> Mapping[str, int]:
+        return {"written": len(self.entries), "lost": 0}
+
+    def close(self) -> None:
+        self.world.scheduler.point("closes the journal")
+        self.closed = True
+
+    def _write(self, entry: tuple[Any, ...]) -> None:
+        self.world.scheduler.point(f"writes {entry}")
+        if not self.closed:
+            self.entries.append(entry)
+
+    def lacks(self, *entry: Any) -> bool:
+        """It is open, and this was not written."""
+        return not self.closed and entry not in self.entries
+
+
+def unavailable() -> StoreUnavailable:
+    """What a database that does not answer raises."""
+    return StoreUnavailable("out")

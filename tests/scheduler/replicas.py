@@ -1,0 +1,162 @@
+"""A real replica (Replica, Engine, Handlers) around doubles, with what must hold of it at any moment."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from pubsub_lib import Replica, Settings, Timing
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.journal import Journal
+from pubsub_lib.runtime.engine import Engine, SyncReader
+from pubsub_lib.runtime.handlers import Handle, Handlers
+from pubsub_lib.runtime.journaling import ReplicaJournal
+from tests.scheduler.doubles import JournalDouble, StoreDouble, SubscriberDouble
+from tests.scheduler.explore import World
+from tests.unit.core.builders import envelope, hello
+
+SLOW_TICKS = Timing(
+    max_idle_time=1000.0,
+    message_delay_window=1.0,
+    hello_wait=1.0,
+    reading_age=1.0,
+    round_trip=1.0,
+    poll_interval=500.0,
+    sync_jitter=0.0,
+    sync_interval=0.0,
+    sync_backoff=1.0,
+    sync_backoff_most=4.0,
+    sync_timeout=600.0,
+)
+"""The next tick without a reason is minutes away: what depends on it comes far too late."""
+PUBLIC = ("apply_run", "bucket_digests", "drop", "get", "iterate", "lookup", "present", "prove", "record", "replace",
+          "topic_records", "topics", "walk")  # fmt: skip
+"""Of the cache: everything that reads or writes objects."""
+
+
+class WatchedReplica(Replica):
+    """A replica on the virtual clock. Its cache and its events are checked against the lock and the journal."""
+
+    def __init__(self, world: World, store: StoreDouble, topics: Sequence[str], timing: Timing, journal: bool) -> None:
+        self.world = world
+        self.entries = JournalDouble(world) if journal else None
+        self.driver = SubscriberDouble(world, self.entries)
+        self.versions: dict[tuple[str, str], int | None] = {}
+        self.stopped = False
+        """``close`` has returned."""
+        settings = Settings(store_url="sqlite://", timing=timing)
+        super().__init__(settings, topics, store=store, subscriber=self.driver, rng=random.Random(0))
+
+    def _make_handlers(self, settings: Settings) -> Handlers:
+        world = self.world
+        condition = cast("Callable[[], Any]", world.threading.Condition)
+        return Handlers(settings.handling, lambda: world.now, condition=condition)
+
+    def _make_engine(
+        self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
+    ) -> Engine:
+        world = self.world
+        if self.entries is not None:
+            self._journal = ReplicaJournal(cast("Journal", self.entries), polls=False)
+        engine = Engine(
+            settings, reader, subscriber, self._cache, self._checked, rng, now=lambda: world.now, journal=self._journal
+        )
+        guard(world, self._cache, engine, self.entries)
+        return engine
+
+    def _checked(self, events: Sequence[Event], first: bool) -> None:
+        world, lock = self.world, cast("Any", self._engine.lock)
+        world.check(lock.is_mine, "events are queued without the lock")
+        world.check(not self.stopped, "events come after close()")
+        for event in events if self._handlers.listening() else ():
+            ident = event.table, event.key
+            shown = self.versions.get(ident)
+            world.check(event.old_version == shown, f"{ident}: an event from {event.old_version} after {shown}")
+            self.versions[ident] = event.version if event.new_value is not None else None
+        self._enqueue(events, first)
+
+    def on(self, *given: Any, **named: Any) -> Handle:
+        """See :meth:`pubsub_lib.Replica.on`; from now on events are made and checked."""
+        with self._engine.lock:
+            if not self._handlers.listening():
+                self.versions = {(record.table, record.key): record.version for record in self._cache.iterate()}
+            return super().on(*given, **named)
+
+    def known(self, topic: str) -> int:
+        """Position up to which the replica has everything of a topic."""
+        tracker = self._engine.follower.tracker
+        point = tracker.chain(topic).known if topic in tracker.topics else None
+        return 0 if point is None else point.position
+
+    def check_staleness(self, store: StoreDouble, topic: str) -> None:
+        """It never claims to be fresher than it is."""
+        with self._engine.lock:
+            claimed = self.staleness()
+            truth = store.behind(self.known(topic), self.world.now)
+        self.world.check(claimed >= truth - 1e-9, f"staleness {claimed:g} s; the oldest change that lacks is {truth:g} s")
+
+    def stop(self) -> None:
+        """Close; nothing may come afterwards."""
+        self.close()
+        self.stopped = True
+
+
+def guard(world: World, cache: Cache, engine: Engine, journal: JournalDouble | None) -> None:
+    """Let every look at the cache check that the engine's lock is held, and every change that the journal has it."""
+
+    def guarded(name: str) -> None:
+        method = getattr(cache, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            world.check(cast("Any", engine.lock).is_mine, f"the cache's {name}() is called without the lock")
+            if journal is not None and name == "apply_run":
+                for link in cast("Sequence[Link]", given[0]):
+                    lacks = journal.lacks("applied", link.topic, link.point.position)
+                    world.check(not lacks, f"{link.point} is not in the journal when it is applied")
+            return method(*given, **named)
+
+        setattr(cache, name, call)
+
+    for name in PUBLIC:
+        guarded(name)
+
+
+def replica_of(
+    world: World,
+    store: StoreDouble,
+    topics: Sequence[str] = ("t",),
+    *,
+    timing: Timing = SLOW_TICKS,
+    journal: bool = False,
+) -> WatchedReplica:
+    """One that is not started yet."""
+    return WatchedReplica(world, store, topics, timing, journal)
+
+
+def synced(world: World, replica: WatchedReplica) -> WatchedReplica:
+    """Start it, and wait for its first sync."""
+    with world.calm():
+        replica.start()
+        tracker = replica._engine.follower.tracker
+        world.until(lambda: tracker.topics and tracker.synced, "the first sync", 5.0)
+        world.sleep(0.1)
+    return replica
+
+
+def deliver(replica: WatchedReplica, *links: Link) -> None:
+    """Let these links arrive, each in an envelope of its own."""
+    for link in links:
+        replica.driver.deliver(envelope(link))
+
+
+def answer(replica: WatchedReplica, store: StoreDouble, *, takes: float = 0.0) -> None:
+    """A publisher answers the last question, with a reading that took so long."""
+    asked = replica.driver.asked[-1]
+    began = replica.world.now
+    heads = store.history.reading()
+    replica.world.sleep(takes)
+    named = {topic: head for topic, head in heads.topics.items() if topic in asked.topics or ALL in asked.topics}
+    heads = type(heads)(heads.store, named)
+    replica.driver.deliver(hello(heads, nonce=asked.nonce, age=replica.world.now - began))

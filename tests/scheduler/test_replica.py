@@ -1,0 +1,348 @@
+"""A replica's threads: receiving, clock, sync, handlers and whoever calls it, in every order of a few steps."""
+
+from typing import Any
+
+import pytest
+
+from pubsub_lib import Timing
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.model import ALL, Point
+from pubsub_lib.errors import ClosedError, PubSubError
+from tests.scheduler.doubles import StoreDouble, unavailable
+from tests.scheduler.explore import World, explore
+from tests.scheduler.replicas import SLOW_TICKS, WatchedReplica, answer, deliver, replica_of, synced
+from tests.unit.core.builders import envelope
+
+SOON = 0.01
+"""Virtual seconds for what needs no wait at all."""
+
+
+def test_clock_starts_when_a_link_begins_to_wait() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world, latency=0.2)
+        replica = replica_of(world, store, journal=True)
+        replica.start()
+        store.commit()
+        world.until(lambda: store.readings == 1, "the first sync's reading", 5.0)
+
+        def link_after_a_lost_one() -> None:
+            world.sleep(0.2)  # the answer is being applied now
+            store.commit()
+            deliver(replica, *store.commit())
+
+        world.spawn(link_after_a_lost_one).join()
+        window = SLOW_TICKS.message_delay_window
+        world.until(lambda: replica.known("t") == 3, "the lost link's delta", window + store.latency + SOON)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(100))
+
+
+def test_links_that_begin_to_wait_at_a_tick_are_not_forgotten() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        replica = synced(world, replica_of(world, store))
+        lost, late = store.commit(), store.commit()
+        world.together(replica._engine._clock.wake, lambda: deliver(replica, *late))
+        deliver(replica, *lost)  # it was only late: nobody waits any more
+        store.commit()
+        world.together(replica._engine._clock.wake, lambda: deliver(replica, *store.commit()))
+        world.until(lambda: replica.known("t") == 4, "the delta", SLOW_TICKS.message_delay_window + SOON)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(100))
+
+
+def test_need_that_a_sync_leaves_is_met_at_once() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        replica = synced(world, replica_of(world, store))
+        store.commit()
+        last = store.commit()
+        store.history.trim(store.history.point.position)  # the delta will be incomplete, and a full sync follows
+        deliver(replica, *last)
+        world.until(lambda: replica.known("t") == 3, "the full sync", SLOW_TICKS.message_delay_window + SOON)
+
+    explore(scenario, deviations=1)
+
+
+def test_failed_sync_is_tried_again_after_its_backoff() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        store.failures = [unavailable(), ZeroDivisionError("a bug")]
+        replica = replica_of(world, store, journal=True)
+        replica.start()
+        world.until(lambda: replica.known("t") == 1, "the third try", SLOW_TICKS.hello_wait + 1.0 + 2.0 + SOON)
+        replica.wait_synced(timeout=SOON)
+
+    explore(scenario, deviations=1)
+
+
+def test_answer_that_lacks_a_chain_is_a_failed_sync() -> None:
+    def scenario(world: World) -> None:
+        store = Forgetful(world)
+        replica = replica_of(world, store)
+        replica.start()
+        replica.wait_synced(timeout=SLOW_TICKS.hello_wait + 1.0 + SOON)
+
+    explore(scenario, deviations=1)
+
+
+class Forgetful(StoreDouble):
+    """Leaves its first answer empty."""
+
+    def read_sync(self, wants: Any) -> Any:
+        answer = super().read_sync(wants)
+        return answer if self.readings > 1 else type(answer)(answer.store, {})
+
+
+def test_resync_and_follow_start_at_once() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit(("t", "k", "1"), ("u", "k2", "1"))
+        replica = synced(world, replica_of(world, store))
+        store.commit()
+        replica.resync()
+        world.until(lambda: replica.known("t") == 3, "the resync", SOON)
+        world.together(lambda: replica.follow("u"), lambda: replica.resync("t"))
+        world.until(lambda: replica.known("u") == 2, "the new topic's sync", SLOW_TICKS.hello_wait + SOON)
+        world.check("u" in replica.driver.topics, "the new topic is not subscribed to")
+
+    explore(scenario, deviations=1)
+
+
+def test_new_topic_is_subscribed_to_before_it_is_asked_about() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit(("t", "k", "1"), ("u", "k2", "1"))
+        replica = synced(world, replica_of(world, store, journal=True))
+
+        def follow_and_drop() -> None:
+            replica.follow("u")
+            replica.unfollow("u")
+
+        world.together(follow_and_drop, follow_and_drop)
+        world.check(replica.topics == ("t",), f"{replica.topics} are followed")
+        world.check(replica.driver.topics == {"t"}, f"{replica.driver.topics} are subscribed to")
+        for ask in replica.driver.asked:
+            world.check(set(ask.topics) <= {"t", "u"}, f"it asked about {ask.topics}")
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(100))
+
+
+def test_connection_is_followed_by_a_question() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        replica = synced(world, replica_of(world, store))
+        before = len(replica.driver.asked)
+        world.together(replica.driver.connect, replica._engine._clock.wake)
+        jitter = SLOW_TICKS.round_trip
+        world.until(lambda: len(replica.driver.asked) > before, "a question", jitter + SOON)
+
+    explore(scenario, deviations=1)
+
+
+def test_handler_registered_while_links_arrive_misses_nothing() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        replica = synced(world, replica_of(world, store))
+        versions: list[int] = []
+
+        def note(event: Event) -> None:
+            version = event.version or 0
+            world.check(not versions or version > versions[-1], f"version {version} after {versions}")
+            versions.append(version)
+
+        def register() -> None:
+            replica.on("port", note)
+
+        def follow_on() -> None:
+            deliver(replica, *store.commit())
+            deliver(replica, *store.commit())
+
+        world.together(register, follow_on)
+        world.until(lambda: versions and versions[-1] == 3, "the last version", SOON)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(100))
+
+
+def test_wait_for_returns_when_it_is_applied_and_always() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        replica = synced(world, replica_of(world, store))
+
+        class Commit:
+            def __init__(self) -> None:
+                self.links = store.commit()
+                self.point: Point = store.history.point
+
+        def write_and_wait() -> None:
+            commit = Commit()
+            world.spawn(deliver, replica, *commit.links)
+            replica.wait_for(commit)
+            position = commit.point.position
+            world.check(replica.known("t") >= position, f"wait_for({position}) returned at {replica.known('t')}")
+            found = replica.record("port", "k")
+            world.check(found is not None and found.version >= position, f"{found} after version {position}")
+
+        began = world.now
+        world.together(write_and_wait, write_and_wait)
+        world.check(world.now - began <= SLOW_TICKS.message_delay_window + SOON, f"it took {world.now - began} s")
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(100))
+
+
+def test_wait_synced_ends_when_the_first_sync_and_its_handlers_are_done() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world, latency=0.1)
+        store.commit()
+        replica = replica_of(world, store)
+        handled: list[Event] = []
+        replica.on("port", handled.append)
+
+        def wait() -> None:
+            replica.wait_synced()
+            world.check(handled, "synced before the initial handler ran")
+            world.check(replica.synced, "wait_synced() returned and it is not synced")
+
+        replica.start()
+        world.together(wait, wait)
+        world.check(world.now <= 1000.0 + SLOW_TICKS.hello_wait + store.latency + SOON, f"it is {world.now}")
+
+    explore(scenario, deviations=1)
+
+
+FRESH = Timing(
+    max_idle_time=2.0,
+    message_delay_window=0.5,
+    hello_wait=0.5,
+    reading_age=1.0,
+    round_trip=1.0,
+    poll_interval=1.0,
+    sync_jitter=0.0,
+    sync_interval=0.0,
+)
+
+
+def test_staleness_is_never_below_the_truth() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world, latency=0.4)
+        replica = replica_of(world, store, timing=FRESH)
+
+        def write() -> None:
+            for number in range(6):
+                links = store.commit()
+                if number % 2:  # the others are lost
+                    deliver(replica, *links)
+                world.sleep(0.7)
+
+        def publish() -> None:
+            answered = 0
+            while True:
+                world.scheduler.block("a question", lambda: len(replica.driver.asked) > answered)
+                answered = len(replica.driver.asked)
+                answer(replica, store, takes=0.3)
+
+        def look() -> None:
+            for _ in range(20):
+                replica.check_staleness(store, "t")
+                world.sleep(0.25)
+
+        world.spawn(publish)
+        world.together(replica.start, write, look)
+        world.until(lambda: replica.known("t") == 6, "the last change", 10.0)
+
+    explore(scenario, seeds=range(80))
+    explore(scenario, seeds=range(40), lags=True)
+
+
+def test_replica_that_is_closed_while_it_starts_ends() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world, latency=0.1)
+        store.commit()
+        replica = replica_of(world, store, journal=True)
+
+        def start() -> None:
+            try:
+                replica.start()
+            except PubSubError:
+                pass
+
+        world.together(start, replica.stop)
+        world.sleep(5.0)
+        check_ended(world, replica)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(150))
+
+
+def test_replica_that_is_closed_while_it_works_ends_once() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        replica = synced(world, replica_of(world, store, journal=True))
+
+        def wait() -> None:
+            with pytest.raises(ClosedError):
+                replica.wait_for(99)
+
+        def receive() -> None:
+            deliver(replica, *store.commit())
+
+        world.together(wait, receive, replica.stop, replica.close)
+        world.sleep(5.0)
+        check_ended(world, replica)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(150))
+
+
+def test_replica_closed_by_a_handler_ends() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        replica = synced(world, replica_of(world, store))
+        replica.on("port", lambda event: replica.close())
+        deliver(replica, *store.commit())
+        world.sleep(20.0)
+        check_ended(world, replica)
+
+    explore(scenario, deviations=1)
+
+
+def check_ended(world: World, replica: WatchedReplica) -> None:
+    """No thread of it is left."""
+    for loop in (replica._engine._clock, replica._engine._syncs):
+        thread: Any = loop._thread
+        world.check(not thread.is_alive(), f"{thread.name} lives after close()")
+    world.check(replica.driver.closed, "the driver is open")
+    with pytest.raises(ClosedError):
+        replica.get("port", "k")
+
+
+def test_reads_hold_the_lock() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        replica = synced(world, replica_of(world, store, [ALL]))
+        replica.add_index("all", "port", lambda value: "x")
+
+        def read() -> None:
+            replica.get("port", "k")
+            replica.record("port", "k")
+            replica.lookup("all", "x")
+            list(replica.iterate("port"))
+            replica.records()
+            replica.contents("t")
+            replica.status()
+            world.check(replica.topics == (ALL,), "topics")
+
+        world.together(read, lambda: replica.driver.deliver(envelope(*store.commit())))
+
+    explore(scenario, deviations=1)
