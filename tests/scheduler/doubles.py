@@ -4,7 +4,7 @@ A call of a double is a synchronisation point. What it checks is the contract th
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pubsub_lib.api import OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
@@ -12,6 +12,8 @@ from pubsub_lib.core.model import ALL, Heads, Link, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from tests.scheduler.explore import World
 from tests.unit.core.builders import History, Write
+
+T = TypeVar("T")
 
 
 class StoreDouble:
@@ -48,9 +50,7 @@ class StoreDouble:
                 pass
         return links
 
-    def on_commit(
-        self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False
-    ) -> Callable[[], None]:
+    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
         self.world.scheduler.point("registers a callback")
         self._callbacks = (*self._callbacks, callback)
 
@@ -81,7 +81,7 @@ class StoreDouble:
     def close(self) -> None:
         pass
 
-    def _read(self, read: Callable[[], Any]) -> Any:
+    def _read(self, read: Callable[[], T]) -> T:
         self.readings += 1
         self.world.sleep(self.latency / 2)
         if self.failures:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.events import Event
+from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.journal import Journal
 from pubsub_lib.runtime.engine import Engine, SyncReader
@@ -66,16 +66,16 @@ class WatchedReplica(Replica):
         guard(world, self._cache, engine, self.entries)
         return engine
 
-    def _checked(self, events: Sequence[Event], first: bool) -> None:
+    def _checked(self, outcome: Outcome, first: bool) -> None:
         world, lock = self.world, cast("Any", self._engine.lock)
         world.check(lock.is_mine, "events are queued without the lock")
         world.check(not self.stopped, "events come after close()")
-        for event in events if self._handlers.listening() else ():
+        for event in outcome.events if self._handlers.listening() else ():
             ident = event.table, event.key
             shown = self.versions.get(ident)
             world.check(event.old_version == shown, f"{ident}: an event from {event.old_version} after {shown}")
             self.versions[ident] = event.version if event.new_value is not None else None
-        self._enqueue(events, first)
+        self._enqueue(outcome, first)
 
     def on(self, *given: Any, **named: Any) -> Handle:
         """See :meth:`pubsub_lib.Replica.on`; from now on events are made and checked."""
@@ -95,7 +95,9 @@ class WatchedReplica(Replica):
         with self._engine.lock:
             claimed = self.staleness()
             truth = store.behind(self.known(topic), self.world.now)
-        self.world.check(claimed >= truth - 1e-9, f"staleness {claimed:g} s; the oldest change that lacks is {truth:g} s")
+        self.world.check(
+            claimed >= truth - 1e-9, f"staleness {claimed:g} s; the oldest change that lacks is {truth:g} s"
+        )
 
     def stop(self) -> None:
         """Close; nothing may come afterwards."""

@@ -17,6 +17,8 @@ from typing import Any, Final, Protocol
 NEVER: Final = float("inf")
 MAX_STEPS: Final = 50_000
 """Synchronisation points of one run; more are taken for threads that go round in circles."""
+MAX_LAG: Final = 1.0
+"""Virtual seconds for which threads that could run do not, at one choice of ``lags``."""
 SHOWN_STEPS: Final = 60
 """Last steps in the report of a failure."""
 
@@ -68,7 +70,7 @@ class Scheduler:
     """One run. ``now`` is the virtual time in seconds; it goes on only when every thread waits.
 
     ``lines``: files of which every line is a synchronisation point, for code that shares data without locks.
-    ``lags``: the clock may also go to the next deadline while threads could run, as on a machine that is busy.
+    ``lags``: the clock may also go on while threads could run, as on a machine that is busy.
     """
 
     def __init__(self, chooser: Chooser, *, lines: Collection[str] = (), lags: bool = False) -> None:
@@ -216,7 +218,7 @@ class Scheduler:
             chosen = self.chooser.choose(options, preemptive) if options > 1 and not self.calm else 0
             if chosen < len(candidates):
                 return candidates[chosen]
-            self.now = deadline
+            self.now = min(deadline, self.now + MAX_LAG)
 
     def _alive(self) -> list[Task]:
         return [task for task in self._begun if not task.done]

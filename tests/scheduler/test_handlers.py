@@ -80,7 +80,9 @@ def test_wait_handled_returns_after_the_handler_and_always() -> None:
             owner.change()
             version = owner.version
             owner.handlers.wait_handled(version)
-            world.check(seen.latest >= version, f"wait_handled({version}) returned, and the handler had {seen.versions}")
+            world.check(
+                seen.latest >= version, f"wait_handled({version}) returned, and the handler had {seen.versions}"
+            )
             world.check(handle.counters().waiting == 0 or owner.version > version, "something waits still")
 
         world.together(write_and_wait, write_and_wait)
