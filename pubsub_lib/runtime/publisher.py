@@ -80,7 +80,10 @@ class Publisher:
         self._driver = driver if driver is not None else _load(settings)
         self._lock = threading.Lock()
         """Around numbering *and* sending links: they must leave in the order of their sequences. Hellos are made under
-        it, one at a time, and leave without it: a commit never waits for one that the transport does not take."""
+        it and leave without it: a commit never waits for one that the transport does not take."""
+        self._hello_lock = threading.Lock()
+        """Around making and sending one hello, so that the goodbye is the last. Taken before the other lock, never
+        after it."""
         self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
         self._own_journal = open_journal(settings.journal, "writer", settings.service) if journal is None else None
         self._journal = journal if journal is not None else self._own_journal
@@ -205,7 +208,8 @@ class Publisher:
             self._closing = True
             goodbye = self._core.goodbye(time.monotonic()) if self._initialized else None
         if goodbye is not None:
-            self._send_hello(goodbye)
+            with self._hello_lock:  # after the hello that is being sent now
+                self._send_hello(goodbye)
         self._stop_listening()  # once more: start() may have begun to listen since
         self._loop.close(1.0)
         self._driver.close()
@@ -261,15 +265,21 @@ class Publisher:
         """Send what is due. One that fails is not worth more than a count, the next comes soon; the rest would fail
         too, and takes as long.
         """
-        while True:
+        while self._say_hello():
+            pass
+
+    def _say_hello(self) -> bool:
+        """Send one, if one is due and nothing speaks against another."""
+        with self._hello_lock:
             with self._lock:
                 hello = None if self._closing else self._core.next_hello(time.monotonic())
             if hello is None:
-                return
+                return False
             if not self._send_hello(hello):
                 with self._lock:
                     self._counts["unsent"] += self._core.refused()
-                return
+                return False
+            return True
 
     def _send_hello(self, envelope: Envelope) -> bool:
         """Send it, without the lock; whether the transport took it."""

@@ -41,9 +41,7 @@ class Readback:
     ``look`` with the replica's lock held; ``ask`` without it, when ``question`` is not None.
     """
 
-    def __init__(
-        self, target: int | Committed, topics: Sequence[str] | None, reader: object, now: float
-    ) -> None:
+    def __init__(self, target: int | Committed, topics: Sequence[str] | None, reader: object, now: float) -> None:
         self.target = target
         self.topics = topics
         """Those that are waited for; None: all that are followed."""

@@ -288,9 +288,7 @@ class Replica:
         self._check()
         with self._engine.lock:
             chosen = selector(table, self._only(topic), key, order)
-            return self._handlers.add(
-                chosen, handler, self._cache.present(chosen.tables, chosen.topic, chosen.key)
-            )
+            return self._handlers.add(chosen, handler, self._cache.present(chosen.tables, chosen.topic, chosen.key))
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

@@ -132,12 +132,18 @@ class Worker:
         """Hand over every commit from now on. Connects at the first one. Raises UsageError when it was started before,
         which would hand over each commit twice, and ClosedError.
         """
+        self._begin()
+        self._stop_listening = stop_listening = self._store.on_commit(self.hand_over, after_fork=True)
+        if self._closed:  # meanwhile, by another thread, which had nothing to stop yet
+            stop_listening()
+            raise ClosedError("this worker was closed while it started; make a new one")
+
+    def _begin(self) -> None:
         if self._closed:
             raise ClosedError("this worker is closed; make a new one")
         if self._started:
             raise UsageError("this worker was started already; make a new one for a second run")
         self._started = True
-        self._stop_listening = self._store.on_commit(self.hand_over, after_fork=True)
 
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.

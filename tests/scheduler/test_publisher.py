@@ -1,0 +1,187 @@
+"""A publisher's threads: writers that commit, the one that says hello, the driver's that asks, and whoever closes."""
+
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from pubsub_lib import Publisher, Settings, Timing
+from pubsub_lib.core.envelope import HelloAsk
+from pubsub_lib.errors import ClosedError, PubSubError
+from pubsub_lib.journal import Journal
+from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble, unavailable
+from tests.scheduler.explore import World, explore
+
+SOON = 0.01
+TIMING = Timing(max_idle_time=10.0, reading_age=1.0)
+
+
+class Bench:
+    """A publisher that is not started, and what stands around it."""
+
+    def __init__(self, world: World, *, latency: float = 0.0) -> None:
+        self.world = world
+        self.store = StoreDouble(world, latency)
+        self.journal = JournalDouble(world)
+        self.driver = PublisherDouble(world, self.store, self.journal)
+        self.asked = 0
+        settings = Settings(store_url="sqlite://", service="api-1", timing=TIMING)
+        self.publisher = Publisher(settings, self.store, self.driver, journal=cast("Journal", self.journal))
+
+    def started(self) -> "Bench":
+        with self.world.calm():
+            self.publisher.start()
+            self.world.until(lambda: self.hellos(), "the start hello", 5.0)
+        return self
+
+    def hellos(self, nonce: str = "") -> list[Any]:
+        found = [envelope.hello for envelope in self.driver.sent if envelope.hello is not None]
+        return [hello for hello in found if hello.nonce == nonce and not hello.goodbye]
+
+    def ask(self, nonce: str, *topics: str) -> None:
+        """On the driver's thread."""
+        self.world.scheduler.point(f"is asked {nonce}")
+        self.driver.on_ask(HelloAsk(nonce, topics or ("t",)))
+
+    def check_ended(self) -> None:
+        self.world.sleep(5.0)
+        thread: Any = self.publisher._loop._thread
+        self.world.check(not thread.is_alive(), "the thread that says hello lives after close()")
+        self.world.check(self.driver.closed, "the driver is open")
+        self.world.check(not self.store.listeners, "the store still calls the publisher at each commit")
+
+
+def test_links_leave_in_the_order_of_their_sequences_and_after_the_journal() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world).started()
+
+        def write() -> None:
+            bench.store.commit()
+            bench.store.commit(("t", "k", "2"), ("u", "k", "2"))
+
+        world.together(write, write, lambda: bench.ask("n1"))
+        world.check(len(bench.driver.positions) == 6, f"sent: {bench.driver.positions}")
+        world.until(lambda: bench.hellos("n1"), "the answer", SOON)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(150))
+
+
+def test_hello_never_claims_a_reading_younger_than_it_is() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world, latency=0.8)
+        rng = random.Random(1)
+
+        def write() -> None:
+            for _ in range(6):
+                world.sleep(rng.choice((0.1, 0.5, 0.9)))
+                bench.store.commit()
+
+        def ask() -> None:
+            for number in range(4):
+                world.sleep(rng.choice((0.3, 1.1)))
+                bench.ask(f"n{number}")
+
+        world.together(bench.publisher.start, write, ask)
+        world.sleep(15.0)  # an idle hello comes as well
+        world.check(len(bench.hellos()) >= 2, "no hello when it is idle")
+        world.check(bench.hellos("n3"), "the last question is not answered")
+
+    explore(scenario, seeds=range(60))
+
+
+def test_question_is_answered_after_one_reading() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world, latency=0.2).started()
+        world.sleep(2 * TIMING.reading_age)
+        asked = world.now
+
+        def ask(nonce: str) -> Callable[[], None]:
+            return lambda: bench.ask(nonce)
+
+        world.together(ask("n1"), ask("n2"), bench.store.commit)
+        world.until(lambda: bench.hellos("n1") and bench.hellos("n2"), "the answers", 4 * bench.store.latency + SOON)
+        world.check(world.now - asked < TIMING.max_idle_time, "answers came by chance")
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(100))
+
+
+def test_connection_is_greeted() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world).started()
+        before = len(bench.hellos())
+
+        def connect() -> None:
+            world.scheduler.point("a subscriber connects")
+            bench.driver.on_connected()
+
+        world.together(connect, bench.store.commit, connect)
+        world.until(lambda: len(bench.hellos()) > before, "a hello", 1.0 + SOON)
+
+    explore(scenario, deviations=1)
+
+
+def test_commit_does_not_wait_for_hellos_that_are_refused() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world).started()
+        world.sleep(2 * TIMING.reading_age)
+        bench.driver.refusing = 0.5
+        world.spawn(bench.ask, "n1", *[f"t{number}" for number in range(1000)])
+        world.spawn(bench.ask, "n2")
+        bench.driver.on_connected()
+        world.sleep(0.2)  # hellos are on their way now
+        began = world.now
+        bench.store.commit()
+        taken = world.now - began
+        world.check(taken <= 0.5 + SOON, f"the commit took {taken:g} s; its own message takes 0.5 s to be refused")
+
+    explore(scenario, deviations=1)
+
+
+def test_store_that_does_not_answer_is_asked_again() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world)
+        bench.store.failures = [unavailable(), ZeroDivisionError("a bug")]
+        bench.publisher.start()
+        world.until(lambda: bench.hellos(), "the start hello", 3 * TIMING.reading_age + SOON)
+
+    explore(scenario, deviations=1)
+
+
+def test_publisher_that_is_closed_while_it_starts_ends() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world, latency=0.1)
+
+        def start() -> None:
+            try:
+                bench.publisher.start()
+            except PubSubError:
+                pass
+
+        world.together(start, bench.publisher.close, bench.store.commit)
+        bench.check_ended()
+        bench.publisher.close()
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(150))
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_goodbye_is_the_last_message_and_comes_once(fresh: bool) -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world, latency=0.1).started()
+        world.sleep(0.0 if fresh else 2 * TIMING.reading_age)
+        world.together(
+            bench.publisher.close, bench.store.commit, lambda: bench.ask("n1"), bench.publisher.close,
+            bench.publisher._loop.wake,
+        )  # fmt: skip
+        goodbyes = [each for each in bench.driver.sent if each.hello is not None and each.hello.goodbye]
+        world.check(len(goodbyes) == 1, f"{len(goodbyes)} goodbyes")
+        bench.check_ended()
+        with pytest.raises(ClosedError):
+            bench.publisher.publish([])
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(300))

@@ -1,0 +1,106 @@
+"""The service's way out: workers hand over while the changelog is followed, and each link leaves once."""
+
+from pubsub_lib import Settings
+from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.runtime.loop import Loop
+from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.service.following import Following
+from pubsub_lib.service.outgoing import Outgoing
+from pubsub_lib.service.receiving import Receiving
+from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble, SubscriberDouble
+from tests.scheduler.explore import World, explore
+from tests.unit.core.builders import envelope
+
+GRACE = 0.5
+INTERVAL = 0.2
+SOON = 0.01
+
+
+class Host:
+    """One host's service around doubles: receiving, following and the way out are real, and so is the publisher."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = StoreDouble(world)
+        self.journal = JournalDouble(world)
+        self.driver = PublisherDouble(world, self.store)
+        self.hop = SubscriberDouble(world)
+        settings = Settings(store_url="sqlite://", service="api-1")
+        given: object = self.journal
+        self.publisher = Publisher(settings, self.store, self.driver, journal=given)  # type: ignore[arg-type]
+        self.outgoing = Outgoing("api-1", Takeover("api-1", GRACE, 60.0), self.publisher)
+        self.receiving = Receiving(self.hop, "api-1", self.outgoing, given)  # type: ignore[arg-type]
+        self.following = Following(self.store, self.outgoing, INTERVAL, lambda now: ((), True))
+        self.loop = Loop("following", self.following.step)
+
+    def start(self) -> "Host":
+        with self.world.calm():
+            self.driver.initialize(lambda ask: None, lambda: None)
+            self.publisher._started = True  # without its callback at commits: workers hand over
+            self.receiving.start()
+            self.loop.start()
+            self.world.sleep(0.05)
+        return self
+
+    def hand_over(self, sequence: int) -> None:
+        """A worker commits, and pushes when it gets to it."""
+        links = self.store.commit()
+        self.hop.deliver(envelope(*links, sequence=sequence))
+
+    def check_all_sent_once(self, positions: int) -> None:
+        sent = self.driver.positions
+        self.world.check(sorted(sent) == list(range(1, positions + 1)), f"sent: {sent}")
+
+
+def test_each_link_leaves_once_whoever_brings_it_first() -> None:
+    def scenario(world: World) -> None:
+        host = Host(world).start()
+
+        def worker() -> None:
+            host.hand_over(1)
+            world.sleep(GRACE)
+            host.hand_over(2)
+
+        world.together(worker, host.store.commit)  # nobody hands over what the second one commits
+        world.until(lambda: len(host.driver.positions) == 3, "every link", GRACE + 2 * INTERVAL + SOON)
+        world.sleep(2.0)
+        host.check_all_sent_once(3)
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(150))
+
+
+def test_link_that_comes_late_is_not_sent_again() -> None:
+    def scenario(world: World) -> None:
+        host = Host(world).start()
+        links = host.store.commit()
+
+        def late() -> None:
+            world.sleep(GRACE + INTERVAL)  # it is due by now, or just being sent
+            host.hop.deliver(envelope(*links))
+
+        world.together(late, lambda: world.sleep(GRACE), host.loop.wake)
+        world.sleep(2.0)
+        host.check_all_sent_once(1)
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(100))
+
+
+def test_what_is_taken_is_in_the_journal_before_it_is_sent() -> None:
+    def scenario(world: World) -> None:
+        host = Host(world).start()
+        sends = host.driver.send_event
+
+        def send(sent: object) -> None:
+            for message in sent.messages:  # type: ignore[attr-defined]
+                position = message.link.point.position
+                world.check(not host.journal.lacks("taken", "t", position), f"{position} is sent before it is taken")
+            sends(sent)  # type: ignore[arg-type]
+
+        host.driver.send_event = send  # type: ignore[method-assign, assignment]
+        host.hand_over(1)
+        host.hand_over(2)
+        world.check(host.driver.positions == [1, 2], f"sent: {host.driver.positions}")
+
+    explore(scenario, deviations=1)

@@ -1,0 +1,77 @@
+"""A worker that hands over: several threads commit, one closes."""
+
+from typing import Any, cast
+
+from pubsub_lib import Settings, Worker
+from pubsub_lib.core.model import Link
+from pubsub_lib.errors import PubSubError
+from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble
+from tests.scheduler.explore import World, explore
+
+
+def worker_of(world: World) -> tuple[Worker, StoreDouble, PublisherDouble]:
+    """One that is not started."""
+    store, driver = StoreDouble(world), PublisherDouble(world)
+    worker = Worker(Settings(store_url="sqlite://", service="api-1"), store, driver)
+    return worker, store, driver
+
+
+def test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers() -> None:
+    def scenario(world: World) -> None:
+        worker, store, driver = worker_of(world)
+        cast("Any", worker)._journal = journal = JournalDouble(world)
+        sends = driver.send_event
+
+        def send(envelope: Any) -> None:
+            for message in envelope.messages:
+                link: Link = message.link
+                lacks = journal.lacks("handed", link.topic, link.point.position)
+                world.check(not lacks, f"{link.point} is handed over before the journal has it")
+            sends(envelope)
+
+        cast("Any", driver).send_event = send
+        worker.start()
+
+        def write() -> None:
+            store.commit()
+            store.commit()
+
+        world.together(write, write)  # both are the first to connect
+        world.check(sorted(driver.positions) == [1, 2, 3, 4], f"handed over: {driver.positions}")
+        world.check(worker.counters()["unsent"] == 0, "unsent")
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(100))
+
+
+def test_worker_that_is_closed_while_it_starts_and_works_ends() -> None:
+    def scenario(world: World) -> None:
+        worker, store, driver = worker_of(world)
+
+        def start() -> None:
+            try:
+                worker.start()
+            except PubSubError:
+                pass
+
+        world.together(start, worker.close, store.commit)
+        world.check(not store.listeners, "the store still calls the worker at each commit")
+        world.check(driver.closed or not driver.initialized, "the driver is open")
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(100))
+
+
+def test_thread_that_waits_for_its_turn_gives_up_in_time() -> None:
+    def scenario(world: World) -> None:
+        worker, store, driver = worker_of(world)
+        worker.start()
+        store.commit()
+        driver.refusing = 3.0
+        world.spawn(store.commit)
+        world.sleep(1.0)
+        began = world.now
+        store.commit()
+        world.check(world.now - began <= 0.5, f"the commit waited {world.now - began:g} s for another thread's")
+
+    explore(scenario, deviations=1)
