@@ -108,7 +108,7 @@ def wrong(store: Store, file: Path, ends: Sequence[Ended], most_megabytes: int) 
         found.append(f"the peak memory was {peak} MB, more than {most_megabytes} MB")
     expected: data.State = {}
     data.follow(expected, data.read(file))
-    differences = comparison.of_files(comparison.snapshot(store.objects()), expected, {})
+    differences = comparison.of_files(comparison.snapshot(store.objects()), expected, {}, {})
     if differences.number:
         found.append(f"the database differs from the file: {differences}")
     for topic, head in store.topics().items():

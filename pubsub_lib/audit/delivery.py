@@ -4,6 +4,7 @@ Most items are received and applied in time, and are decided from two joined row
 intervals of their replica, as arrays, and judged by rules in the order of the document.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -15,8 +16,10 @@ from pubsub_lib.audit.words import ID, POINT, closed, hidden_at_publisher, settl
 
 COLUMNS: Final = (
     "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
-    "blame", "by_message", "settled", "detected", "written", "received", "skew",
+    "blame", "way", "settled", "detected", "written", "received", "skew",
 )  # fmt: skip
+MESSAGE, POLLING, REPAIR, NO_WAY = "message", "polling", "repair", ""
+"""The ways in which a change comes into a replica: see docs/audit.md, "Delivery"."""
 _ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
 
 
@@ -151,7 +154,7 @@ def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
         verdict.alias("verdict"),
         F.lit("").alias("detail"),
         F.lit("").alias("blame"),
-        F.lit(True).alias("by_message"),
+        F.lit(MESSAGE).alias("way"),
         F.col("first.settled").alias("settled"),
         F.lit(None).cast("bigint").alias("detected"),
         "written", F.col("first.received").alias("received"), "skew",
@@ -186,6 +189,7 @@ def _judge(slow: DataFrame, heard: DataFrame, settings: AuditSettings) -> DataFr
     slow = slow.withColumn("of_receipt", _last(of_receipt)).withColumn("asked", _last(in_question))
     for name in ("of_receipt", "asked"):
         slow = slow.withColumn(f"{name}_settled", _settled(F.col(name), settings))
+    slow = slow.withColumn("asked_polled", _polled(settings))
     slow = slow.withColumn("asked_skew", _skew(F.col("asked"), settings)).withColumn("asked_run", F.col("asked.run"))
     published = slow.filter((F.col("kind") == "publication") & F.col("asked").isNotNull())
     asked_for = published.select(
@@ -211,16 +215,23 @@ def _judge(slow: DataFrame, heard: DataFrame, settings: AuditSettings) -> DataFr
     )
     slow = slow.withColumn("by_message", by_message).withColumn("rule", F.split(rule, ":"))
     slow = slow.withColumn("verdict", F.get("rule", F.lit(0)))
-    lost = ~F.col("by_message") & F.col("verdict").isin("lost", "repaired", "late")
+    way = (
+        F.when(F.col("by_message"), MESSAGE)
+        .when(F.col("verdict").isin("ok", "late") & F.col("asked_polled").isNotNull(), POLLING)
+        .when(F.col("verdict").isin("repaired", "late"), REPAIR)
+        .otherwise(NO_WAY)
+    )
+    slow = slow.withColumn("way", way)
+    missed = (F.col("way") == REPAIR) | (F.col("verdict") == "lost")
     when = F.when(F.col("by_message"), F.col("of_receipt_settled")).otherwise(F.col("asked_settled"))
-    covering = F.filter("asked.syncs", lambda sync: sync["position"] >= position)
-    detected = F.when(lost, F.get(covering, F.lit(0))["began"])
+    covering = F.filter("asked.syncs", _covers(position))
+    detected = F.when(missed, F.get(covering, F.lit(0))["began"])
     return slow.select(
         "domain", "name", *_ITEM[1:-1], "verdict",
         F.get("rule", F.lit(1)).alias("detail"),
-        F.when(lost, blame).otherwise("").alias("blame"),
-        "by_message",
-        F.when(lost | F.col("by_message"), when).alias("settled"),
+        F.when(missed, blame).otherwise("").alias("blame"),
+        "way",
+        F.when(missed | (F.col("way") != NO_WAY), when).alias("settled"),
         detected.alias("detected"),
         "written", F.when(F.col("by_message"), F.col("first.received")).alias("received"),
         F.when(F.col("by_message"), F.col("skew")).otherwise(F.col("asked_skew")).alias("skew"),
@@ -243,6 +254,17 @@ def _settled(interval: Column, settings: AuditSettings) -> Column:
     """When the item was settled in an interval; null: never, or there is no such interval."""
     skew = _skew(interval, settings)
     by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
+    syncs = F.filter(interval["syncs"], _covers(F.col("position")))
+    # least() passes over nulls.
+    any_way = F.least(
+        by_receipt, _applied_at(interval, settings), F.array_min(F.transform(syncs, lambda each: each["wall"]))
+    )
+    in_time = F.coalesce(by_receipt - skew <= F.col("p") + settings.bound, F.lit(False))
+    return F.when(in_time, by_receipt).otherwise(any_way)
+
+
+def _applied_at(interval: Column, settings: AuditSettings) -> Column:
+    """When the replica applied the item's link in an interval (one that polls: or found it old); null: never."""
     polled = F.col("kind") == "polled"
     applications = F.filter(
         "applications",
@@ -254,15 +276,18 @@ def _settled(interval: Column, settings: AuditSettings) -> Column:
             & ((each["outcome"] == "applied") | (polled & (each["outcome"] == "old")))
         ),
     )
-    syncs = F.filter(interval["syncs"], lambda each: each["position"] >= F.col("position"))
-    # least() passes over nulls.
-    any_way = F.least(
-        by_receipt,
-        F.array_min(F.transform(applications, lambda each: each["wall"])),
-        F.array_min(F.transform(syncs, lambda each: each["wall"])),
-    )
-    in_time = F.coalesce(by_receipt - skew <= F.col("p") + settings.bound, F.lit(False))
-    return F.when(in_time, by_receipt).otherwise(any_way)
+    return F.array_min(F.transform(applications, lambda each: each["wall"]))
+
+
+def _polled(settings: AuditSettings) -> Column:
+    """When polling brought the item, if nothing settled it before; null: it did not."""
+    at = _applied_at(F.col("asked"), settings)
+    return F.when((F.col("kind") == "polled") & (at == F.col("asked_settled")), at)
+
+
+def _covers(position: Column) -> Callable[[Column], Column]:
+    """Whether a sync read what was committed at a position."""
+    return lambda sync: (sync["position"] >= position) & (sync["since"] < position)
 
 
 def _end(interval: Column) -> Column:
@@ -301,6 +326,8 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(none & ended, "excused:not following")
         .when(none & is_closed, "unknown:no sync")
         .when(none, "pending:")
+        .when(F.col("asked_polled") <= p + settings.bound, "ok:")
+        .when(F.col("asked_polled").isNotNull(), "late:")
         .when(gap, "unknown:gap")
         .when(publisher_gap, "unknown:gap of a publisher")
         .when(at - skew <= p + settings.bound, "repaired:")

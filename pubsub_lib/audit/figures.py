@@ -106,7 +106,7 @@ def over_time(slices: Sequence[Mapping[str, Any]]) -> str:
             "type": "bar", "name": name, "x": times, "y": [each[name] for each in some], "yaxis": "y2",
             "marker": {"color": SUMS[name]},
         }
-        for name in ("lost", "unknown", "pending")
+        for name in ("lost", "repaired", "unknown", "pending")
         if any(each[name] for each in some)
     ]  # fmt: skip
     two = bool(bars)
@@ -142,25 +142,41 @@ def latencies(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def losses(rows: Sequence[Losses]) -> str:
-    """A row for each stream, from its lowest to its highest sequence: how many were lost in each part of it, the
-    darkest where its most were.
+    """A row for each stream, from its lowest to its highest sequence: how many messages did not arrive in each part of
+    it, the darkest where its most were. Parts in which one was lost for good are red, the others blue.
     """
-    some = [each for each in rows if any(each.lost)][:ROWS]
+    some = [each for each in rows if any(each.lost) or any(each.repaired)][:ROWS]
     if not some:
         return ""
-    parts = len(some[0].lost)
     names = [_stream(each, place) for place, each in enumerate(some)]
-    grid = {
-        "type": "heatmap", "z": [[lost / max(each.lost) if lost else None for lost in each.lost] for each in some],
-        "y": names, "customdata": [each.lost for each in some], "showscale": False,
-        "x": [100 * (part + 0.5) / parts for part in range(parts)], "xgap": 1, "ygap": 3,
-        "colorscale": [[0, "#f3c1b5"], [0.5, "#d9604c"], [1, "#7d1128"]], "zmin": 0, "zmax": 1,
-        "hovertemplate": "%{y}<br>%{customdata} lost at %{x:.0f} %<extra></extra>",
-    }  # fmt: skip
+    only_repaired = [
+        [0 if lost else repaired for lost, repaired in zip(each.lost, each.repaired, strict=True)] for each in some
+    ]
+    grids = [
+        _grid("repaired", only_repaired, names, _BLUES),
+        _grid("lost", [each.lost for each in some], names, _REDS),
+    ]
     return _figure(
-        "losses", [grid], 120 + 28 * len(some), xaxis={"title": {"text": "% of the stream"}, "range": [0, 100]},
+        "losses", grids, 120 + 28 * len(some), xaxis={"title": {"text": "% of the stream"}, "range": [0, 100]},
         yaxis={"autorange": "reversed", "type": "category"},
     )  # fmt: skip
+
+
+_BLUES: Final = ((0, "#d3e2f1"), (0.5, "#7fa8d1"), (1, "#274c77"))
+_REDS: Final = ((0, "#f3c1b5"), (0.5, "#d9604c"), (1, "#7d1128"))
+
+
+def _grid(
+    what: str, counts: Sequence[Sequence[int]], names: Sequence[str], colors: Sequence[tuple[float, str]]
+) -> dict[str, Any]:
+    parts = len(counts[0])
+    return {
+        "type": "heatmap", "z": [[each / max(row) if each else None for each in row] for row in counts],
+        "y": names, "customdata": counts, "showscale": False, "hoverongaps": False,
+        "x": [100 * (part + 0.5) / parts for part in range(parts)], "xgap": 1, "ygap": 3,
+        "colorscale": colors, "zmin": 0, "zmax": 1,
+        "hovertemplate": f"%{{y}}<br>%{{customdata}} {what} at %{{x:.0f}} %<extra></extra>",
+    }  # fmt: skip
 
 
 def _stream(losses: Losses, place: int) -> str:

@@ -99,7 +99,7 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     inside = (F.col("window") + settings.window <= F.col("end")) & (
         F.col("begin").isNull() | (F.col("window") >= F.col("begin"))
     )
-    counted: dict[tuple[str, int], list[tuple[Count, bool]]] = {}
+    counted: dict[tuple[str, int], list[tuple[Count, str]]] = {}
     for name, table in timed(tables, settings).items():
         # `domain` stays a column of the files, so the folder is named by a number here.
         chosen = table.join(known, "domain").filter(inside).drop("begin", "end").persist()
@@ -107,7 +107,7 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
         for row in _counts(chosen, name):
             rows += row["count"]
             count = Count(row["domain"], name, row["verdict"], row["detail"], row["blame"], row["count"])
-            counted.setdefault((row["domain"], row["window"]), []).append((count, row["by_message"]))
+            counted.setdefault((row["domain"], row["window"]), []).append((count, row["way"]))
         # Each part writes a file for each window that it has something of.
         chosen.coalesce(1 + rows // _PART).write.partitionBy("place", "window").parquet(to_write(aside / name))
         chosen.unpersist()
@@ -136,18 +136,18 @@ def _counts(chosen: "DataFrame", name: str) -> list[Any]:
     from pyspark.sql import functions as F  # noqa: N812
 
     if name == "strays":
-        nothing = {"detail": F.lit(""), "blame": F.lit(""), "by_message": F.lit(False)}
+        nothing = {"detail": F.lit(""), "blame": F.lit(""), "way": F.lit("")}
         chosen = chosen.withColumns(nothing)
-    return chosen.groupBy("domain", "window", "verdict", "detail", "blame", "by_message").count().collect()
+    return chosen.groupBy("domain", "window", "verdict", "detail", "blame", "way").count().collect()
 
 
-def summed(domain: str, window: int, counts: Sequence[tuple[Count, bool]], settings: AuditSettings) -> Closed:
-    """The summary of one window, from its counts and whether each is of messages that came."""
+def summed(domain: str, window: int, counts: Sequence[tuple[Count, str]], settings: AuditSettings) -> Closed:
+    """The summary of one window, from its counts and the way of each."""
     sums = dict.fromkeys(Balance.__struct_fields__, 0)
-    for count, by_message in counts:
+    for count, way in counts:
         if count.of == "delivery":
             sums["expected"] += count.count
-            sums[category(count.verdict, by_message)] += count.count
+            sums[category(count.verdict, way)] += count.count
     together: dict[tuple[str, str, str, str], int] = {}
     for count, _ in counts:
         key = (count.of, count.verdict, count.detail, count.blame)

@@ -5,8 +5,8 @@ from typing import Final
 from pubsub_lib.audit.summary import BITS, CORRUPT, DIVERGENCE, INCOMPLETE, LATE, LOSS, POLICY, Summary
 
 VERDICTS: Final = {
-    "ok": "received and applied in time",
-    "lost": "never settled, although its window is closed",
+    "ok": "received, or read by polling, and applied in time",
+    "lost": "never applied, and no sync read it, although its time is over",
     "corrupt": "received with other contents than were sent",
     "phantom": "received, and provably never sent",
     "misrouted": "received by a replica that had not asked for its topic",
@@ -20,7 +20,7 @@ VERDICTS: Final = {
     "duplicate_applied": "one message was applied more than once",
     "stale_applied": "an object was taken back to an older version",
     "unknown": "the evidence does not tell what became of it",
-    "repaired": "lost on its way, and repaired within the bound",
+    "repaired": "the message did not arrive or was not applied; the replica got the change in another way, in time",
     "unpublished": "committed, and no service published it",
     "reordered": "came after a later one",
     "duplicate_dropped": "came more than once, and was applied once",
@@ -44,18 +44,19 @@ HOPS: Final = {
     "publish_receive": "publish → receive",
     "receive_apply": "receive → apply",
     "publish_apply": "publish → apply",
-    "detect": "loss → noticed",
-    "repair": "loss → repaired",
+    "detect": "missing → noticed",
+    "repair": "missing → repaired",
 }
 
 SUMS: Final = {
     "delivered": "#2f9e78",
+    "repaired": "#3a6ea5",
     "lost": "#d1495b",
     "pending": "#e3a72f",
     "excused": "#a3adb8",
     "unknown": "#7d63ad",
 }
-"""The sums of the balance, and their colours on the page."""
+"""The sums of the balance, and their colours on the page. Red is for what needs a person."""
 
 _FAULTS: Final = {
     LOSS: ("loss", "something was lost and not repaired"),

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.delivery import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.words import settled
 
 HOPS: Final = ("commit_publish", "publish_receive", "receive_apply", "publish_apply", "detect", "repair")
@@ -35,17 +36,18 @@ def _values(delivery: DataFrame) -> DataFrame:
     """
     p, done = F.col("p"), F.col("settled") - F.col("skew")
     same = (F.col("received") == F.col("settled")) & (done - p).isNotNull()
-    at_once = F.col("by_message") & F.coalesce(same, F.lit(False))
-    waited = F.col("by_message") & ~at_once
+    came = F.col("way") == MESSAGE
+    at_once = came & F.coalesce(same, F.lit(False))
+    waited = came & ~at_once
     delivered = {
         "commit_publish": F.when((F.col("kind") == "publication") & (F.col("written") > 0), p - F.col("written")),
         "publish_receive": F.when(waited, F.col("received") - F.col("skew") - p),
         "receive_apply": F.when(waited, F.col("settled") - F.col("received")),
-        "publish_apply": F.when(waited, done - p),
+        "publish_apply": F.when(waited | (F.col("way") == POLLING), done - p),
         "": F.when(at_once, done - p),
     }
     missed = {"detect": F.col("detected") - F.col("skew") - p, "repair": done - p}
-    repaired = delivery.filter(~F.col("by_message") & F.col("verdict").isin("repaired", "late"))
+    repaired = delivery.filter(F.col("way") == REPAIR)
     return _each(delivery, delivered).unionByName(_each(repaired, missed))
 
 

@@ -47,7 +47,8 @@ def registry(summary: Summary) -> CollectorRegistry:
     numbers = {
         name: gauge(f"detector_{name}", text, "domain")
         for name, text in (
-            ("holes", "Losses, repaired or not."), ("missed", "Losses that nobody repaired."), ("syncs", "Syncs."),
+            ("holes", "Deliveries that did not come by themselves."), ("missed", "Those that were lost for good."),
+            ("syncs", "Syncs."),
             ("needless", "Syncs that nobody needed."), ("bytes", "What syncs read."),
         )
     }  # fmt: skip

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from pubsub_lib.audit import figures
 from pubsub_lib.audit.kinds import BLAMES, HOPS, VERDICTS, verdict
-from pubsub_lib.audit.summary import INCOMPLETE, TABLES, Summary
+from pubsub_lib.audit.summary import BITS, INCOMPLETE, TABLES, Summary
 
 LIMIT: Final = 8_000_000
 """Bytes of the page, at most; most of them are plotly's script."""
@@ -28,6 +28,7 @@ RECORDS: Final = 24
 """At most so many records has a trail."""
 TEXT: Final = 80
 """At most so many characters has a text of the data."""
+_FAULTS: Final = frozenset().union(*(kinds for bit, kinds in BITS.items() if bit != INCOMPLETE))
 _TIMES: Final = {"p": "published", "detected": "sync began", "settled": "settled"}
 
 
@@ -51,11 +52,12 @@ class Anomaly(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind of anomaly: how many, and the first of them."""
+    """One kind of anomaly: how many, and the first of them. ``fault``: it needs a person."""
 
     of: str
     verdict: str
     meaning: str
+    fault: bool
     count: int
     folder: str
     first: Sequence[Anomaly]
@@ -122,7 +124,7 @@ def _kinds(summary: Summary, tables: str) -> list[Kind]:
         first[str(each["of"]), str(each["verdict"])].append(each)
     return [
         Kind(
-            of, kind, VERDICTS.get(kind, ""), max(counts[of, kind], len(some)),
+            of, kind, VERDICTS.get(kind, ""), kind in _FAULTS, max(counts[of, kind], len(some)),
             f"{quote(tables)}anomaly/verdict={quote(kind, safe='')}/",
             [_anomaly(each, with_trail=place < TRAILS) for place, each in enumerate(some[:ROWS])],
         )

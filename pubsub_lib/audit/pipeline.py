@@ -135,7 +135,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
 
 _UNRECORDED: Final = {
     "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "verdict": "unknown", "detail": "unrecorded",
-    "blame": "", "by_message": False,
+    "blame": "", "way": delivery.NO_WAY,
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pubsub_lib.audit.addresses import to_write
 from pubsub_lib.audit.kinds import HOPS, verdict
 from pubsub_lib.audit.metrics import write_metrics
 from pubsub_lib.audit.page import page
-from pubsub_lib.audit.summary import TABLES, Balance, Detector, Summary
+from pubsub_lib.audit.summary import CATEGORIES, TABLES, Balance, Detector, Summary
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def _of(domain: str) -> str:
 
 
 def _balance(domain: str, balance: Balance) -> str:
-    sums = " + ".join(
-        f"{getattr(balance, name)} {name}" for name in ("delivered", "lost", "pending", "excused", "unknown")
-    )
+    sums = " + ".join(f"{getattr(balance, name)} {name}" for name in CATEGORIES)
     return f"balance{_of(domain)}: {balance.expected} expected = {sums}"
 
 
@@ -74,7 +72,7 @@ def _latency(row: Mapping[str, Any]) -> str:
 
 def _detector(one: Detector) -> str:
     return (
-        f"  losses {one.holes}, not repaired {one.missed}; syncs {one.syncs}, needless {one.needless}, "
+        f"  repaired {one.holes - one.missed}, lost {one.missed}; syncs {one.syncs}, needless {one.needless}, "
         f"{one.bytes} bytes read"
     )
 

@@ -37,6 +37,8 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
         ["domain", "topic"],
         "left",
     )  # fmt: skip
+    # A topic that was never written has no listing of the store, and the replica's is empty.
+    pairs = pairs.filter(F.col("head").isNotNull() | (F.col("position") > 0) | (F.col("says") > 0))
     dark = F.coalesce(F.col("position") > F.col("head"), F.lit(True))
     unknown = _unknown(pairs.filter(dark))
     pairs = settled(pairs.filter(~dark).join(F.broadcast(limits(events).select("domain", "floor")), "domain", "left"))
@@ -69,7 +71,7 @@ def _last(whole: DataFrame, side: str) -> DataFrame:
     else:
         key, order = ["domain", "name", "topic"], F.struct("first_wall", "run", "number")
     of_side = whole.filter(F.col("side") == side)
-    values = F.struct("run", "sequence", "position", "wall")
+    values = F.struct("run", "sequence", "position", "wall", "says")
     return of_side.groupBy(*key).agg(F.max_by(values, order).alias("last")).select(*key, "last.*")
 
 

@@ -12,6 +12,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.delivery import MESSAGE
 from pubsub_lib.audit.lanes import STREAM, item, lane, named, number
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.words import settled, with_skew
@@ -120,7 +121,7 @@ def _as_delivery(joined: DataFrame) -> DataFrame:
             "verdict": F.lit("ok"),
             "detail": F.lit(""),
             "blame": F.lit(""),
-            "by_message": F.lit(True),
+            "way": F.lit(MESSAGE),
             "received": F.col("settled"),
             "detected": F.lit(None).cast("bigint"),
         }

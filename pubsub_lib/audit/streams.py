@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.delivery import REPAIR
 from pubsub_lib.audit.windows import SUMS, sums
 
 STREAM: Final = ["domain", "name", "uuid", "topic"]
@@ -28,11 +29,11 @@ def streams(grains: DataFrame) -> DataFrame:
 
 
 def places(delivery: DataFrame, streams: DataFrame) -> DataFrame:
-    """Losses, repaired or not, per stream and ``bin`` (0: the first part of it) as ``lost``."""
-    lost = delivery.filter(
-        ~F.col("by_message") & F.col("verdict").isin("lost", "repaired", "late") & (F.col("sequence") > 0)
-    )
-    ends = streams.filter(F.col("lost") > 0).select(*STREAM, "lowest", "highest")
+    """What did not come by itself, per stream and ``bin`` (0: the first part of it): ``lost``, and ``repaired``."""
+    lost, repaired = F.col("verdict") == "lost", F.col("way") == REPAIR
+    missed = delivery.filter((lost | repaired) & (F.col("sequence") > 0))
+    ends = streams.filter(F.col("lost") + F.col("repaired") > 0).select(*STREAM, "lowest", "highest")
     length = F.col("highest") - F.col("lowest") + 1
     share = ((F.col("sequence") - F.col("lowest")) * BINS / length).cast("bigint")
-    return lost.join(ends, STREAM).groupBy(*STREAM, share.alias("bin")).agg(F.count("*").alias("lost"))
+    counts = [F.count(F.when(lost, 1)).alias("lost"), F.count(F.when(repaired, 1)).alias("repaired")]
+    return missed.join(ends, STREAM).groupBy(*STREAM, share.alias("bin")).agg(*counts)

@@ -28,7 +28,7 @@ from pubsub_lib.audit.words import PARTICIPANTS, closed
 
 def summarize(tables: Tables, derived: Derived, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
     """Run the jobs and count. Blocks as long as they take."""
-    by = ("domain", "verdict", "detail", "blame", "by_message")
+    by = ("domain", "verdict", "detail", "blame", "way")
     of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
     counts = [*_counts(of_delivery), *_findings(tables)]
     every = _domains(tables)
@@ -40,7 +40,7 @@ def summarize(tables: Tables, derived: Derived, settings: AuditSettings, problem
     syncs = _syncs(tables.syncs)
     latencies = [row.asDict() for row in derived.latency.filter("name = ''").orderBy("domain", "hop").collect()]
     slowest = derived.latency.filter("name <> '' and hop = 'publish_apply'")
-    lossy = any(category(each.verdict, by_message=False) == "lost" for each in counts if each.of == "delivery")
+    missed = any(each.blame for each in counts if each.of == "delivery")
     first = anomalies.first(derived.anomaly)
     return Summary(
         exit_code=code,
@@ -58,7 +58,7 @@ def summarize(tables: Tables, derived: Derived, settings: AuditSettings, problem
         slowest=_dicts(slowest.orderBy(F.desc("p99"), "domain", "name").limit(WORST)),
         detector=_detector(counts, syncs),
         over_time=_dicts(windows.over_time(derived.cells)),
-        losses=_losses(tables, derived) if lossy else [],
+        losses=_losses(tables, derived) if missed else [],
         timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
         keys=anomalies.worst_keys(derived.anomaly, tables.rows) if first else [],
     )
@@ -93,7 +93,7 @@ def _balances(of_delivery: Iterable[Row]) -> dict[str, Balance]:
     for row in of_delivery:
         balance = sums.setdefault(row["domain"], dict.fromkeys(Balance.__struct_fields__, 0))
         balance["expected"] += row["rows"]
-        balance[category(row["verdict"], row["by_message"])] += row["rows"]
+        balance[category(row["verdict"], row["way"])] += row["rows"]
     return {domain: Balance(**each) for domain, each in sorted(sums.items())}
 
 
@@ -143,7 +143,7 @@ def _syncs(table: DataFrame) -> list[dict[str, Any]]:
 
 
 def _detector(counts: Iterable[Count], syncs: Iterable[Mapping[str, Any]]) -> list[Detector]:
-    """Losses are the items of the second table that were lost, repaired, or late; those have a blame."""
+    """What did not arrive by itself has a blame: items of the second table that were lost, repaired, or late."""
     found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(Detector.__struct_fields__[1:], 0))
     for each in counts:
         one = found[each.domain]
@@ -159,21 +159,25 @@ def _detector(counts: Iterable[Count], syncs: Iterable[Mapping[str, Any]]) -> li
 
 def _losses(tables: Tables, derived: Derived) -> list[Losses]:
     places = streams.places(tables.delivery, derived.stream).persist()
-    overall = {row["bin"]: row["lost"] for row in places.groupBy("bin").agg(F.sum("lost").alias("lost")).collect()}
-    worst = derived.stream.filter("lost > 0").orderBy(F.desc("lost"), *streams.STREAM).limit(WORST)
-    bins: dict[tuple[str, ...], dict[int, int]] = defaultdict(dict)
+    kinds = ("lost", "repaired")
+    together = places.groupBy("bin").agg(*(F.sum(each).alias(each) for each in kinds))
+    overall = {row["bin"]: row for row in together.collect()}
+    missed = derived.stream.filter(F.col("lost") + F.col("repaired") > 0)
+    worst = missed.orderBy(F.desc("lost"), F.desc("repaired"), *streams.STREAM).limit(WORST)
+    bins: dict[tuple[str, ...], dict[int, Row]] = defaultdict(dict)
     for row in places.join(F.broadcast(worst.select(*streams.STREAM)), streams.STREAM).collect():
-        bins[_stream(row)][row["bin"]] = row["lost"]
+        bins[_stream(row)][row["bin"]] = row
     places.unpersist()
     of_streams = [
-        Losses(_stream(row), row["lowest"], row["highest"], _filled(bins[_stream(row)])) for row in worst.collect()
+        Losses(_stream(row), row["lowest"], row["highest"], *(_filled(bins[_stream(row)], each) for each in kinds))
+        for row in worst.collect()
     ]
-    return [Losses((), 0, 0, _filled(overall)), *of_streams] if of_streams else []
+    return [Losses((), 0, 0, *(_filled(overall, each) for each in kinds)), *of_streams] if of_streams else []
 
 
 def _stream(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in streams.STREAM)
 
 
-def _filled(bins: Mapping[int, int]) -> list[int]:
-    return [bins.get(place, 0) for place in range(streams.BINS)]
+def _filled(bins: Mapping[int, Row], kind: str) -> list[int]:
+    return [bins[place][kind] if place in bins else 0 for place in range(streams.BINS)]

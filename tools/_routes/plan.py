@@ -9,6 +9,10 @@ from pubsub_lib.core.timing import Timing
 
 PROGRESS = "progress"
 """Table and topic in which each writer keeps how far it is, written in the same transaction as its work."""
+SESSION = "session"
+"""Table in which each topic has one object, whose key is the topic: every writer rewrites it in each transaction on the
+topic. Of such a hot key a link that is lost, late or applied out of order shows at once.
+"""
 SERVICE = "publisher-service"
 """The name of that process among the others of a run."""
 

@@ -1,6 +1,7 @@
 """One run from the empty database to the report: load, follow, replay with kills, compare."""
 
 import time
+from collections import Counter
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
@@ -70,7 +71,7 @@ class Run:
             replay_seconds=replay_seconds,
             objects=len(objects),
             position=position,
-            from_files=comparison.of_files(objects, self._expected, shares),
+            from_files=comparison.of_files(objects, self._expected, shares, _sessions(plan)),
             writers=[_writer_row(crew, name) for name in sorted(crew.written)],
             kills=crew.kills,
             planned_kills=len(plan.kills),
@@ -96,6 +97,15 @@ class Run:
                 self._progress.at(number)
                 data.follow(self._expected, part)
         return number, seconds
+
+
+def _sessions(plan: Plan) -> comparison.Sessions:
+    routes = list(data.read(plan.changes, plan.most_changes))
+    found: dict[str, list[dict[str, object]]] = {}
+    for index in range(plan.writers):
+        for topic, number in Counter(each.topic for each in data.share(routes, index, plan.writers)).items():
+            found.setdefault(topic, []).append({"updates": number, "writer": plan.writer(index)})
+    return found
 
 
 def _sabotaged(crew: Crew) -> Sabotaged | None:

@@ -9,7 +9,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import msgspec
 
 from _routes import data
 from _routes.messages import GoOn, Message, Written
-from _routes.plan import PROGRESS, WriterTask
+from _routes.plan import PROGRESS, SESSION, WriterTask
 from pubsub_lib import Settings, Store, Worker
 from pubsub_lib.core import values
 from pubsub_lib.core.model import Point
@@ -32,6 +33,7 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
     with Store(settings) as store, handing_over(settings, store):
         done, version = _progress(store, task.name)
         resumed_at = done
+        updates = _updates(share[:done])
         tell(Written(done, len(share), resumed_at))
         allowed = threading.Semaphore(max(0, -(-(len(share) - done) // task.size) - task.held_back))
         threading.Thread(target=_listen, args=(allowed,), daemon=True).start()
@@ -41,6 +43,7 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
             time.sleep(max(0.0, due - time.monotonic()))
             due += task.pause
             part = share[done : done + task.size]
+            then = updates + _updates(part)
             try:
                 with store.transaction() as tx:
                     for route in part:
@@ -48,13 +51,16 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
                             tx.delete(route.table, route.key, missing_ok=True)
                         else:
                             tx.set(route.table, route.key, route.value, topic=route.topic)
+                    for topic in sorted({route.topic for route in part}):
+                        tx.set(SESSION, topic, {"updates": then[topic], "writer": task.name}, topic=topic)
                     tx.set(PROGRESS, task.name, {"done": done + len(part)}, topic=PROGRESS, version=version)
             except (VersionMismatch, OutcomeUnknown):
                 allowed.release()
                 done, version = _progress(store, task.name)
+                updates = _updates(share[:done])
                 continue
             assert tx.commit is not None, "the progress always changes"
-            done, version = done + len(part), _version(tx.commit)
+            done, version, updates = done + len(part), _version(tx.commit), then
             tell(Written(done, len(share), resumed_at, tx.commit.point))
 
 
@@ -83,6 +89,10 @@ def _progress(store: Store, name: str) -> tuple[int, int]:
     """How many lines are done, and the version of the object that says so (0: there is none yet)."""
     record = store.get_record(PROGRESS, name)
     return (0, 0) if record is None else (values.decode(record.value)["done"], record.version)
+
+
+def _updates(routes: Sequence[data.Route]) -> Counter[str]:
+    return Counter(route.topic for route in routes)
 
 
 def _version(commit: Commit) -> int:

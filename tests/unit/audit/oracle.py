@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
     verdict: str
     detail: str
     blame: str
-    by_message: bool
+    way: str
 
 
 class Stray(NamedTuple):
@@ -301,7 +301,7 @@ class Oracle:
                 if intervals:
                     found.append(self._judge(item, name, intervals))
         for name, uuid, topic, sequence in self._unrecorded():
-            row = Verdict(name, "unrecorded", "", uuid, topic, sequence, 0, 0, "unknown", "unrecorded", "", False)
+            row = Verdict(name, "unrecorded", "", uuid, topic, sequence, 0, 0, "unknown", "unrecorded", "", "")
             found.append(row)
         return sorted(found)
 
@@ -333,12 +333,36 @@ class Oracle:
             same = (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
             if row.kind == "data" and row.outcome in good and inside and same and row.wall <= self.horizon(item.p):
                 walls.append(row.wall)
-        walls += [row.wall for row in interval.syncs if row.position >= item.position]
+        walls += [row.wall for row in interval.syncs if self._covers(row, item.position)]
         return min(walls, default=None)
 
+    def _covers(self, end: Row, position: int) -> bool:
+        """Whether a sync read what was committed at a position. A delta does not read what is before its begin."""
+        if end.outcome == "full":
+            return end.position >= position
+        begins = [
+            row.prev_position
+            for row in self.runs[end.run]
+            if row.kind == "sync_begin" and (row.topic, row.sequence) == (end.topic, end.sequence)
+        ]
+        return min(begins, default=0) < position <= end.position
+
+    def _polled(self, item: Item, interval: Interval) -> int | None:
+        """When a replica that polls noted the item itself."""
+        walls = [
+            row.wall
+            for row in self.runs[interval.run]
+            if row.kind == "data"
+            and row.outcome in ("applied", "old")
+            and interval.begin < row.number < interval.end
+            and (row.topic, row.position, row.nonce) == (item.topic, item.position, item.nonce)
+            and row.wall <= self.horizon(item.p)
+        ]
+        return min(walls, default=None) if item.kind == "polled" else None
+
     def _judge(self, item: Item, name: str, intervals: list[Interval]) -> Verdict:
-        def verdict(what: str, detail: str = "", blame: str = "", *, by_message: bool = False) -> Verdict:
-            return Verdict(name, *item[:7], what, detail, blame, by_message)
+        def verdict(what: str, detail: str = "", blame: str = "", way: str = "") -> Verdict:
+            return Verdict(name, *item[:7], what, detail, blame, way)
 
         every = self._received(item, name)
         hashes = {row.hash for row in every}
@@ -350,9 +374,9 @@ class Oracle:
             interval = [each for each in intervals if each.run == first.run and each.begin < first.number][-1]
             settled = self._settled(item, interval, received)
             if settled is not None:
-                return verdict(self._delivered(item, first, received, hashes, settled), by_message=True)
+                return verdict(self._delivered(item, first, received, hashes, settled), way="message")
             if len(hashes) > 1:
-                return verdict("corrupt", by_message=True)
+                return verdict("corrupt", way="message")
         candidates = [each for each in intervals if each.base is not None and each.base < item.position]
         if not candidates:
             if any(each.base is not None for each in intervals):
@@ -363,14 +387,16 @@ class Oracle:
             return verdict("unknown", "no sync") if self.closed(item.p) else verdict("pending")
         interval = candidates[-1]
         skew = self.skew(self.runs[interval.run][0].host, item.host, item.p)
+        settled, polled = self._settled(item, interval, received), self._polled(item, interval)
+        if settled is not None and settled == polled:
+            return verdict("ok" if polled <= item.p + self.bound else "late", way="polling")
         if self._hidden(item, interval, skew):
             return verdict("unknown", "gap")
         if item.kind == "unpublished" and self._hidden_at_publisher(item):
             return verdict("unknown", "gap of a publisher")
         blame = self._blame(item, bool(received))
-        settled = self._settled(item, interval, received)
         if settled is not None:
-            return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame)
+            return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame, "repair")
         ended = self._end(interval)
         if ended is not None and ended - skew < item.p + self.bound:
             return verdict("excused", "stopped")
@@ -655,6 +681,8 @@ class Oracle:
         if not stored:
             return found
         for (name, topic), (mine, held) in self._listings("replica").items():
+            if ("", topic) not in stored and mine.position == 0 and not held:
+                continue
             if ("", topic) not in stored or mine.position > stored["", topic][0].position:
                 found.append(Difference(name, topic, "", "", "unknown", 0, None))
                 continue
@@ -708,13 +736,13 @@ class Oracle:
     # -- sums ----------------------------------------------------------------------------------------------------
 
     def balance(self) -> dict[str, int]:
-        found = dict.fromkeys(("expected", "delivered", "lost", "pending", "excused", "unknown"), 0)
+        found = dict.fromkeys(("expected", "delivered", "repaired", "lost", "pending", "excused", "unknown"), 0)
         for row in self.delivery():
             found["expected"] += 1
-            if row.by_message:
+            if row.way in ("message", "polling"):
                 found["delivered"] += 1
-            elif row.verdict in ("lost", "repaired", "late"):
-                found["lost"] += 1
+            elif row.way == "repair":
+                found["repaired"] += 1
             else:
                 found[row.verdict] += 1
         return found

@@ -49,7 +49,7 @@ def summary(anomalies: int, text: str = "<b>&", problems: int = 2) -> Summary:
     parts = range(50)
     return Summary(
         exit_code=63,
-        balance={"": Balance(1_000_000 + anomalies, 1_000_000 - 30, anomalies, 10, 15, 5)},
+        balance={"": Balance(1_000_000 + anomalies, 1_000_000 - 37, 7, anomalies, 10, 15, 5)},
         counts=[Count("", OF.get(kind, "delivery"), kind, "", "", kinds.count(kind)) for kind in dict.fromkeys(kinds)]
         + [Count("", "delivery", "ok", "", "", 1_000_000 - 30)],
         skews=[{"domain": "", "replica_host": f"h1 {text}", "publisher_host": "h2", "skew": -4_998_000}],
@@ -68,13 +68,16 @@ def summary(anomalies: int, text: str = "<b>&", problems: int = 2) -> Summary:
         over_time=[
             {"slice": BEGIN + 18 * number * SECOND, "expected": 5000, "settled": 4900 + number % 100, "delivered": 4990,
              "lost": 40 if 90 < number < 110 else 0, "pending": 0, "excused": 5, "unknown": 5 if number == 30 else 0,
-             "not_repaired": 0}
+             "repaired": 7 if number == 120 else 0}
             for number in range(200)
         ],
         losses=[
-            Losses((), 0, 0, [place % 7 * anomalies for place in parts]),
+            Losses((), 0, 0, [place % 7 * anomalies for place in parts], [place % 5 * anomalies for place in parts]),
             *[
-                Losses(("", f"r {text}", "cd" * 16, f"t{one} {text}"), 1, 900, [place * one % 5 for place in parts])
+                Losses(
+                    ("", f"r {text}", "cd" * 16, f"t{one} {text}"), 1, 900,
+                    [place * one % 5 for place in parts], [place % 3 for place in parts],
+                )
                 for one in range(12)
             ],
         ],

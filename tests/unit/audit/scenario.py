@@ -33,19 +33,23 @@ class Scenario:
         self.participants.append(one)
         return one
 
-    def follow(self, topic: str = "t", replica: Participant | None = None, at: int = BEGIN + 10, base: int = 0) -> None:
+    def follow(
+        self, topic: str = "t", replica: Participant | None = None, at: int = BEGIN + 10, base: int = 0,
+        *, polls: bool = False,
+    ) -> None:  # fmt: skip
         """Follow a topic; a full sync at ``base`` ends a little later."""
         who = replica or self.replica
-        who.say(at, kind="interest", topic=topic)
+        who.say(at, kind="interest", topic=topic, cause="poll" if polls else "")
         self.sync(at + 10, topic, base, replica=who, outcome="full")
 
     def sync(
         self, at: int, topic: str, position: int, replica: Participant | None = None, outcome: str = "delta",
-        count: int = 1,
+        count: int = 1, after: int = 0,
     ) -> None:  # fmt: skip
+        """``after``: what the replica knew when it began."""
         who = replica or self.replica
         number = len(who.events)
-        who.say(at - 5, kind="sync_begin", topic=topic, sequence=number, cause="expired")
+        who.say(at - 5, kind="sync_begin", topic=topic, sequence=number, cause="expired", prev_position=after)
         who.say(
             at, kind="sync_end", topic=topic, sequence=number, outcome=outcome, position=position, nonce=position,
             count=count, size=count * 9,
@@ -87,6 +91,11 @@ class Scenario:
         at: int | None = None,
     ) -> None:  # fmt: skip
         (replica or self.replica).say(at or self.time + 3 + after, **{**sent, "outcome": outcome})
+
+    def poll(self, after: int = WAY) -> None:
+        """A commit that the replica reads from the changelog: its driver numbers it once more."""
+        sent = self.publish()
+        self.replica.say(self.time + after, **{**sent, "uuid": "polled", "service": "db-polling", "outcome": "applied"})
 
     def publish(self, topic: str = "t", key: str = "k", service: Participant | None = None) -> dict[str, Any]:
         """From the commit to the sending."""

@@ -24,22 +24,24 @@ from pubsub_lib.audit.summary import Balance, Count
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOST = (Count("net", "delivery", "lost", "middle", "wire", 2), False)
-CAME = (Count("net", "delivery", "ok", "", "", 7), True)
-LATE = (Count("net", "delivery", "late", "", "", 1), True)
-TWICE = (Count("net", "delivery", "duplicate_dropped", "", "", 1), True)
-STRAY = (Count("net", "strays", "phantom", "", "", 1), False)
+LOST = (Count("net", "delivery", "lost", "middle", "wire", 2), "")
+CAME = (Count("net", "delivery", "ok", "", "", 7), "message")
+POLLED = (Count("net", "delivery", "ok", "", "", 4), "polling")
+REPAIRED = (Count("net", "delivery", "late", "", "wire", 3), "repair")
+LATE = (Count("net", "delivery", "late", "", "", 1), "message")
+TWICE = (Count("net", "delivery", "duplicate_dropped", "", "", 1), "message")
+STRAY = (Count("net", "strays", "phantom", "", "", 1), "")
 
 
-def window(*counts: tuple[Count, bool], strict: bool = False) -> Closed:
+def window(*counts: tuple[Count, str], strict: bool = False) -> Closed:
     return summed("net", 1_000_000 * SECOND, counts, AuditSettings(strict=strict))
 
 
 def test_a_window_in_sums() -> None:
-    closed = window(LOST, CAME, LATE, TWICE, STRAY)
-    assert closed.balance == Balance(expected=11, delivered=9, lost=2)
+    closed = window(LOST, CAME, POLLED, REPAIRED, LATE, TWICE, STRAY)
+    assert closed.balance == Balance(expected=18, delivered=13, repaired=3, lost=2)
     assert closed.balance.holds
-    assert (closed.anomalies, closed.exit_code) == (2 + 1 + 1, 1 + 2 + 8)
+    assert (closed.anomalies, closed.exit_code) == (2 + 3 + 1 + 1, 1 + 2 + 8)
     assert window(TWICE).anomalies == window(TWICE).exit_code == 0
     assert (window(TWICE, strict=True).anomalies, window(TWICE, strict=True).exit_code) == (1, 16)
 
@@ -49,8 +51,8 @@ def test_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixtur
     said.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
     out, err = capsys.readouterr()
     assert out == (
-        "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 2 lost + 0 pending + "
-        "0 excused + 0 unknown; 2 anomalies; exit code so far 9\n"
+        "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 0 repaired + 2 lost + "
+        "0 pending + 0 excused + 0 unknown; 2 anomalies; exit code so far 9\n"
     )
     assert err == (
         "pubsub-audit: x is garbage\n"

@@ -26,7 +26,8 @@ def test_every_number_of_the_summary(tmp_path: Path) -> None:
     assert found["pubsub_audit_problems",] == 3
     results = {labels[2]: value for labels, value in found.items() if labels[0] == "pubsub_audit_deliveries"}
     assert results == {
-        "expected": 1_000_010, "delivered": 999_970, "lost": 10, "pending": 10, "excused": 15, "unknown": 5
+        "expected": 1_000_010, "delivered": 999_963, "repaired": 7, "lost": 10, "pending": 10, "excused": 15,
+        "unknown": 5,
     }  # fmt: skip
     assert found["pubsub_audit_verdicts", "", "", "", "delivery", "lost"] == 1
     assert found["pubsub_audit_latency_seconds", "", "publish_apply", "0.999"] == pytest.approx(0.021)

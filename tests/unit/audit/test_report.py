@@ -16,7 +16,7 @@ from pubsub_lib.errors import ConfigError
 
 ONE = Summary(
     exit_code=1,
-    balance={"": Balance(5, 4, 1, 0, 0, 0)},
+    balance={"": Balance(5, 4, 0, 1, 0, 0, 0)},
     counts=[Count("", "delivery", "lost", "middle", "wire", 1), Count("", "delivery", "ok", "", "", 4)],
     skews=[],
     silent=["ab"],
@@ -37,7 +37,7 @@ def test_the_text_says_balance_blame_and_the_first_ones() -> None:
         "Of 5 expected deliveries: something was lost and not repaired (exit code 1).",
         "silent run, neither ended nor writing: ab",
         "",
-        "balance: 5 expected = 4 delivered + 1 lost + 0 pending + 0 excused + 0 unknown",
+        "balance: 5 expected = 4 delivered + 0 repaired + 1 lost + 0 pending + 0 excused + 0 unknown",
         "  delivery  lost                          1  middle, blame: wire",
         "  delivery  ok                            4",
         "",

@@ -35,14 +35,15 @@ def test_what_could_not_be_read_is_incomplete() -> None:
 
 
 def test_a_balance_that_forgets_does_not_hold() -> None:
-    assert Balance(5, 1, 1, 1, 1, 1).holds
-    assert not Balance(6, 1, 1, 1, 1, 1).holds
+    assert Balance(6, 1, 1, 1, 1, 1, 1).holds
+    assert not Balance(7, 1, 1, 1, 1, 1, 1).holds
 
 
 def test_the_category_of_a_row() -> None:
-    assert category("late", True) == "delivered"
-    assert category("late", False) == category("repaired", False) == category("lost", False) == "lost"
-    assert category("excused", False) == "excused"
+    assert category("late", "message") == category("ok", "polling") == "delivered"
+    assert category("late", "repair") == category("repaired", "repair") == "repaired"
+    assert category("lost", "") == "lost"
+    assert category("excused", "") == "excused"
 
 
 def test_the_verdict_is_one_sentence() -> None:

@@ -152,7 +152,7 @@ def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> N
             replica.wait_for(tx.commit, timeout=30)
         journal_of_store(store, folder)
     one = audited(folder)
-    assert [(row.kind, row.verdict) for row in one.delivery()] == [("polled", "repaired")]
+    assert [(row.kind, row.verdict, row.way) for row in one.delivery()] == [("polled", "ok", "polling")]
     assert one.bits() == 0
 
 

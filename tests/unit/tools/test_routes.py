@@ -15,7 +15,7 @@ from _routes import command, comparison, data, dump
 from _routes.audit import Audit, audit, claimed
 from _routes.children import ChildError
 from _routes.comparison import Differences
-from _routes.plan import PROGRESS, Plan
+from _routes.plan import PROGRESS, SESSION, Plan
 from _routes.progress import Progress
 from _routes.replica import Versions, Watch, percentile, sabotage, within
 from _routes.report import KillRow, ReplicaRow, Report, Sabotaged, WriterRow, as_json, show
@@ -113,14 +113,24 @@ def test_a_replica_is_compared_object_by_object(records: list[Record], topics: t
     assert bool(found.example) == bool(number)
 
 
+def test_a_hot_key_holds_what_one_of_the_writers_wrote_last() -> None:
+    value = b'{"updates":7,"writer":"worker-2"}'
+    hot = {(SESSION, "t"): Stored(SESSION, "t", "t", 9, value)}
+    mine, others = {"updates": 7, "writer": "worker-2"}, {"updates": 7, "writer": "worker-1"}
+    assert comparison.of_files(hot, {}, {}, {"t": [others, mine]}).number == 0
+    assert comparison.of_files(hot, {}, {}, {"t": [others]}).number == 1
+    assert comparison.of_files(hot, {}, {}, {"t": [mine], "u": [mine]}).number == 1
+    assert comparison.of_files({(SESSION, "t"): Stored(SESSION, "t", "u", 9, value)}, {}, {}, {"t": [mine]}).number == 1
+
+
 def test_the_database_is_compared_with_the_files() -> None:
     expected = {("route", "a"): ("t", b'{"n":1}'), ("route", "b"): ("u", b'{"n":2}')}
-    assert comparison.of_files(OBJECTS, expected, {"w": 5}).number == 0
-    assert comparison.of_files(OBJECTS, expected, {"w": 6}).number == 1
-    assert comparison.of_files(OBJECTS, expected | {("route", "a"): ("u", b'{"n":1}')}, {"w": 5}).number == 1
-    assert comparison.of_files(OBJECTS, expected | {("route", "c"): ("u", b"{}")}, {"w": 5}).number == 1
+    assert comparison.of_files(OBJECTS, expected, {"w": 5}, {}).number == 0
+    assert comparison.of_files(OBJECTS, expected, {"w": 6}, {}).number == 1
+    assert comparison.of_files(OBJECTS, expected | {("route", "a"): ("u", b'{"n":1}')}, {"w": 5}, {}).number == 1
+    assert comparison.of_files(OBJECTS, expected | {("route", "c"): ("u", b"{}")}, {"w": 5}, {}).number == 1
     del expected["route", "a"]
-    assert comparison.of_files(OBJECTS, expected, {"w": 5}).number == 1
+    assert comparison.of_files(OBJECTS, expected, {"w": 5}, {}).number == 1
 
 
 def row(**changed: Any) -> ReplicaRow:
@@ -176,7 +186,7 @@ def audited(exit_code: int, **changed: Any) -> Audit:
     given: dict[str, Any] = {
         "exit_code": exit_code,
         "sentence": "Of 9 expected deliveries: a sentence.",
-        "balance": {"": Balance(9, 7, 1, 0, 1, 0)},
+        "balance": {"": Balance(9, 7, 1, 0, 0, 1, 0)},
         "counts": [Count("", "delivery", "repaired", "", "wire", 1), Count("", "state", "wrong_value", "", "", 1)],
         "faults": [{"of": "state", "verdict": "wrong_value", "name": "replica-1", "key": "[a]"}],
         "problems": [],
@@ -237,7 +247,7 @@ def test_what_the_audit_found_fits_and_names_fault_and_page() -> None:
     shown = console.export_text()
     for sentence in (
         "'[a]' of the table route was corrupted in the memory of replica-1.",
-        "Balance: 9 expected = 7 delivered + 1 lost + 0 pending + 1 excused + 0 unknown.",
+        "Balance: 9 expected = 7 delivered + 1 repaired + 0 lost + 0 pending + 1 excused +",
         "Fault: of=state verdict=wrong_value name=replica-1 key=[a]",
         "a sentence. The audit took 8.0 s.",
         "Tables and summary are in /tmp/found; open /tmp/found/page.html.",

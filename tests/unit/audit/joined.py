@@ -1,0 +1,376 @@
+"""Real publishers' numbering, real trackers, caches and journals, joined by a store and a wire that may do anything.
+
+A run is of one thread and moved by its seed alone; its journals hold what those of real processes hold. A process that
+is killed leaves the bytes that it had written.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+from unittest import mock
+
+from pubsub_lib.core.actions import RequestHello, StartSync
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Link, SyncAnswer
+from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.transitions import State
+from pubsub_lib.journal import Journal, JournalSettings
+from pubsub_lib.journal import writer as journal_writer
+from pubsub_lib.journal.appending import OPEN_SUFFIX
+from pubsub_lib.runtime.journaling import ReplicaJournal
+from pubsub_lib.store import writer as store_writer
+from pubsub_sql.follower import ChangelogFollower
+from tests.unit.audit.joined_parts import DROPPED, STALE, TWICE, BreakableTracker, Clock, Database, Planted
+from tests.unit.core.builders import Write
+
+TIMING: Final = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, sync_backoff_most=4.0)
+SMALL: Final = Limits(max_frame_bytes=4096)
+"""Publishers' limits: a link of some large values is a run of messages."""
+BOUND, GRACE, WINDOW, SILENCE = 600.0, 30.0, 60.0, 3600.0
+"""Of the audit, in seconds. Every run is healed within the bound of its first message, whatever happened in it."""
+BATCH: Final = 50
+"""Links that leave at once, at most."""
+ROUNDS: Final = 400
+"""Of healing, half a second each, at most."""
+
+
+class Process:
+    """Whoever keeps a journal, and may be killed."""
+
+    def __init__(self, world: "World", side: str, name: str) -> None:
+        self.world = world
+        self._side, self.name = side, name
+        self.note: Journal
+
+    def open_journal(self) -> None:
+        settings = JournalSettings(str(self.world.folder), mark_seconds=3600.0, to_parquet=False)
+        self.note = Journal(settings, self._side, self.name)  # type: ignore[arg-type]
+
+    def leave_what_was_written(self) -> None:
+        """What SIGKILL leaves of the journal: no record more."""
+        path = self.world.folder / f"{self.note.run}-000001{OPEN_SUFFIX}"
+        size = path.stat().st_size
+        self.note.close()
+        with path.open("r+b") as file:
+            file.truncate(size)
+
+
+class Sender(Process):
+    """A publisher that numbers what others commit, and answers questions."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(world, "service", name)
+        self.pending: list[Sequence[Link]] = []
+        """By transaction."""
+        self.begin()
+
+    def begin(self) -> None:
+        self.open_journal()
+        uuid = f"{self.world.rng.getrandbits(128):032x}"
+        self.core = Publishing(self.name, uuid, TIMING, SMALL, self.world.clock.now)
+
+    def kill(self) -> None:
+        self.pending.clear()
+        self.leave_what_was_written()
+        self.begin()
+
+    def send(self, many: int, *, in_order: bool = True) -> None:
+        """What this publisher was handed first leaves, in as few envelopes as can be."""
+        now, self.pending = self.pending[:many], self.pending[many:]
+        if not in_order:
+            self.world.rng.shuffle(now)
+        links = [link for transaction in now for link in transaction]
+        if not links:
+            return
+        self.note.links("taken", links)
+        for envelope in self.core.publish(links, self.world.clock.now):
+            self.note.messages(("sent",), envelope)
+            for replica in self.world.replicas:
+                if not replica.polls and replica.wants(envelope.topic):
+                    replica.wire.append(envelope)
+
+    def answer(self, question: RequestHello) -> Envelope:
+        heads = self.world.database.read_heads(question.topics)
+        topics = {} if ALL in question.topics else heads.topics
+        sequences = {topic: self.core.sequences.get(topic, 0) for topic in topics}
+        self.note.note("hello", peer=question.nonce, service=self.name, uuid=self.core.uuid)
+        hello = Hello(sequences, topics, heads.store, 0.0, question.nonce)
+        return Envelope(self.name, self.core.uuid, ALL, 0, (), hello)
+
+
+class Replica(Process):
+    """What the engine's threads do around a follower, step by step."""
+
+    def __init__(self, world: "World", name: str, topics: Sequence[str], *, polls: bool) -> None:
+        super().__init__(world, "replica", name)
+        self._topics = topics
+        self.polls = polls
+        self.spared = False
+        """It is neither killed nor does it drop topics any more."""
+        self.begin()
+
+    def begin(self) -> None:
+        self.open_journal()
+        self.journal = ReplicaJournal(self.note, polls=self.polls)
+        rng = random.Random(self.world.rng.getrandbits(32))
+        self.follower = Follower(TIMING, Limits(), rng, Cache(), self.world.clock.now)
+        self.tracker = BreakableTracker(TIMING, Limits(), rng, self.world.clock.now)
+        self.follower.tracker = self.tracker
+        self.follower.witness = self.journal
+        self.wire: deque[Envelope] = deque()
+        self.questions: list[RequestHello] = []
+        self.job: StartSync | None = None
+        self.reading: SyncAnswer | None = None
+        self.poller = ChangelogFollower(SMALL, 7)
+        self.follow(self._topics)
+
+    def kill(self) -> None:
+        if not self.spared:
+            self.leave_what_was_written()
+            self.begin()
+
+    def wants(self, topic: str) -> bool:
+        return topic in self.tracker.topics or ALL in self.tracker.topics
+
+    def follow(self, topics: Sequence[str]) -> None:
+        self.journal.following(topics)
+        self.take(self.follower.follow(topics, self.world.clock.now))
+
+    def drop_and_follow(self) -> None:
+        """The last message of the topic comes after it was dropped."""
+        topic = self.world.rng.choice(list(self.tracker.topics))
+        if self.spared:
+            return
+        self.take(self.follower.unfollow(topic))
+        self.journal.dropping(topic)
+        late = [each for each in self.wire if topic in (each.topic, ALL)]
+        self.wire = deque(each for each in self.wire if each not in late)
+        for envelope in late[-1:]:
+            self.take(self.follower.feed(envelope, self.world.clock.now))
+        self.follow([topic])
+
+    def take(self, outcome: Outcome) -> None:
+        for question in outcome.questions:
+            self.journal.asking(question)
+            self.questions.append(question)
+        if outcome.sync is not None:
+            self.journal.sync_begins(outcome.sync)
+            self.job, self.reading = outcome.sync, None
+
+    def deliver(self, index: int = 0, *, keep: bool = False) -> None:
+        """A message arrives, out of order perhaps, and perhaps again later."""
+        if self.wire:
+            envelope = self.wire[index % len(self.wire)]
+            if not keep:
+                del self.wire[index % len(self.wire)]
+            self.take(self.follower.feed(envelope, self.world.clock.now))
+
+    def lose(self, index: int) -> None:
+        if self.wire:
+            del self.wire[index % len(self.wire)]
+
+    def ask(self, *, lost: bool) -> None:
+        """The oldest question reaches the publishers, or, when this replica polls, the store."""
+        if not self.questions:
+            return
+        question = self.questions.pop(0)
+        if self.polls:
+            self.poll([HelloAsk(question.nonce, question.topics)])
+        elif not lost:
+            self.wire.extend(sender.answer(question) for sender in self.world.senders)
+
+    def poll(self, asks: Sequence[HelloAsk] = ()) -> None:
+        if self.polls:
+            clock: Callable[[], float] = self.world.clock.monotonic
+            for envelope in self.poller.poll(self.world.database, lambda: self.tracker.topics, asks, clock):
+                self.take(self.follower.feed(envelope, clock()))
+
+    def read(self) -> None:
+        """The running sync reads now."""
+        if self.job is not None:
+            self.reading = self.world.database.read_sync(self.job.wants)
+
+    def end_sync(self, *, well: bool = True) -> None:
+        """What the sync read arrives, or it fails."""
+        job, reading = self.job, self.reading
+        if job is None or (well and reading is None):
+            return
+        self.job = self.reading = None
+        if well:
+            assert reading is not None
+            self.take(self.follower.sync_done(job.number, reading, self.world.clock.now))
+        else:
+            self.follower.sync_failed(job.number, self.world.clock.now)
+            self.journal.sync_failed(job, "StoreUnavailable")
+
+    def doubt(self) -> None:
+        """Contents are said to differ: buckets, or everything, are read."""
+        for chain in list(self.tracker.topics):
+            if not self.tracker.chain(chain).frozen:
+                self.follower.mismatched(chain, self.world.clock.now)
+
+    def tick(self) -> None:
+        self.take(self.follower.tick(self.world.clock.now))
+
+    @property
+    def settled(self) -> bool:
+        """Everything that was committed is here."""
+        chains = [self.tracker.chain(name) for name in self.tracker.topics]
+        heads = self.world.database.read_heads([chain.name for chain in chains])
+        return all(
+            chain.state is State.FOLLOWING
+            and chain.known == (heads.store if chain.name == ALL else heads.topics[chain.name].point)
+            for chain in chains
+        )
+
+    def end(self) -> None:
+        """List what is held, as the engine does, and end in order."""
+        for name in self.tracker.topics:
+            known = self.tracker.chain(name).known
+            assert known is not None
+            for topic in self.follower.cache.topics() if name == ALL else [name]:
+                self.journal.listing(topic, known, self.follower.cache.topic_records(topic))
+        self.journal.close()
+
+
+class World:
+    """One run. ``fault``: the rule (of ``joined_parts.FAULTS``) that one replica's tracker breaks once; "": none."""
+
+    def __init__(self, seed: int, folder: Path, database: Callable[[Clock], Database], fault: str = "") -> None:
+        self.rng = random.Random(seed)
+        self.folder = folder
+        self.fault = fault
+        self.clock = Clock()
+        self._open = database
+        self.victim = ""
+        self.planted: Planted | None = None
+
+    def run(self, steps: int) -> None:
+        """Everything, to the last record of every journal."""
+        with mock.patch.object(journal_writer, "time", self.clock), mock.patch.object(store_writer, "time", self.clock):
+            self.database = self._open(self.clock)
+            try:
+                self._run(steps)
+            finally:
+                self.database.close()
+
+    def _run(self, steps: int) -> None:
+        rng = self.rng
+        self.topics = [f"t{number}" for number in range(rng.choice((1, 1, 2, 3)))]
+        self.keys = [(rng.choice(self.topics), f"k{number}") for number in range(rng.randint(1, 5))]
+        self.replicas: list[Replica] = []
+        self.senders = [Sender(self, f"s{number}") for number in range(rng.choice((1, 1, 2)))]
+        followed = rng.sample(self.topics, rng.randint(1, len(self.topics)))
+        self.replicas.append(Replica(self, "named", followed, polls=False))
+        self.replicas.append(Replica(self, "every", [ALL], polls=False))
+        self.replicas.append(Replica(self, "polls", rng.choice(([ALL], followed)), polls=True))
+        weights: list[float] = []
+        for step in range(steps):
+            if step % 25 == 0:
+                weights = [rng.choice((0.0, 1.0, 3.0)) for _ in _STEPS]
+                weights += [rng.choice((0.0, 0.0, 1.0)) for _ in _TROUBLE]
+                weights[0] += 0.5
+                weights[1] += 0.5
+            self._step(rng.choices(_STEPS + _TROUBLE, weights)[0])
+        if self.fault:
+            self._plant()
+        self._heal()
+        self.clock.now += BOUND + 2 * GRACE + WINDOW
+        for replica in self.replicas:
+            replica.end()
+        for sender in self.senders:
+            sender.note.close()
+        self.database.journal(self.folder)
+
+    def _step(self, name: str) -> None:
+        rng = self.rng
+        replica, sender = rng.choice(self.replicas), rng.choice(self.senders)
+        index = 0 if rng.random() < 0.7 else rng.randrange(1000)
+        match name:
+            case "commit":
+                for _ in range(rng.choice((1, 1, 3, 10))):
+                    self._commit(sender)
+            case "send":
+                sender.send(rng.randint(1, BATCH), in_order=rng.random() < 0.9)
+            case "elapse":
+                self._elapse(rng.choice((0.1, 0.5, 1.0, 3.0)))
+            case "deliver":
+                replica.deliver(index, keep=rng.random() < 0.1)
+            case "ask":
+                replica.ask(lost=rng.random() < 0.2)
+            case "fail":
+                replica.end_sync(well=False)
+            case "lose":
+                replica.lose(index)
+            case "trim":
+                self.database.trim(rng.randint(1, 20))
+            case "kill":
+                rng.choice((replica, sender)).kill()
+            case _:
+                getattr(replica, name)()
+
+    def _commit(self, sender: Sender, changes: int = 0) -> None:
+        rng = self.rng
+        writes: list[Write] = []
+        for topic, key in rng.sample(self.keys, changes or rng.randint(1, min(3, len(self.keys)))):
+            delete = rng.random() < 0.15 and self.database.holds(topic, key)
+            value = "1" * rng.choice((1, 2, 3, 1500))
+            writes.append((topic, key, None if delete else value))
+        sender.pending.append(self.database.commit(writes))
+
+    def _elapse(self, seconds: float) -> None:
+        self.clock.now += seconds
+        for replica in self.replicas:
+            replica.tick()
+
+    def _plant(self) -> None:
+        """Let one replica break a rule once."""
+        replica = self.rng.choice([each for each in self.replicas if not each.polls])
+        self.victim, replica.spared = replica.name, True
+        self._heal()
+        replica.tracker.fault = self.fault
+        wanted = [(topic, key) for topic, key in self.keys if replica.wants(topic)]
+        self.keys = wanted or [(self.rng.choice(list(replica.tracker.topics)), "k9")]
+        sender = self.rng.choice(self.senders)
+        for _ in range(self.rng.randint(2, 5)):
+            self._write(sender, self.rng.choice(self.keys) if self.fault == DROPPED else self.keys[0])
+        while sender.pending:
+            sender.send(BATCH if self.fault == STALE else 1)
+        while replica.wire and replica.tracker.planted is None:
+            replica.deliver(self.rng.choice((0, 0, -1)) if self.fault == DROPPED else 0, keep=self.fault == TWICE)
+        replica.poll()
+        self.planted = replica.tracker.planted
+        if self.rng.random() < 0.5:  # a loss after it is noticed, and a delta is read that begins behind it
+            self._write(sender, self.rng.choice(self.keys))
+            sender.send(BATCH)
+            replica.lose(0)
+
+    def _write(self, sender: Sender, of: tuple[str, str]) -> None:
+        sender.pending.append(self.database.commit([(*of, "7" * self.rng.randint(1, 9))]))
+
+    def _heal(self) -> None:
+        """No trouble any more: everything that is asked is answered."""
+        for sender in self.senders:
+            sender.send(len(sender.pending))
+        for _ in range(ROUNDS):
+            for replica in self.replicas:
+                replica.ask(lost=False)
+                while replica.wire:
+                    replica.deliver()
+                replica.poll()
+                replica.read()
+                replica.end_sync()
+            self._elapse(0.5)
+            if all(replica.settled for replica in self.replicas):
+                return
+        raise AssertionError("the replicas do not become equal to the store")
+
+
+_STEPS = ["commit", "send", "elapse", "deliver", "deliver", "ask", "poll", "read", "end_sync"]
+_TROUBLE = ["lose", "fail", "trim", "kill", "doubt", "drop_and_follow"]
