@@ -17,11 +17,13 @@ from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.liveness import Freshness, Liveness
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Incomplete, TopicSnapshot, Want
 from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.reconnection import Reconnection
 from pubsub_lib.core.syncing import SyncSlot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import SYNCING, Happening, State
 from pubsub_lib.core.waiting import Held, Waiting
 from pubsub_lib.testing.simulator.database import Database
+from pubsub_lib.testing.simulator.network import Network
 from pubsub_lib.testing.simulator.replica import WatchedFollower
 from pubsub_lib.testing.simulator.store import ModelStore
 from pubsub_lib.testing.simulator.writer import Writer
@@ -460,6 +462,33 @@ def polled_when_silent() -> list[Patch]:
 @mutant("the store is never polled")
 def never_polled() -> list[Patch]:
     return [(Liveness, "_polls_from", lambda self, fresh: float("inf"))]
+
+
+@mutant("a connection leads to no question")
+def reconnection_unasked() -> list[Patch]:
+    return [(Tracker, "connected", lambda self, now: None)]
+
+
+@mutant("a driver tells of a connection before it has subscribed on it")
+def asked_before_subscribed() -> list[Patch]:
+    subscribe = Network._subscribe
+
+    def _subscribe(self: Any, service: str, replica: str) -> None:
+        late = self._kernel.now + 1.0
+        self._kernel.at(late, lambda: subscribe(self, service, replica))
+
+    return [(Network, "_subscribe", _subscribe)]
+
+
+@mutant("of several connections only the first leads to a question")
+def only_first_connection_asked() -> list[Patch]:
+    connected = Reconnection.connected
+
+    def _connected(self: Any, chains: Any, now: float) -> None:
+        if self._since == float("inf"):
+            connected(self, chains, now)
+
+    return [(Reconnection, "connected", _connected)]
 
 
 @mutant("a replica of everything looks at the topics it knows: it misses a new topic's only message")

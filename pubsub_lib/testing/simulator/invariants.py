@@ -129,6 +129,13 @@ def clock_runs(replica: "Replica", chain: Chain, heard: Mapping[Point, float]) -
     return None
 
 
+def is_back(history: "History", chain: Chain, since: float, now: float) -> str | None:
+    """After a connection everything is here that was committed before it."""
+    if chain.known is not None and history.covers(chain.name, chain.known, since, now):
+        return None
+    return f"{chain.name!r} at {chain.known} lacks what was lost before a connection {now - since:.3f} s ago"
+
+
 def guard_never_fires(replica: "Replica") -> str | None:
     """No older version ever tries to replace a newer one."""
     guarded = replica.follower.faults.guarded

@@ -14,7 +14,7 @@ from pubsub_lib.testing.simulator import invariants
 from pubsub_lib.testing.simulator.history import History
 from pubsub_lib.testing.simulator.invariants import Violation
 from pubsub_lib.testing.simulator.kernel import Process
-from pubsub_lib.testing.simulator.plan import LEASE_SECONDS, LONGEST_SYNC, TIMING
+from pubsub_lib.testing.simulator.plan import BACK, LEASE_SECONDS, LONGEST_SYNC, TIMING
 from pubsub_lib.testing.simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Evidence:
         """The same since the running sync began: that one drops what was heard before, but not what is said again."""
         self.proved = now
         self.known: Point | None = None
+        self.missed = False
+        """An answer to a question that followed a connection told of a head beyond known."""
         self.cause = ""
         """What is wrong with the cause of the sync that is due; "" for nothing."""
         self.due = False
@@ -69,6 +71,7 @@ class Evidence:
 
     def forget(self, position: int) -> None:
         """What is not beyond this position any more waits for nothing."""
+        self.missed = self.missed and any(at.position > position for at in self.heard)
         self.heard = {at: when for at, when in self.heard.items() if at.position > position}
         self.heard_in_sync = {at: when for at, when in self.heard_in_sync.items() if at.position > position}
 
@@ -83,6 +86,10 @@ class Watch:
         self.running = 0
         """The number of the sync that was begun and not answered; 0: none."""
         self.begun = 0.0
+        self.connected = float("inf")
+        """When the last connection came, on the replica's clock."""
+        self.back: dict[str, float] = {}
+        """Service -> the connection to it after which all that was lost before is shown to be here."""
 
 
 class Monitor:
@@ -104,6 +111,10 @@ class Monitor:
     def born(self, replica: "Replica") -> None:
         """A replica starts."""
         self._watches[replica] = Watch()
+
+    def connected(self, replica: "Replica", now: float) -> None:
+        """A replica is told of a connection."""
+        self._watches[replica].connected = now
 
     def dropped(self, replica: "Replica", topic: str) -> None:
         """A replica stops following a topic."""
@@ -145,6 +156,9 @@ class Monitor:
             if evidence is None or (hello.nonce and asked is None):
                 continue
             evidence.hear(point, now)
+            known = replica.follower.tracker.chain(topic).known_position if topic in replica.topics else -1
+            if asked is not None and asked >= watch.connected and point.position > known:
+                evidence.missed = True
             if asked is not None and evidence.known == point and not replica.follower.tracker.chain(topic).frozen:
                 evidence.proved = max(evidence.proved, asked - hello.age)
 
@@ -217,12 +231,15 @@ class Monitor:
         world = self._world
         restored = self._history.restored_at >= 0
         overflowed = replica.follower.tracker.counters.overflowed > 0
-        if world.plan.faultless and (world.plan.services or replica.plan.polling):
+        faultless = world.plan.faultless and world.kernel.now < world.rest_since
+        if faultless and (world.plan.services or replica.plan.polling):
             return f"{name!r} ({cause}) in a run without faults"
         if cause == "expired":
             oldest = min(evidence.heard.values(), default=now)
             if now - oldest < TIMING.message_delay_window - EPS:
                 return f"{name!r} ({cause}): the oldest that waits came {now - oldest:.3f} s ago"
+        elif cause == "reconnected":
+            return None if evidence.missed else f"{name!r} ({cause}) although no answer told of anything missing"
         elif cause == "polled":
             if now - evidence.proved < TIMING.stale_after - EPS:
                 return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
@@ -331,10 +348,25 @@ class Monitor:
         """What time alone can break."""
         for replica in replicas:
             if not replica.process.paused:
+                self._look_back(replica)
                 self._demand("sync without end", replica, invariants.syncs_end(replica))
                 for name, evidence in self._watches[replica].chains.items():
                     chain = replica.follower.tracker.chain(name)
                     self._demand("clock", replica, invariants.clock_runs(replica, chain, evidence.waits()))
+
+    def _look_back(self, replica: "Replica") -> None:
+        """In calm, what was lost before a connection is here soon after it, long before the periodic questions end."""
+        world, watch, now = self._world, self._watches[replica], self._world.kernel.now
+        lasting = {"overflow", "blind"}.intersection(world.plan.faults)
+        if lasting or replica.plan.polling or not world.services:
+            return
+        for (service, name), since in world.network.connected_at.items():
+            late = world.rest_since <= since <= now - BACK
+            if name != replica.name or not late or watch.back.get(service) == since:
+                continue
+            watch.back[service] = since
+            for chain in [replica.follower.tracker.chain(name) for name in replica.topics]:
+                self._demand("reconnected", replica, invariants.is_back(self._history, chain, since, now))
 
 
 def _about(envelope: Envelope) -> str:

@@ -211,11 +211,10 @@ class Nemesis:
         return rng.choice(some)
 
     def _cut(self, ways: list[tuple[str, str]], kind: str) -> None:
-        self._world.network.weather.cut.update(dict.fromkeys(ways, kind))
+        self._world.network.cut(ways, kind)
 
     def _join(self, ways: list[tuple[str, str]]) -> None:
-        for way in ways:
-            self._world.network.weather.cut.pop(way, None)
+        self._world.network.join(ways)
 
     # -- strokes -----------------------------------------------------------------------------------------------------
 

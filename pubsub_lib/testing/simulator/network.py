@@ -26,6 +26,9 @@ class Receiver(Protocol):
     def receive(self, envelope: Envelope) -> None:
         """An envelope arrived."""
 
+    def connected(self) -> None:
+        """A connection to a service is there; what was subscribed to is subscribed to on it."""
+
 
 class Answerer(Protocol):
     """A service, as the wire sees it."""
@@ -64,20 +67,67 @@ class Network:
         self._last: dict[tuple[str, str], float] = {}
         self._flying: dict[tuple[str, str], int] = {}
         self._askers: dict[str, Receiver] = {}
+        self._dice: random.Random = kernel.rng("connections")
+        self.connected_at: dict[tuple[str, str], float] = {}
+        """(service, replica) -> since when the service has the replica's subscriptions; not there while it has not."""
+
+    def attach(self, name: str) -> None:
+        """A service or a replica of this name was started: it is connected to all of the other kind."""
+        services = [name] if name in self.answerers else list(self.answerers)
+        replicas = [name] if name in self.receivers else list(self.receivers)
+        for service in services:
+            for replica in replicas:
+                self.reconnect(service, replica)
+
+    def cut(self, ways: Sequence[tuple[str, str]], kind: str) -> None:
+        """What is sent on these ways is lost from now on."""
+        self.weather.cut.update(dict.fromkeys(ways, kind))
+
+    def join(self, ways: Sequence[tuple[str, str]]) -> None:
+        """They are whole again; connections over those that were cut are made anew."""
+        joined = [way for way in ways if self.weather.cut.pop(way, None) is not None]
+        for service, replica in dict.fromkeys(
+            (source, target) if source in self.answerers else (target, source) for source, target in joined
+        ):
+            self.reconnect(service, replica)
+
+    def reconnect(self, service: str, replica: str) -> None:
+        """The connection ends, and the next one comes as soon as it can."""
+        self.connected_at.pop((service, replica), None)
+        answerer, receiver = self.answerers.get(service), self.receivers.get(replica)
+        if answerer is not None and receiver is not None:
+            when = self._kernel.now + self._dice.uniform(*LATENCY)
+            self._kernel.at(when, self._connect, answerer, receiver)
+
+    def _connect(self, answerer: Answerer, receiver: Receiver) -> None:
+        way = answerer.name, receiver.name
+        cut = self.weather.cut
+        if way in cut or way[::-1] in cut:
+            return  # made when the way is whole
+        if self.answerers.get(answerer.name) is answerer and self.receivers.get(receiver.name) is receiver:
+            self._subscribe(*way)
+            receiver.connected()
+
+    def _subscribe(self, service: str, replica: str) -> None:
+        self.connected_at[service, replica] = self._kernel.now
 
     def send(self, sender: str, envelope: Envelope) -> None:
         """Send an envelope, as bytes, to everyone who subscribed to its topic; an own hello to its asker."""
         received = decode(encode(envelope, self._limits), self._limits)
         nonce = envelope.hello.nonce if envelope.hello is not None else ""
-        for receiver in self._receivers(nonce, envelope.topic):
+        for receiver in self._receivers(sender, nonce, envelope.topic):
             self._deliver(sender, receiver, received)
 
-    def _receivers(self, nonce: str, topic: str) -> Sequence[Receiver]:
+    def _receivers(self, sender: str, nonce: str, topic: str) -> Sequence[Receiver]:
         if nonce:
             asker = self._askers.get(nonce)
             return [asker] if asker is not None and self.receivers.get(asker.name) is asker else []
         # A hello to everybody has no topic.
-        return [at for at in self.receivers.values() if topic in (ALL, *at.subscriptions) or ALL in at.subscriptions]
+        return [
+            at
+            for at in self.receivers.values()
+            if (sender, at.name) in self.connected_at and (topic in (ALL, *at.subscriptions) or ALL in at.subscriptions)
+        ]
 
     def ask(self, asker: Receiver, ask: HelloAsk) -> None:
         """Carry a question to every service."""

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
+from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound, reconnection_bound
 
 TIMING: Final = Timing(
     max_idle_time=2.0,
@@ -15,6 +15,7 @@ TIMING: Final = Timing(
     reading_age=0.4,
     round_trip=0.3,
     poll_interval=0.8,
+    connect_jitter=0.2,
     sync_jitter=0.2,
     sync_interval=0.3,
     sync_backoff=0.2,
@@ -30,6 +31,12 @@ BOUND: Final = max(
     for bound in (lost_message_bound, no_publisher_bound)
 )
 """Rule 13, in seconds; a backoff from before the faults stopped may still run."""
+QUICK: Final = 0.1
+"""Seconds that a question and its answer take at most while all is well."""
+BACK: Final = reconnection_bound(
+    msgspec.structs.replace(TIMING, round_trip=QUICK), LONGEST_SYNC, TIMING.sync_jitter
+)
+"""Rule 13 for what was lost before a connection, in seconds, while all is well and no other sync ran just now."""
 LEASE_SECONDS: Final = 3.0
 DRIFT: Final = 1e-4
 """How much faster or slower than true time a monotonic clock runs."""

@@ -64,6 +64,7 @@ class Replica:
         self.inbox: Mailbox[Envelope] = Mailbox(world.plan.hwm)
         self._rng = rng
         self._nudge = Signal()
+        self._connected = False
         self.cache = Cache()
         self.follower = WatchedFollower(TIMING, world.plan.limits, rng, self.cache, clock.now())
         self.follower.monitor = world.monitor
@@ -94,6 +95,12 @@ class Replica:
         if not self.inbox.put(envelope):
             self.world.count("overflow")
 
+    def connected(self) -> None:
+        """The driver has a connection to a service. One that polls has none."""
+        if self.polled is None:
+            self._connected = True
+            self._nudge.set()
+
     def _hear_myself(self, envelope: Envelope) -> None:
         if envelope.hello is not None or ALL in self.subscriptions or envelope.topic in self.subscriptions:
             self.receive(envelope)
@@ -116,6 +123,10 @@ class Replica:
         yield Sleep("subscribed", 0.001)
         self._act(self.follower.follow(topics, self.clock.now()))
         while True:
+            if self._connected:
+                self._connected = False
+                self.world.monitor.connected(self, self.clock.now())
+                self.follower.connected(self.clock.now())
             self._act(self.follower.tick(self.clock.now()))
             self._nudge.is_set = False  # the time is asked anew right here
             due = self.clock.true(self.follower.next_time())

@@ -12,7 +12,7 @@ from pubsub_lib.testing.simulator.kernel import Kernel, LocalClock, Process
 from pubsub_lib.testing.simulator.monitor import Monitor
 from pubsub_lib.testing.simulator.nemesis import Nemesis
 from pubsub_lib.testing.simulator.network import DELAY, Network
-from pubsub_lib.testing.simulator.plan import BOUND, DRIFT, TIMING, Plan
+from pubsub_lib.testing.simulator.plan import BACK, BOUND, DRIFT, TIMING, Plan
 from pubsub_lib.testing.simulator.replica import Replica
 from pubsub_lib.testing.simulator.rest import at_rest, covered
 from pubsub_lib.testing.simulator.service import Service
@@ -22,6 +22,11 @@ from pubsub_lib.testing.simulator.writer import KEYS, TABLES, Writer
 SWEEP: Final = 0.25
 FINISH: Final = 0.5
 """Seconds for handlers to end after the last change arrived."""
+
+LAST_CUT: Final = 1.0
+"""Seconds for which all ways are cut in the end."""
+LAST_OPS: Final = 12
+"""Transactions in that time and shortly after it."""
 
 
 class World:
@@ -34,6 +39,8 @@ class World:
         self.kernel = kernel
         self.counts: dict[str, int] = {}
         self.calm_since = float("inf")
+        self.rest_since = float("inf")
+        """When all was equal, so that what is wrong from then on is no late consequence of a fault."""
         self.bursting = False
         self.writes_left = plan.ops
         self.history = History()
@@ -123,9 +130,11 @@ class World:
         elif name.startswith("service"):
             self.services[name] = Service(self, name, f"{rng.getrandbits(128):032x}", clock)
             self.network.answerers[name] = self.services[name]
+            self.network.attach(name)
         else:
             self.replicas[name] = Replica(self, name, self.plan.replicas[int(name[7:])], clock, rng)
             self.network.receivers[name] = self.replicas[name]
+            self.network.attach(name)
 
     def kill(self, process: Process, seconds: float) -> None:
         """End a process at once and start it again later."""
@@ -159,6 +168,27 @@ class World:
             self._pass(min(self.kernel.now + 1.0, end))
         for replica in self.replicas.values():
             at_rest(self, replica)
+        self._lose_the_last_changes()
+        for replica in self.replicas.values():
+            at_rest(self, replica)
+
+    def _lose_the_last_changes(self) -> None:
+        """All ways are cut while somebody writes, and are whole again: nothing but the connections tells of it, and
+        what was lost is here soon after them (the invariant ``reconnected``).
+        """
+        self.rest_since = self.kernel.now
+        pairs = [(service, name) for service in self.services for name in self.replicas]
+        ways = [way for pair in pairs for way in (pair, pair[::-1])]
+        self.network.cut(ways, "last partition")
+        self._write_on(LAST_OPS)
+        self._pass(self.kernel.now + LAST_CUT)
+        self.network.join(ways)
+        self._pass(self.kernel.now + LAST_CUT / 2)
+        self.writes_left = 0
+        self._pass(self.kernel.now + BACK + FINISH)
+        end = self.kernel.now + BOUND
+        while self.kernel.now < end and not self._rests():
+            self._pass(min(self.kernel.now + 1.0, end))
 
     def _rests(self) -> bool:
         try:
@@ -184,7 +214,10 @@ class World:
         )  # fmt: skip
         for part in parts:
             part.process.unpause()
-        self.writes_left = 0 if self.plan.quiet else self.plan.ops
+        self._write_on(0 if self.plan.quiet else self.plan.ops)
+
+    def _write_on(self, transactions: int) -> None:
+        self.writes_left = transactions
         for name, writer in list(self.writers.items()):
             if not writer.process.running:
                 self._give_birth(name)
