@@ -38,6 +38,9 @@ class Answerer(Protocol):
     def ask(self, ask: HelloAsk) -> None:
         """A question arrived."""
 
+    def connected(self) -> None:
+        """A replica has connected."""
+
 
 class Weather:
     """Chances of what may happen to one message, and which ways are cut."""
@@ -107,6 +110,7 @@ class Network:
         if self.answerers.get(answerer.name) is answerer and self.receivers.get(receiver.name) is receiver:
             self._subscribe(*way)
             receiver.connected()
+            answerer.connected()
 
     def _subscribe(self, service: str, replica: str) -> None:
         self.connected_at[service, replica] = self._kernel.now

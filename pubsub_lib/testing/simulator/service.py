@@ -43,6 +43,10 @@ class Service:
         """A question arrived from the wire."""
         self.inbox.put(ask)
 
+    def connected(self) -> None:
+        """A replica has connected."""
+        self.sender.connected()
+
     def _receiving(self) -> Steps:
         while True:
             yield Await("receive", self.inbox)
