@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from pubsub_lib.core.awaited import Awaited
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.dispatch import HandlerQueue
@@ -165,6 +166,35 @@ def restore_overtaken() -> list[Patch]:
 @mutant("a hello that is behind is always taken for late")
 def behind_is_late() -> list[Patch]:
     return [(Tracker, "_overtook", lambda self, chain, head, began: False)]
+
+
+@mutant("a hello with known's position and another nonce is taken for known")
+def same_position_is_known() -> list[Patch]:
+    hear, judge = Tracker._hear_head, Tracker._judge_told
+
+    def _hear_head(self: Any, chain: Any, head: Any, *rest: Any) -> None:
+        same = chain.known is not None and head.position == chain.known.position
+        hear(self, chain, chain.known if same else head, *rest)
+
+    def _judge_told(self: Any, chain: Any, head: Any, now: float) -> None:
+        if head.point.position != chain.known.position:
+            judge(self, chain, head, now)
+
+    return [(Tracker, "_hear_head", _hear_head), (Tracker, "_judge_told", _judge_told)]
+
+
+@mutant("a wait for a commit compares positions")
+def waits_by_position() -> list[Patch]:
+    return [(Chain, "passed", lambda self, point: self.known is not None and point.position <= self.known.position)]
+
+
+@mutant("the store's answer about a commit is not heeded: what is held is called applied whatever is known")
+def held_is_applied() -> list[Patch]:
+    def answered(self: Any, question: Any, held: Any) -> None:
+        if held[0]:
+            self._settled.add(question.chain)
+
+    return [(Awaited, "answered", answered)]
 
 
 @mutant("a delta that is behind known is used")

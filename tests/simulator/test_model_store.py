@@ -121,6 +121,12 @@ class Both:
         assert self._answer({some[0]: Want(of_topic[0])}, {some[0]: Want(of_topic[1])})
         buckets = Want(buckets={rng.randrange(256): 5})
         assert self._answer({some[0]: buckets}, {some[0]: buckets})
+        for topic in (ALL, *some):
+            # Some of these are points of another topic, and some were trimmed; the last ones were never committed.
+            strangers = [Point(real.read_heads(()).store.position + beyond, 5) for beyond in (-1, 0, 1)]
+            mine = [point for point, _ in self.points] + [each for each in strangers if each.position > 0]
+            theirs = [point for _, point in self.points] + [each for each in strangers if each.position > 0]
+            assert real.holds(topic, mine) == model.holds(topic, theirs), topic
         real_after, model_after = rng.choice(self.points)
         links, head, complete = real.read_links(real_after, 1000)
         model_links, model_head, model_complete = model.read_links(model_after, 1000)

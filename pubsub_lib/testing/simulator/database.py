@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Generator, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 from pubsub_lib.errors import OutcomeUnknown, StoreBusy, StoreUnavailable
@@ -173,14 +174,26 @@ class Database:
         self.up = True
         self.kernel.trace("store", "up")
 
-    def restore(self, backup: State) -> None:
-        """Everything since the backup is gone."""
+    def restore(self, backup: State, kind: str = "restore") -> None:
+        """Everything since the backup is gone. ``kind``: the fault that is counted."""
         self._epoch += 1
         self._locks.clear()
         self.store.restore(backup)
         self.history.restored(self.store, self.kernel.now)
-        self._count("restore")
+        self._count(kind)
         self.kernel.trace("store", "restored", self.store.state.point)
+
+    def restore_and_rewrite(self, backup: State, serial: Callable[[], int]) -> None:
+        """Everything since the backup is gone, and at once as many changes take its place: every head has the position
+        that it had, with another nonce. What the changelog does not hold any more is not rewritten.
+        """
+        undone = [link for link in self.store.state.links if link.point.position > backup.point.position]
+        self.restore(backup, "same_position")
+        for _, links in groupby(undone, lambda link: link.point):
+            commit = self.store.rewrite(list(links))
+            if commit is not None:
+                self.history.committed(commit, self.kernel.now, serial())
+                self.kernel.trace("store", "rewrote", commit.point)
 
     def trim(self, keep: int) -> None:
         """Shorten the changelog, also under readers."""

@@ -304,6 +304,20 @@ class Monitor:
         # Another history uses the same versions again, and a topic that is dropped takes its memory along.
         return self._history.restored_at >= 0 or self._watches[replica].dropped_topics > 0
 
+    # -- waiting for commits -----------------------------------------------------------------------------------------
+
+    def read_back(self, replica: "Replica", point: Point, chains: Collection[str]) -> None:
+        """A wait for a commit ended well: it is on each of these chains."""
+        for name in chains:
+            chain = replica.follower.tracker.chain(name)
+            if chain.known is None or not self._history.is_ancestor(name, point, chain.known):
+                raise Violation("read back", f"{replica.name}: {point} is called applied in {name!r} at {chain.known}")
+
+    def called_lost(self, replica: "Replica", point: Point, chain: str) -> None:
+        """A wait for a commit ended with HistoryChanged: a restore has undone it."""
+        if self._history.restored_at < 0:
+            raise Violation("called lost", f"{replica.name}: {point} of {chain!r} although the history never changed")
+
     # -- writers and services ----------------------------------------------------------------------------------------
 
     def wrote(self, verbs: Sequence[Verb], commit: Commit) -> None:

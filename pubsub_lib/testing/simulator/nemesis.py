@@ -164,6 +164,17 @@ class Nemesis:
         backups: list[State] = []
         return lambda: backups.append(database.store.backup()), lambda: database.restore(backups.pop())
 
+    def _make_same_position(self, rng: random.Random) -> Toggle:
+        """A backup is restored, as many changes are written as were undone, and then nobody writes any more."""
+        world, database = self._world, self._world.database
+        backups: list[State] = []
+
+        def end() -> None:
+            database.restore_and_rewrite(backups.pop(), world.next_serial)
+            world.hush()
+
+        return lambda: backups.append(database.store.backup()), end
+
     def _make_clock(self, rng: random.Random) -> Toggle:
         jump, number = rng.uniform(-5000.0, 5000.0), rng.randrange(100)
 

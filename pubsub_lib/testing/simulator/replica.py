@@ -6,16 +6,18 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pubsub_lib.core.actions import StartSync
+from pubsub_lib.core.awaited import Awaited, PlaceQuestion
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
-from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
 from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
 from pubsub_lib.testing.simulator.plan import TIMING, ReplicaPlan
 from pubsub_lib.testing.simulator.publisher import PublisherTasks
+from pubsub_lib.testing.simulator.store import Commit
 
 if TYPE_CHECKING:
     from pubsub_lib.testing.simulator.monitor import Monitor
@@ -78,6 +80,7 @@ class Replica:
             self.process.spawn(self._polling(self.polled))
         self.process.spawn(self._receiving())
         self.process.spawn(self._following())
+        self.process.spawn(self._reading_back(world.kernel.rng(f"{name} waits")))
         for handler in self.handlers:
             self.process.spawn(self._handling(handler))
         if plan.changes_topics:
@@ -185,6 +188,42 @@ class Replica:
             self.world.monitor.sync_answered(self, start, answer)
             self._act(self.follower.sync_done(start.number, answer, self.clock.now()))
         self._nudge.set()
+
+    def _reading_back(self, rng: random.Random) -> Steps:
+        """Wait for a commit now and then, as a program does that reads its own write."""
+        while True:
+            yield Sleep("read back", rng.uniform(0.2, 2.0))
+            if self.world.commits:
+                recent = self.world.commits[-12:]
+                yield from self._wait_for(recent[int(len(recent) * rng.random() ** 0.5)])
+
+    def _wait_for(self, commit: Commit) -> Steps:
+        database, monitor = self.world.database, self.world.monitor
+        wait = Awaited(commit.point, self.clock.now())
+        for _ in range(40):
+            topics = self.follower.tracker.topics
+            chains = [ALL] if ALL in topics else [link.topic for link in commit.links if link.topic in topics]
+            if not chains:
+                return
+            found = wait.look(self.follower.tracker, chains)
+            if found is True:
+                monitor.read_back(self, commit.point, chains)
+                return
+            if isinstance(found, PlaceQuestion):
+                question = found
+                try:
+                    held = yield from database.query(
+                        "place", lambda: database.store.holds(question.chain, question.points)  # noqa: B023 - asked at once
+                    )
+                    wait.answered(question, held)
+                except StoreUnavailable:
+                    wait.forget(question)
+                except HistoryChanged:
+                    monitor.called_lost(self, commit.point, question.chain)
+                    return
+                except OutcomeUnknown:
+                    return
+            yield Sleep("waiting for a commit", 0.1)
 
     def _handling(self, handler: Handler) -> Steps:
         queue, clock = handler.queue, self.clock

@@ -180,6 +180,17 @@ class ModelStore:
         state.point = point
         return Commit(point, links)
 
+    def rewrite(self, links: Sequence[Link]) -> Commit | None:
+        """A transaction that changes what an undone one had changed, to other values: with the same positions, when all
+        before it is as it was.
+        """
+        after: dict[Ident, tuple[str, bytes] | None] = {}
+        changes = [(change.version, link.topic, change) for link in links for change in link.changes]
+        for _, topic, change in sorted(changes, key=lambda each: each[0]):
+            ident = change.table, change.key
+            after[ident] = None if change.value is None else (topic, _other(change.value))
+        return self._write(after, links[0].origin, links[0].written_at, self.new_nonce())
+
     def _moves(self, old: Stored, topic: str) -> bool:
         """True when an object leaves its topic: a delete there and a create in the new one."""
         return old.topic != topic
@@ -263,6 +274,22 @@ class ModelStore:
             cut += 1
         return links[:cut], head, True
 
+    def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
+        """Of each point whether it lies in the history of a topic (``ALL``: of the store); None: nobody can tell."""
+        return [self._holds(topic, point) for point in points]
+
+    def _holds(self, topic: str, point: Point) -> bool | None:
+        head = self._chain_head(topic)
+        if point in (head, ZERO):
+            return True
+        if point.position >= head.position:
+            return False
+        links = self.state.links
+        here = [link for link in links if link.point.position == point.position and topic in (ALL, link.topic)]
+        if here:
+            return here[0].point == point
+        return False if links and links[0].tx_prev.position < point.position else None
+
     def trim(self, keep_links: int) -> int:
         """Forget the oldest transactions, so that at least so many links stay; returns how many links went."""
         links = self.state.links
@@ -319,6 +346,11 @@ class ModelStore:
                 dict(backup.leases),
             )
         )
+
+
+def _other(value: bytes) -> bytes:
+    """Another value, of the same length."""
+    return value.replace(b'"fill":"x', b'"fill":"y', 1)
 
 
 def _position(link: Link) -> int:

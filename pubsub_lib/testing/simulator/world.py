@@ -16,7 +16,7 @@ from pubsub_lib.testing.simulator.plan import BACK, BOUND, DRIFT, TIMING, Plan
 from pubsub_lib.testing.simulator.replica import Replica
 from pubsub_lib.testing.simulator.rest import at_rest, covered
 from pubsub_lib.testing.simulator.service import Service
-from pubsub_lib.testing.simulator.store import ModelStore
+from pubsub_lib.testing.simulator.store import Commit, ModelStore
 from pubsub_lib.testing.simulator.writer import KEYS, TABLES, Writer
 
 SWEEP: Final = 0.25
@@ -42,6 +42,10 @@ class World:
         self.rest_since = float("inf")
         """When all was equal, so that what is wrong from then on is no late consequence of a fault."""
         self.bursting = False
+        self.hushed = False
+        """Nobody writes any more, whatever the plan says."""
+        self.commits: list[Commit] = []
+        """What writers were told is in, oldest first."""
         self.writes_left = plan.ops
         self.history = History()
         self.monitor = Monitor(self, self.history)
@@ -71,6 +75,11 @@ class World:
         """A fault struck."""
         self.kernel.trace("nemesis", "strikes", kind)
         self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def hush(self) -> None:
+        """Writers stop, for the rest of the run."""
+        self.hushed = True
+        self.writes_left = 0
 
     def next_serial(self) -> int:
         """A number that no other transaction has."""
@@ -214,7 +223,7 @@ class World:
         )  # fmt: skip
         for part in parts:
             part.process.unpause()
-        self._write_on(0 if self.plan.quiet else self.plan.ops)
+        self._write_on(0 if self.plan.quiet or self.hushed else self.plan.ops)
 
     def _write_on(self, transactions: int) -> None:
         self.writes_left = transactions

@@ -40,7 +40,7 @@ class Writer:
             yield from self._transaction(world.next_serial(), origin)
 
     def _transaction(self, serial: int, origin: str) -> Steps:
-        database = self.world.database
+        world, database = self.world, self.world.database
         dice = self._rng.getrandbits(64)
         for attempt in range(6):
             # The user's function runs anew at each attempt, so that a transaction that is in twice shows.
@@ -51,6 +51,8 @@ class Writer:
             except ConditionFailed:
                 return
             except (StoreUnavailable, StoreBusy):
+                if world.hushed:
+                    return
                 yield Sleep("retry", self._rng.uniform(0.02, 0.2))
             except OutcomeUnknown as error:
                 committed = yield from self._settle(error.nonce, since)
@@ -58,7 +60,8 @@ class Writer:
                     return  # in, or nobody can tell: never applied twice
             else:
                 if commit is not None:
-                    self.world.monitor.wrote(verbs, commit)
+                    world.monitor.wrote(verbs, commit)
+                    world.commits.append(commit)
                     yield from self._hand_over(commit, origin)
                 return
 
