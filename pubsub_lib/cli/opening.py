@@ -57,16 +57,19 @@ class HandingOver:
             _log.warning("what is written is stored, but replicas hear of it later: %s", self.error)
 
 
-class _Heads:
-    """What a publisher needs of a store, without the commits: they come by :class:`HandingOver`."""
+class _WithoutCommits:
+    """What a publisher or a worker needs of a store, except the commits: :class:`HandingOver` passes them on, because
+    an error in doing so is shown to the user of the command, once, and not logged for each commit.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.limits = store.limits
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         return self._store.read_heads(topics)
 
-    def on_commit(self, callback: Callable[[Sequence[Link]], None]) -> Callable[[], None]:
+    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
         return lambda: None
 
 
@@ -159,7 +162,7 @@ def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> Handing
     if not _publishes(settings):
         return HandingOver("nobody: replicas poll, or a service takes over what has no origin", None)
     if not is_bound(settings):
-        publisher = stack.enter_context(Publisher(settings, _Heads(store)))
+        publisher = stack.enter_context(Publisher(settings, _WithoutCommits(store)))
         return HandingOver(f"replicas, by {settings.driver}", publisher.publish)
     if hands_over(settings):
         how = f"the service {settings.service!r}, by {settings.multiproc_driver}"
@@ -167,7 +170,6 @@ def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> Handing
             # Asked for here, because a worker buffers for a service that is away: this process will not live to see it.
             away = TransportError(f"the publisher service {settings.service!r} does not run (it has no live lease)")
             return HandingOver(how, None, away)
-        worker = Worker(settings, store)  # not started: its errors are for people here, not for a log
-        stack.callback(worker.close)
+        worker = stack.enter_context(Worker(settings, _WithoutCommits(store)))
         return HandingOver(how, worker.hand_over)
     return HandingOver(f"nobody: {settings.driver} needs a service, and pub_sub_use_multiproc is off", None)

@@ -11,7 +11,7 @@ def test_topics_that_are_followed_and_one_that_is_not(world: World) -> None:
         said = world.run("resync", url)
         assert (said.code, said.out) == (0, "")
         assert "reads everything that it follows anew" in said.err
-        world.run("resync", url, "a", "never").failed(1, "'never' is not followed; followed are ['a', 'b']")
+        world.run("resync", url, "a", "never").failed(1, "'never' is not followed; followed are ['a', 'b', 'default']")
         assert replica.status().counters.fulls["greeted"] == 2
 
 
