@@ -248,6 +248,12 @@ def test_a_worker_forked_after_its_parent_had_sent_still_delivers(tmp_path: Path
         host.close()
 
 
+def up(replica: Replica) -> int:
+    """Connections of the replica that are established now."""
+    counters = replica.status().driver
+    return counters["connected"] - counters["disconnected"]
+
+
 @pytest.fixture
 def network() -> Iterator[Namespace]:
     why = missing()
@@ -267,6 +273,8 @@ def test_a_half_open_connection_is_noticed_by_both_ends_and_by_the_replica_withi
     noticed = ZmqOptions().most_silence
     host = Host(tmp_path / "there", sqlite_url, "api-1", network, **quick)
     here = Host(tmp_path / "here", sqlite_url, "here", discovery_interval=0.3, **quick)
+    # A lease that expires on a busy machine removes the address: what follows would be a first connection again.
+    host.change("lease = 2", "lease = 600")
     try:
         host.service()
         with Watched(here.settings) as watched, Store(sqlite_url) as store:
@@ -284,7 +292,8 @@ def test_a_half_open_connection_is_noticed_by_both_ends_and_by_the_replica_withi
             assert poll(lambda: replica.status().polling, LONG)
 
             network.plug()
-            assert poll(lambda: replica.status().driver["reconnected"] == 1, LONG)
+            assert poll(lambda: up(replica) == 1, LONG), replica.status().driver
+            assert replica.status().driver["reconnected"] >= 1
             assert poll(lambda: not replica.status().polling, LONG)
             assert poll(lambda: host.metric("sending_total", "disconnected") >= 1, LONG)
             watched.must_come_to(write(worker, 5), store)
