@@ -3,14 +3,15 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from _bench.payload import Plan
-from pubsub_lib.core.model import ALL, EMPTY, ZERO, Head, Heads, Link, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, Head, Heads, Link, SyncAnswer, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
 
 
 class PlannedStore:
     """What a publisher and a replica need of a store. Any thread; nothing blocks.
 
-    A replica is given the objects before the burst, once. Whatever else it asks for means that messages were lost,
+    A replica is given the objects before the burst, once; a topic without a plan is one that was never written.
+    Whatever else it asks for means that messages were lost,
     which would make the figure worthless: StoreError, and the case fails.
     """
 
@@ -37,7 +38,11 @@ class PlannedStore:
         """The objects before the burst. Raises StoreError for everything else."""
         if self._committed or any(want.after is not None for want in wants.values()):
             raise StoreError("a replica asked the store for what it should have received")
-        return SyncAnswer(self.read_heads(wants).store, {name: self._plans[name].full() for name in wants})
+        return SyncAnswer(self.read_heads(wants).store, {name: self._full(name) for name in wants})
+
+    def _full(self, name: str) -> Full:
+        plan = self._plans.get(name)
+        return Full({name: TopicSnapshot(EMPTY, [])}, ZERO) if plan is None else plan.full()
 
     def _head(self, name: str) -> Head:
         plan = self._plans.get(name)

@@ -218,7 +218,7 @@ def test_a_run_from_journals_to_report(
     assert main(["run", str(folder), "--store", sqlite_url, "--out", str(out), "-f", "json"]) == 1 + 32
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["balance"][""] == {
-        "expected": 3, "delivered": 2, "lost": 1, "pending": 0, "excused": 0, "unknown": 0
+        "expected": 3, "delivered": 2, "repaired": 0, "lost": 1, "pending": 0, "excused": 0, "unknown": 0
     }  # fmt: skip
     (lost,) = [each for each in found["first"] if each["verdict"] == "lost"]
     assert (lost["name"], lost["sequence"], lost["detail"], lost["blame"]) == ("r1", 2, "middle", "wire")

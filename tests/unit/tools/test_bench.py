@@ -16,7 +16,7 @@ from _bench.store import PlannedStore
 
 from pubsub_lib import Replica, Settings
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.model import ALL, Link, Want
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Full, Link, TopicSnapshot, Want
 from pubsub_lib.errors import StoreError
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -70,6 +70,7 @@ def test_the_planned_store_answers_a_first_sync_and_nothing_else() -> None:
     store = PlannedStore([planned])
     assert store.read_heads([ALL]).topics == {"bench": planned.start.head}
     assert store.read_sync({"bench": Want()}).chains == {"bench": planned.full()}
+    assert store.read_sync({"default": Want()}).chains == {"default": Full({"default": TopicSnapshot(EMPTY, [])}, ZERO)}
     with pytest.raises(StoreError, match="should have received"):
         store.read_sync({"bench": Want(after=planned.start.head.point)})
     store.commit()
