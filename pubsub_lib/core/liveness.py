@@ -68,9 +68,12 @@ class Freshness:
             self.count(claim, now)
 
     def restart(self, head: Point, claim: Claim, now: float) -> None:
-        """A full sync set known to ``head``: what was covered before may be another history's."""
+        """A full sync set known to ``head``. What was covered or claimed before the sync's reading may belong to a
+        history that a restore has undone; a second restore can bring its points back.
+        """
         self.covered = 0
         self.count(claim, now)
+        self.pending = {point: kept for point, kept in self.pending.items() if kept.time >= claim.time}
         self.reached(head, now)
         self.pending = {point: kept for point, kept in self.pending.items() if point.position > head.position}
 

@@ -207,6 +207,77 @@ def test_rule_07_nothing_counts_while_all_objects_are_awaited() -> None:
     assert bench.staleness() == stale
 
 
+def restored_for(bench: Bench, history: History, position: int) -> History:
+    """The store is restored to a position, and the replica reads everything of it."""
+    bench.history = history.restored(position)
+    bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
+    while bench.is_syncing() or bench.tracker.slot.waits:
+        if bench.is_syncing():
+            bench.answer()
+        bench.wait(max(0.0, bench.tracker.slot.next_time() - bench.now) if bench.tracker.slot.waits else 0.0)
+    return bench.history
+
+
+def test_rule_07_a_full_sync_ends_what_an_undone_history_covered() -> None:
+    fresh = Freshness(100.0)
+    fresh.count(Claim(100.0, 9, publisher=True), 100.0)
+    fresh.restart(Point(2, 7), Claim(100.0, 2, publisher=False), 100.0)
+    assert fresh.covered == 2, "also when the clock did not move since"
+
+
+def test_rule_07_a_full_sync_drops_the_claims_of_an_undone_history() -> None:
+    history, bench = following()
+    behind, ahead = history.some(2)
+    history.some(5, "other")
+    bench.hear(history.reading(), nonce=bench.ask().nonce)  # claims position 9 for the head of t, which is not here
+    restored_for(bench, history, 1)
+    assert bench.tracker.covered() == 1
+    again = history.restored(4)  # another backup, which has the head of t, and nothing beyond
+    bench.feed(*again.links[1:2], behind, ahead)
+    assert bench.known() == ahead.point
+    again.some(3, "other")
+    assert bench.tracker.covered() == 4, "positions 5 to 9 belong to a history that was undone"
+
+
+def test_rule_07_a_head_of_an_undone_history_proves_nothing_after_a_full_sync() -> None:
+    history, bench = following()
+    late = history.reading()
+    restored_for(bench, history, 1).some(1)
+    stale = bench.staleness()
+    bench.wait(1.0)
+    nonce = bench.ask().nonce
+    asked = bench.now
+    bench.hear(late, nonce=nonce)
+    assert not bench.tracker.chain("t").passed(late.topics["t"].point)
+    assert bench.staleness() > stale + asked - bench.now, "the head of an undone history proved something"
+    assert bench.tracker.liveness.of("t").proof < asked
+
+
+def test_rule_07_a_late_older_answer_takes_no_proof_back() -> None:
+    history, bench = following()
+    early = bench.ask().nonce
+    reading = history.reading()
+    late = bench.ask().nonce
+    bench.hear(history.reading(), nonce=late)
+    assert bench.staleness() == 0.0
+    bench.wait(0.5)
+    bench.hear(reading, nonce=early)
+    assert bench.staleness() == pytest.approx(0.5)
+
+
+def test_rule_07_a_late_older_answer_starts_no_polling() -> None:
+    history, bench = following()
+    reading = history.reading()
+    early = bench.ask().nonce
+    for _ in range(2):
+        nonce = bench.ask().nonce
+        bench.hear(history.reading(), nonce=nonce)
+    bench.hear(reading, nonce=early, age=STALE)  # a proof that is older than polling begins
+    bench.wait(0.1)
+    assert not bench.tracker.liveness.is_polling(bench.now)
+    assert not bench.is_syncing()
+
+
 def test_rule_07_staleness_is_that_of_the_oldest_topic() -> None:
     history = History()
     history.one("a")

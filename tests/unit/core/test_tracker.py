@@ -720,6 +720,31 @@ def test_rule_08_a_need_ends_with_the_last_topic_that_had_it() -> None:
     assert bench.state() is State.FOLLOWING
 
 
+def test_rule_08_a_topic_that_was_dropped_leaves_no_clock() -> None:
+    history, bench = following(topics=("t", "u"))
+    _, ahead = history.some(2, "u")
+    bench.feed(ahead)
+    assert bench.state("u") is State.HOLDING
+    bench.tracker.unfollow("u")
+    assert not bench.tracker.restless
+    bench.wait(WINDOW)
+    bench.wait(CALM.sync_interval)
+    assert not bench.is_syncing()
+    assert bench.tracker.next_time() > bench.now
+    assert bench.tracker.counters.deltas == {}
+
+
+def test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about() -> None:
+    history, bench = following()
+    history.one("u")
+    asked = bench.ask()
+    bench.do(bench.tracker.follow(["u"], bench.now))
+    bench.hear(history.reading(), nonce=asked.nonce)  # the publisher answered before it knew of the subscription to u
+    assert bench.state("u") is State.JOINING
+    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    assert bench.state("u") is State.FULL_DUE
+
+
 def test_rule_08_a_topic_dropped_and_followed_again_during_its_sync_ignores_the_answer() -> None:
     history, bench = following()
     history.some(2, "u")

@@ -1,0 +1,68 @@
+"""Mistakes in the tracker and in its proofs of freshness."""
+
+from _mutants.table import Mutant
+
+TRACKER = "pubsub_lib/core/tracker.py"
+LIVENESS = "pubsub_lib/core/liveness.py"
+CHAIN = "pubsub_lib/core/chain.py"
+RULES = "tests/unit/core/test_tracker.py"
+PROOFS = "tests/unit/core/test_liveness.py"
+
+MUTANTS = (
+    Mutant(
+        name="unfollow_leaves_a_clock",
+        path=TRACKER,
+        before="        self._holding.pop(topic, None)\n",
+        after="",
+        tests=(f"{RULES}::test_rule_08_a_topic_that_was_dropped_leaves_no_clock",),
+        wrong="the clock of a dropped topic runs on, and a delta is begun for a topic that nobody follows",
+    ),
+    Mutant(
+        name="own_hello_greets_every_topic",
+        path=TRACKER,
+        before="for topic in [each for each in self._joining if each in question.topics]:",
+        after="for topic in list(self._joining):",
+        tests=(f"{RULES}::test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about",),
+        wrong="a new topic is read before its subscription was proved, so that changes sent meanwhile are lost",
+    ),
+    Mutant(
+        name="covered_outlives_a_full_sync",
+        path=LIVENESS,
+        before="        self.covered = 0\n        self.count(claim, now)",
+        after="        self.count(claim, now)",
+        tests=(f"{PROOFS}::test_rule_07_a_full_sync_ends_what_an_undone_history_covered",),
+        wrong="after a restore, waiting for a position returns although its changes are not here",
+    ),
+    Mutant(
+        name="claims_outlive_a_full_sync",
+        path=LIVENESS,
+        before=" if kept.time >= claim.time}",
+        after="}",
+        tests=(f"{PROOFS}::test_rule_07_a_full_sync_drops_the_claims_of_an_undone_history",),
+        wrong="a claim of an undone history counts when a second restore brings its point back",
+    ),
+    Mutant(
+        name="points_outlive_a_full_sync",
+        path=CHAIN,
+        before="        self.recent.clear()\n        self.earlier.clear()\n",
+        after="        self.earlier.clear()\n",
+        tests=(f"{PROOFS}::test_rule_07_a_head_of_an_undone_history_proves_nothing_after_a_full_sync",),
+        wrong="an answer from an undone history proves freshness, and a lost commit is called applied",
+    ),
+    Mutant(
+        name="late_answer_takes_a_proof_back",
+        path=LIVENESS,
+        before="self.proof = max(self.proof, claim.time)",
+        after="self.proof = claim.time",
+        tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_takes_no_proof_back",),
+        wrong="an older answer that comes late makes the replica look staler than it is",
+    ),
+    Mutant(
+        name="late_answer_takes_a_publishers_proof_back",
+        path=LIVENESS,
+        before="self.publisher_proof = max(self.publisher_proof, claim.time)",
+        after="self.publisher_proof = claim.time",
+        tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_starts_no_polling",),
+        wrong="an older answer that comes late makes the replica poll the database without need",
+    ),
+)
