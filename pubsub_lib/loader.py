@@ -1,4 +1,4 @@
-"""Find a driver by its name, and refuse one that cannot do what a configuration needs (design §8)."""
+"""Find a driver by its name, and refuse one that cannot do what a configuration needs (rule D1)."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

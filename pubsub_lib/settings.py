@@ -23,7 +23,7 @@ from pubsub_lib.masking import masked, masked_fields, masked_repr
 _log = logger(__name__)
 
 _CHANGE_OVERHEAD: Final = 4096
-"""What a frame needs beside one value at most: names, keys, points (all bounded, design §5)."""
+"""What a frame needs beside one value at most: names, keys, points (all bounded, rule W3)."""
 
 
 _IPV6: Final = 6

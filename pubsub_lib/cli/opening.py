@@ -141,7 +141,7 @@ def writing(command: Command, settings: Settings | None = None) -> Iterator[Writ
 
     By a connect-based driver this process publishes itself. With a bind-based one the host's publisher service does,
     to whom a worker hands over. Without either, what is written has no origin, and the service that holds the lease
-    for such changes publishes it (design §4); where none runs, replicas find it at their next poll.
+    for such changes publishes it (rule S10); where none runs, replicas find it at their next poll.
 
     Raises ConfigError, DriverError, TransportError, StoreError.
     """

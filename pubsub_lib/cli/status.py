@@ -113,7 +113,7 @@ def topics(heads: Mapping[str, Head]) -> list[dict[str, Any]]:
 
 
 def lost_message(timing: Timing) -> dict[str, float]:
-    """The bound for a lost message (design rule 13), term by term, in seconds."""
+    """The bound for a lost message (rule 13), term by term, in seconds."""
     terms = {
         name: getattr(timing, name) for name in ("max_idle_time", "reading_age", "round_trip", "message_delay_window")
     }
@@ -121,7 +121,7 @@ def lost_message(timing: Timing) -> dict[str, float]:
 
 
 def no_publisher(timing: Timing) -> dict[str, float]:
-    """The bound without any publisher (design rule 13), term by term, in seconds."""
+    """The bound without any publisher (rule 13), term by term, in seconds."""
     terms = {"three_times_max_idle_time": timing.stale_after, "poll_interval": timing.poll_interval}
     return {**terms, **_sync(timing), "at_most": no_publisher_bound(timing, timing.sync_timeout)}
 

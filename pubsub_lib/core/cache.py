@@ -1,7 +1,7 @@
 """The objects of a replica: applied in whole links or replaced by a sync, guarded by versions, proved by
 digests.
 
-Design §6 rules 1, 5 and 10. Nothing here reads a clock, takes a lock or logs: the caller holds the one lock
+Rules 1, 5 and 10. Nothing here reads a clock, takes a lock or logs: the caller holds the one lock
 and reports what :class:`Applied` says. Objects are kept per topic, since count and digest are a topic's; what
 users see is the merged view of :mod:`.merged`.
 """

@@ -1,4 +1,4 @@
-"""Frames <-> envelopes: the byte form of everything that is sent (design §5).
+"""Frames <-> envelopes: the byte form of everything that is sent (rules W1 to W5).
 
 A message on the wire is two frames; a third is reserved for a signature over the two before it and is not
 read yet.

@@ -1,4 +1,4 @@
-"""The queue in front of one handler: order, conflation, retries (design §7). No thread, no clock, no lock
+"""The queue in front of one handler: order, conflation, retries (rules H1 to H3). No thread, no clock, no lock
 inside.
 """
 
@@ -21,7 +21,7 @@ Ident = tuple[str, str]
 
 
 class HandlerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How changes are handed to one handler (design §7). Times in seconds."""
+    """How changes are handed to one handler (rule H3). Times in seconds."""
 
     queue_limit: Positive = 10_000
     """Changes that wait for one handler before further ones of a waiting key are merged."""

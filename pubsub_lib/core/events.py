@@ -1,4 +1,4 @@
-"""What a handler is told: one change of the merged view of a replica (design §7)."""
+"""What a handler is told: one change of the merged view of a replica (rules H1 and H2)."""
 
 from collections.abc import Callable
 from typing import Any

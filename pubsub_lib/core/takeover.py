@@ -1,4 +1,4 @@
-"""Which links of the changelog a running service publishes itself: those that nobody handed over (design §4).
+"""Which links of the changelog a running service publishes itself: those that nobody handed over (rule S10).
 
 This lowers the load and shortens the delay; it is not what makes replicas right, which hellos do. So everything here
 is bounded, and forgetting is harmless.

@@ -1,4 +1,4 @@
-"""The times that the promise is made of, and the bound that follows from them (design: rule 13)."""
+"""The times that the promise is made of, and the bound that follows from them (rule 13)."""
 
 from typing import Annotated
 

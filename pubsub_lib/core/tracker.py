@@ -1,4 +1,4 @@
-"""The state machine of a replica: envelopes and the clock in, actions out. Design: "Tracker rules", 1 to 13.
+"""The state machine of a replica: envelopes and the clock in, actions out. Rules 1 to 13.
 
 Everything that changes a topic is a link that connects, or a full sync. The tracker knows no cache, no socket, no
 store and no clock: ``now`` is an argument, in seconds of any clock that never goes back.

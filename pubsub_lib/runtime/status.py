@@ -101,7 +101,7 @@ def parked_objects(parked: Iterable[tuple[str, Parked]]) -> tuple[ParkedObject, 
 
 def most_staleness(timing: Timing) -> float:
     """Seconds: a replica that is more stale is outside of what is promised while it reaches the store. The bound
-    without any publisher (design §6 rule 13), with the longest configured wait for a sync.
+    without any publisher (rule 13), with the longest configured wait for a sync.
     """
     return no_publisher_bound(timing, sync_time=0.0)
 

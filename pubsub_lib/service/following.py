@@ -1,4 +1,4 @@
-"""Following the changelog for what was committed and not handed over (design: between commit and publish)."""
+"""Following the changelog for what was committed and not handed over (rule S10)."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol

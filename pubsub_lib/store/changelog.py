@@ -1,7 +1,7 @@
 """The stored links: deltas of chosen topics, the whole in commit order, trimming.
 
 A delta from a point is complete if its first link's previous point is that point, or, when there is no link, if the
-head is (design §4, History). That one check covers trimming, restored backups and fail-overs alike.
+head is (rule S3). That one check covers trimming, restored backups and fail-overs alike.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """One transaction from its begin to a certain end: retried when it is certainly out, never when it may be in.
 
-After a connection lost during COMMIT the store is asked by the transaction's point (design §4, History): it is in, or
+After a connection lost during COMMIT the store is asked by the transaction's point (rule S5): it is in, or
 out, or, when nobody can tell within the bounds of the retries, OutcomeUnknown is raised.
 """
 

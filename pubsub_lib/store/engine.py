@@ -1,6 +1,6 @@
 """The two engines of a store, writers' and readers', with isolation and timeouts set on every connection.
 
-Design §4: writers READ COMMITTED with row locks, readers one read-only REPEATABLE READ snapshot a transaction. SQLite:
+Rule S4: writers READ COMMITTED with row locks, readers one read-only REPEATABLE READ snapshot a transaction. SQLite:
 WAL; writers ``BEGIN IMMEDIATE``, readers on an engine of their own, because an IMMEDIATE reader locks writers out.
 """
 

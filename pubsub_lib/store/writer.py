@@ -1,6 +1,6 @@
 """The commit sequence, inside a transaction that somebody else begins and ends (the store, or a user's session).
 
-Order (design §4): read, lock and check the objects; then the counter, as late as possible, because it is held until
+Order (rule S1): read, lock and check the objects; then the counter, as late as possible, because it is held until
 the end; then objects, links and heads. Every read here locks, so that it sees what is committed, whatever the
 isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would show an old head and break the chain.
 """

@@ -1,4 +1,4 @@
-"""The suite has teeth: each broken driver fails the check that is meant for it."""
+"""The suite has teeth (rules D2 to D4): each broken driver fails the check that is meant for it."""
 
 import os
 import threading

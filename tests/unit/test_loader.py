@@ -1,4 +1,4 @@
-"""The loader: every way in which a driver can be missing or unfit is one sentence with a way out."""
+"""The loader (rule D1): every way in which a driver can be missing or unfit is one sentence with a way out."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -39,6 +39,9 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "testing/simulator/": "tests/simulator",  # a program of its own, tested as a whole and by its mutants
 }
 
+# Tests of the project as a whole, which mirror no module.
+OF_THE_PROJECT = {Path("tests/unit/test_project.py"), Path("tests/unit/test_protocol.py")}
+
 # Folders of tests/unit that mirror something else than pubsub_lib.
 OTHER_MIRRORS = {"drivers", "pubsub_db", "pubsub_pytest", "pubsub_service", "tools"}
 
@@ -107,7 +110,7 @@ def test_every_unit_test_mirrors_a_module() -> None:
     files = {each.relative_to(ROOT) for each in (ROOT / "tests/unit").rglob("test_*.py")}
     strays = {
         each
-        for each in files - mirrors - {Path("tests/unit/test_project.py")}
+        for each in files - mirrors - OF_THE_PROJECT
         if each.parts[2] not in OTHER_MIRRORS and each.as_posix() not in TESTED_ELSEWHERE.values()
     }
     assert strays == set(), "a module was renamed or removed without its tests"

@@ -1,4 +1,4 @@
-"""A small model of the SQL store (design §4): what it answers, without how.
+"""A small model of the SQL store (rules S1 to S3): what it answers, without how.
 
 ``tests/simulator/test_model_store.py`` checks it against the real store on all three databases: the same verbs give
 the same links, heads and answers up to nonces and times.

@@ -1,4 +1,4 @@
-"""Whether a commit is on a replica's chains: by its point, never by its position alone."""
+"""Whether a commit is on a replica's chains: by its point, never by its position alone (rule H4)."""
 
 import pytest
 

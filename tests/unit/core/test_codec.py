@@ -1,5 +1,5 @@
-"""The codec: round trips, every kind of bad input, and the recorded bytes that future versions must still
-read."""
+"""The codec (rules W1 to W4): round trips, every kind of bad input, and the recorded bytes that future versions must
+still read."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Design §7: order, at most once per version, conflation, retries, parking; examples and a state machine."""
+"""Rules H1 to H3: order, at most once per version, conflation, retries, parking; examples and a state machine."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which links a service publishes that nobody handed over (design: "Between commit and publish nothing is lost")."""
+"""Which links a service publishes that nobody handed over (rule S10)."""
 
 import msgspec
 import pytest

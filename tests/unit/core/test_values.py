@@ -1,4 +1,4 @@
-"""Canonical JSON: one byte form for equal values, and refusal of what JSON cannot say."""
+"""Canonical JSON (rule S6): one byte form for equal values, and refusal of what JSON cannot say."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Deltas, history, following and trimming, on each of the three databases."""
+"""Deltas, history (rule S3), following and trimming, on each of the three databases."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""COMMIT without an answer, in one process: the driver's commit is made to fail before or after it took effect.
+"""COMMIT without an answer (rule S5), in one process: the driver's commit fails before or after it took effect.
 
 ``tests/e2e/test_store_commit_lost.py`` does the same on the wire.
 """

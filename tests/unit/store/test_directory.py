@@ -1,4 +1,4 @@
-"""Services and exclusive leases by the database's clock."""
+"""Services and exclusive leases by the database's clock (rule S11)."""
 
 import threading
 

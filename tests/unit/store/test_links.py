@@ -1,4 +1,4 @@
-"""From effects to links: numbering, chaining, counts and digests, without a database."""
+"""From effects to links: numbering, chaining, counts and digests (rules S1 and S2), without a database."""
 
 from hypothesis import given
 from hypothesis import strategies as st

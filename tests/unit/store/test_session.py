@@ -1,4 +1,4 @@
-"""Changes in a program's own SQLAlchemy session: its tables and ours commit together, or not at all."""
+"""Changes in a program's own SQLAlchemy session (rule S9): its tables and ours commit together, or not at all."""
 
 from collections.abc import Iterator, Sequence
 

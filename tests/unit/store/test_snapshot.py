@@ -1,4 +1,4 @@
-"""Full syncs: one consistent reading in pages, buckets, recounts, isolation."""
+"""Full syncs: one consistent reading in pages, buckets, recounts, isolation (rules S2 and S4)."""
 
 import threading
 

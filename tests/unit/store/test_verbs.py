@@ -1,4 +1,4 @@
-"""Folding verbs, against a model that runs them one by one."""
+"""Folding verbs (rule S7), against a model that runs them one by one."""
 
 from typing import Any
 

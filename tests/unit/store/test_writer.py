@@ -1,4 +1,4 @@
-"""The commit sequence: its order, and what two writers at once do to each other."""
+"""The commit sequence (rule S1): its order, and what two writers at once do to each other."""
 
 import threading
 

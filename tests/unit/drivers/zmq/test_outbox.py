@@ -1,4 +1,4 @@
-"""What waits shares frames; nothing is lost, reordered within a topic, or moved past a hello."""
+"""What waits shares frames (rule W5); nothing is lost, reordered within a topic, or moved past a hello."""
 
 import threading
 from collections import defaultdict
