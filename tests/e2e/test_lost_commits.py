@@ -1,0 +1,142 @@
+"""A server that acknowledges commits before they are on disk, killed under load: nobody calls a lost one applied."""
+
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+from sqlalchemy import create_engine, select
+
+from pubsub_lib import Publisher, Replica, Settings, Store
+from pubsub_lib.core.model import Point
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreBusy, StoreUnavailable
+from pubsub_lib.store import StoreSettings, schema
+from pubsub_lib.store.links import Commit
+from pubsub_lib.testing.private_server import PrivateServer
+from pubsub_lib.testing.processes import poll
+from pubsub_lib.testing.servers import PrivatePostgres
+
+KILLS, COMMITS, WRITERS = 4, 30, 2
+TOPICS = ("a", "b")
+TIMING = Timing(
+    max_idle_time=0.5,
+    hello_wait=0.2,
+    reading_age=0.4,
+    round_trip=0.4,
+    message_delay_window=0.2,
+    poll_interval=0.3,
+    sync_jitter=0.05,
+    sync_interval=0.05,
+    sync_backoff=0.2,
+    sync_backoff_most=0.5,
+)
+
+
+class Writers:
+    """Threads that write, and keep every commit that the server acknowledged."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()  # no value is like an earlier one: that would change nothing
+        self.acknowledged: list[Commit] = []
+
+    def write(self, thread: int, number: int) -> None:
+        """Write so many transactions; what the server does not answer is left out."""
+        for i in range(number):
+            try:
+                with self._store.transaction() as tx:
+                    tx.set("port", f"{thread}-{i % 5}", {"n": next(self._numbers)}, topic=TOPICS[i % 2])
+            except (StoreUnavailable, StoreBusy, OutcomeUnknown):
+                return
+            with self._lock:
+                assert tx.commit is not None
+                self.acknowledged.append(tx.commit)
+
+    def have(self, number: int) -> bool:
+        """Whether so many commits were acknowledged."""
+        return len(self.acknowledged) >= number
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """In the background; the threads end when the server does not answer."""
+        threads = [threading.Thread(target=self.write, args=(thread, 10_000)) for thread in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            for each in threads:
+                each.join()
+
+
+def history(url: str) -> set[Point]:
+    """Every transaction that is in the database, by a connection of the test's own."""
+    engine = create_engine(url)
+    links = schema.links.c
+    with engine.connect() as connection:
+        found = {Point(row.position, row.nonce) for row in connection.execute(select(links.position, links.nonce))}
+    engine.dispose()
+    return found
+
+
+@pytest.fixture
+def forgetful_postgres() -> Iterator[PrivateServer]:
+    """PostgreSQL that writes what it acknowledged to its log only now and then."""
+    options = {"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_buffers": "16MB"}
+    with PrivatePostgres(options=options) as server:
+        yield server
+
+
+@pytest.mark.usefixtures("postgres_server")  # skipped with its sentence where there is none
+@pytest.mark.parametrize("driver", ["memory", "db_polling_pubsub_driver"])
+def test_an_acknowledged_commit_that_the_server_lost_is_never_called_applied(
+    driver: str, forgetful_postgres: PrivateServer
+) -> None:
+    server = forgetful_postgres
+    settings = Settings(
+        store_url=server.url,
+        driver=driver,
+        service="writer",
+        timing=TIMING,
+        store=StoreSettings(connect_timeout=2.0, retry_attempts=2, retry_max_seconds=1.0),
+    )
+    with Store(settings) as store, Replica(settings, topics=TOPICS) as replica:
+        writers = Writers(store)
+        publisher = Publisher(settings, store) if driver == "memory" else None
+        try:
+            if publisher is not None:
+                publisher.start()
+            for kill in range(1, KILLS + 1):
+                with writers.writing():
+                    assert poll(partial(writers.have, kill * COMMITS), 60)
+                    server.kill()
+                server.restart()
+                writers.write(9, 3)  # other transactions take the positions of the lost ones
+            last = writers.acknowledged[-1]
+            replica.wait_for(last, 60)
+            kept = history(server.url)
+            lost = [commit for commit in writers.acknowledged if commit.point not in kept]
+            print(f"{driver}: {len(lost)} of {len(writers.acknowledged)} acknowledged commits are lost")
+            assert lost, "the server lost nothing, so that nothing was tried"
+            assert called_applied(replica, writers.acknowledged) == [
+                commit.point for commit in writers.acknowledged if commit.point in kept
+            ]
+        finally:
+            if publisher is not None:
+                publisher.close()
+
+
+def called_applied(replica: Replica, commits: Sequence[Commit]) -> list[Point]:
+    """The commits of which the replica says that they are applied; of all others it says HistoryChanged."""
+    applied = []
+    for commit in commits:
+        try:
+            replica.wait_for(commit, 30)
+        except HistoryChanged:
+            continue
+        applied.append(commit.point)
+    return applied
