@@ -119,9 +119,10 @@ class ZmqPublisher(Publisher):
                 self._ipc_lock.drop_copy()
             return
         with self._lock:
-            self._life.closed = True
+            # First the outbox: the thread that sees ``closed`` takes what waits for the last time.
             if self._outbox is not None:
                 self._outbox.close()
+            self._life.closed = True
             if self._waker is not None:
                 self._waker.wake()
         self._asks.close()

@@ -1,7 +1,12 @@
-"""Who decides which thread runs: every run with few deviations, chance with a seed, or a schedule from a report."""
+"""Who decides which thread runs: every run with few deviations, chance with a seed, or a schedule from a report.
+
+A *schedule* is text that repeats a run: ``seed 17``, or ``3:1 17:2``, every choice that was not the first candidate.
+"""
 
 import random
 from typing import Final, NamedTuple
+
+SEED: Final = "seed "
 
 
 class _Choice(NamedTuple):
@@ -13,8 +18,10 @@ class _Choice(NamedTuple):
 class _Recorder:
     """Remembers what was chosen."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
         self.made: list[_Choice] = []
+        self.seed: Final = seed
+        """Of whatever else is random in the run."""
 
     def choose(self, options: int, preemptive: bool) -> int:
         """See :class:`tests.scheduler.scheduler.Chooser`."""
@@ -48,9 +55,12 @@ class Chance(_Recorder):
     """A seed's choices: each seed preempts with a probability of its own."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
+        super().__init__(seed)
         self._rng = random.Random(seed)
         self._preempts: Final = self._rng.choice((0.02, 0.05, 0.1, 0.3, 0.6))
+
+    def schedule(self) -> str:
+        return f"{SEED}{self.seed}"
 
     def _decide(self, options: int, preemptive: bool) -> int:
         if not preemptive:
@@ -89,3 +99,8 @@ class Bounded(_Recorder):
             if chosen + 1 < options and spent[index] < deviations:
                 return Bounded([*made[:index], _Choice(chosen + 1, options, preemptive)])
         return None
+
+
+def chooser_of(schedule: str) -> Replay | Chance:
+    """Whoever makes the choices of a report again. Raises ValueError for what is no schedule."""
+    return Chance(int(schedule.removeprefix(SEED))) if schedule.startswith(SEED) else Replay(schedule)

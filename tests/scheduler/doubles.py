@@ -70,7 +70,8 @@ class StoreDouble:
         def read() -> tuple[list[Link], Any, bool]:
             history = self.history
             links = [link for link in history.links if after is None or link.point.position > after.position]
-            return links[:most], history.point, True
+            complete = after is None or after.position >= history.floor
+            return links[:most] if complete else [], history.point, complete
 
         return self._read(read)
 

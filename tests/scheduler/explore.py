@@ -1,6 +1,7 @@
 """Runs a scenario under many schedules: the product's modules get the controlled primitives for that time."""
 
 import os
+import random
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, Final
 
-from tests.scheduler.choices import Bounded, Chance, Replay
+from tests.scheduler.choices import Bounded, Chance, chooser_of
 from tests.scheduler.primitives import SimpleQueue as ControlledQueue
 from tests.scheduler.primitives import Threading, Time
 from tests.scheduler.scheduler import Chooser, Failure, Scheduler
@@ -18,6 +19,8 @@ from tests.scheduler.scheduler import Chooser, Failure, Scheduler
 PRODUCT: Final = ("pubsub_lib.", "pubsub_ipc.", "pubsub_memory.", "pubsub_sql.", "pubsub_zmq.")
 REPLAY: Final = "PUBSUB_LIB_SCHEDULE"
 """Environment variable: the schedule of a report. Every scenario that is explored then runs once, by it."""
+SEEDS: Final = "PUBSUB_LIB_SCHEDULE_SEEDS"
+"""Environment variable: ``1000:3000`` runs these seeds in place of a scenario's own."""
 
 Scenario = Callable[["World"], object]
 
@@ -31,7 +34,10 @@ class World:
         self.check = scheduler.check
         self.fail = scheduler.fail
         self.sleep = scheduler.sleep
+        self.rng: Final = random.Random(scheduler.chooser.seed)
+        """For what a scenario decides by chance: another one for each seed."""
         self._spawned = 0
+        self._replaced: list[tuple[ModuleType, str, object]] = []
 
     @property
     def now(self) -> float:
@@ -44,6 +50,19 @@ class World:
         self.scheduler.calm = True
         yield
         self.scheduler.calm = False
+
+    def replace(self, module: str, attribute: str, double: object) -> None:
+        """Let a module use a double until this run has ended. A name that the module does not have is left out."""
+        found = sys.modules[module]
+        if attribute in vars(found):
+            self._replaced.append((found, attribute, vars(found)[attribute]))
+            setattr(found, attribute, double)
+
+    def put_back(self) -> None:
+        """Undo ``replace``."""
+        while self._replaced:
+            module, attribute, original = self._replaced.pop()
+            setattr(module, attribute, original)
 
     def spawn(self, target: Callable[..., object], *args: Any, name: str = "") -> Any:
         """Start a controlled thread; ``join`` it."""
@@ -75,7 +94,7 @@ def explore(
     """Run a scenario under every schedule of at most so many deviations, and under each seed's. How many runs it were.
 
     ``lines``: modules of which each line is a synchronisation point. ``lags``: see Scheduler. Raises Failure, whose
-    schedule replays the run: ``PUBSUB_LIB_SCHEDULE="3:1 17:2" pytest -k NAME``; AssertionError when more than ``most``
+    schedule repeats the run: ``PUBSUB_LIB_SCHEDULE="seed 17" pytest -k NAME``; AssertionError when more than ``most``
     runs would be needed.
     """
 
@@ -83,12 +102,13 @@ def explore(
         try:
             run(scenario, chooser, lines=lines, lags=lags)
         except Failure as failure:
-            failure.add_note(f"{about}; replay it: {REPLAY}='{failure.schedule}' pytest -k ...")
+            failure.add_note(f"{about}; repeat it: {REPLAY}='{failure.schedule}' pytest -k ...")
             raise
 
     if REPLAY in os.environ:
-        one(Replay(os.environ[REPLAY]), "replayed")
+        one(chooser_of(os.environ[REPLAY]), "repeated")
         return 1
+    seeds = _other_seeds(seeds)
     runs = 0
     branch = Bounded([]) if deviations is not None else None
     while branch is not None:
@@ -101,13 +121,21 @@ def explore(
     return runs + len(seeds)
 
 
+def _other_seeds(seeds: Collection[int]) -> Collection[int]:
+    first, _, end = os.environ.get(SEEDS, "").partition(":")
+    return range(int(first), int(end)) if seeds and end else seeds
+
+
 def run(scenario: Scenario, chooser: Chooser, *, lines: Collection[ModuleType] = (), lags: bool = False) -> World:
     """Run it once. Raises Failure."""
     files = [module.__file__ for module in lines if module.__file__ is not None]
     scheduler = Scheduler(chooser, lines=files, lags=lags)
     world = World(scheduler)
     with controlled(scheduler, world.threading):
-        scheduler.run(lambda: scenario(world))
+        try:
+            scheduler.run(lambda: scenario(world))
+        finally:
+            world.put_back()
     return world
 
 

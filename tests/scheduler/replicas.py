@@ -1,17 +1,18 @@
 """A real replica (Replica, Engine, Handlers) around doubles, with what must hold of it at any moment."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.follower import Outcome
-from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.core.model import ALL, Link, SyncAnswer, Want
 from pubsub_lib.journal import Journal
 from pubsub_lib.runtime.engine import Engine, SyncReader
-from pubsub_lib.runtime.handlers import Handle, Handlers
+from pubsub_lib.runtime.handlers import Handlers
 from pubsub_lib.runtime.journaling import ReplicaJournal
 from tests.scheduler.doubles import JournalDouble, StoreDouble, SubscriberDouble
 from tests.scheduler.explore import World
@@ -44,6 +45,7 @@ class WatchedReplica(Replica):
         self.entries = JournalDouble(world) if journal else None
         self.driver = SubscriberDouble(world, self.entries)
         self.versions: dict[tuple[str, str], int | None] = {}
+        """Of each object of which an event was queued: what the last one said."""
         self.stopped = False
         """``close`` has returned."""
         settings = Settings(store_url="sqlite://", timing=timing)
@@ -60,6 +62,7 @@ class WatchedReplica(Replica):
         world = self.world
         if self.entries is not None:
             self._journal = ReplicaJournal(cast("Journal", self.entries), polls=False)
+            reader = JournalledReader(world, reader, self.entries)
         engine = Engine(
             settings, reader, subscriber, self._cache, self._checked, rng, now=lambda: world.now, journal=self._journal
         )
@@ -72,17 +75,10 @@ class WatchedReplica(Replica):
         world.check(not self.stopped, "events come after close()")
         for event in outcome.events if self._handlers.listening() else ():
             ident = event.table, event.key
-            shown = self.versions.get(ident)
+            shown = self.versions.get(ident, event.old_version)
             world.check(event.old_version == shown, f"{ident}: an event from {event.old_version} after {shown}")
             self.versions[ident] = event.version if event.new_value is not None else None
         self._enqueue(outcome, first)
-
-    def on(self, *given: Any, **named: Any) -> Handle:
-        """See :meth:`pubsub_lib.Replica.on`; from now on events are made and checked."""
-        with self._engine.lock:
-            if not self._handlers.listening():
-                self.versions = {(record.table, record.key): record.version for record in self._cache.iterate()}
-            return super().on(*given, **named)
 
     def known(self, topic: str) -> int:
         """Position up to which the replica has everything of a topic."""
@@ -103,6 +99,25 @@ class WatchedReplica(Replica):
         """Close; nothing may come afterwards."""
         self.close()
         self.stopped = True
+
+
+class JournalledReader:
+    """Checks that the journal knows of a sync before the store is asked."""
+
+    def __init__(self, world: World, reader: SyncReader, journal: JournalDouble) -> None:
+        self._world = world
+        self._reader = reader
+        self._journal = journal
+        self._begun: Counter[tuple[str, str]] = Counter()
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        for topic in wants:
+            entry = "sync_begin", topic
+            self._begun[entry] += 1
+            written = self._journal.entries.count(entry)
+            known = self._journal.closed or written >= self._begun[entry]
+            self._world.check(known, f"sync {self._begun[entry]} of {topic!r} reads before the journal has it")
+        return self._reader.read_sync(wants)
 
 
 def guard(world: World, cache: Cache, engine: Engine, journal: JournalDouble | None) -> None:

@@ -39,6 +39,10 @@ class Failure(AssertionError):
 class Chooser(Protocol):
     """Decides who runs."""
 
+    @property
+    def seed(self) -> int:
+        """Of whatever else is random in the run."""
+
     def choose(self, options: int, preemptive: bool) -> int:
         """One of so many candidates. ``preemptive``: candidate 0 is the thread that runs, and could go on."""
 

@@ -140,6 +140,18 @@ def test_close_ends_every_wait_and_every_thread() -> None:
     explore(scenario, seeds=range(200))
 
 
+def test_handler_is_known_as_one_from_its_first_call_on() -> None:
+    def scenario(world: World) -> None:
+        owner = Owner(world)
+        owner.change()
+        calls: list[bool] = []
+        owner.on(lambda change: calls.append(owner.handlers.in_handler()))
+        world.until(lambda: calls, "the first call", 1.0)
+        world.check(all(calls), "a handler may wait for itself: its thread is not known as one of a handler")
+
+    explore(scenario, deviations=2)
+
+
 def test_handler_closes_its_own_handlers() -> None:
     def scenario(world: World) -> None:
         owner = Owner(world)

@@ -1,6 +1,5 @@
 """A publisher's threads: writers that commit, the one that says hello, the driver's that asks, and whoever closes."""
 
-import random
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -71,16 +70,15 @@ def test_links_leave_in_the_order_of_their_sequences_and_after_the_journal() -> 
 def test_hello_never_claims_a_reading_younger_than_it_is() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world, latency=0.8)
-        rng = random.Random(1)
 
         def write() -> None:
             for _ in range(6):
-                world.sleep(rng.choice((0.1, 0.5, 0.9)))
+                world.sleep(world.rng.choice((0.1, 0.5, 0.9, 2.5)))
                 bench.store.commit()
 
         def ask() -> None:
             for number in range(4):
-                world.sleep(rng.choice((0.3, 1.1)))
+                world.sleep(world.rng.choice((0.3, 1.1)))
                 bench.ask(f"n{number}")
 
         world.together(bench.publisher.start, write, ask)
@@ -89,6 +87,33 @@ def test_hello_never_claims_a_reading_younger_than_it_is() -> None:
         world.check(bench.hellos("n3"), "the last question is not answered")
 
     explore(scenario, seeds=range(60))
+
+
+def test_hello_of_an_unchanged_store_claims_the_age_of_its_reading() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world, latency=0.8).started()
+        world.sleep(2 * TIMING.reading_age)
+
+        def write() -> None:
+            world.sleep(world.rng.choice((0.3, 0.5, 0.7, 0.9)))  # in the middle of the reading that finds no change
+            bench.store.commit()
+
+        world.together(lambda: bench.ask("n1"), write)
+        world.until(lambda: bench.hellos("n1"), "the answer", 4 * bench.store.latency)
+
+    explore(scenario, seeds=range(40))
+
+
+@pytest.mark.parametrize("nonces", [("n1",), ("n1", "n2")])
+def test_question_wakes_the_loop(nonces: tuple[str, ...]) -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world).started()
+        world.sleep(2 * TIMING.reading_age)
+        asks = [(lambda nonce=nonce: bench.ask(nonce)) for nonce in nonces]
+        world.together(*asks, bench.publisher._loop.wake)
+        world.until(lambda: all(bench.hellos(nonce) for nonce in nonces), "the answers", SOON)
+
+    explore(scenario, deviations=2)
 
 
 def test_question_is_answered_after_one_reading() -> None:
@@ -136,6 +161,19 @@ def test_commit_does_not_wait_for_hellos_that_are_refused() -> None:
         bench.store.commit()
         taken = world.now - began
         world.check(taken <= 0.5 + SOON, f"the commit took {taken:g} s; its own message takes 0.5 s to be refused")
+
+    explore(scenario, deviations=1)
+
+
+def test_commit_that_waits_for_its_turn_gives_up_in_time() -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world).started()
+        bench.driver.refusing = 3.0
+        world.spawn(bench.store.commit)
+        world.sleep(1.0)
+        began = world.now
+        bench.store.commit()
+        world.check(world.now - began <= 0.5, f"the commit waited {world.now - began:g} s for another thread's")
 
     explore(scenario, deviations=1)
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from pubsub_lib import Timing
@@ -51,6 +52,65 @@ def test_links_that_begin_to_wait_at_a_tick_are_not_forgotten() -> None:
 
     explore(scenario, deviations=1)
     explore(scenario, seeds=range(100))
+
+
+def test_clock_starts_for_each_link_that_begins_to_wait() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        replica = synced(world, replica_of(world, store))
+        for position in (2, 4):  # of each pair the first is lost
+            store.commit()
+            deliver(replica, *store.commit())
+            bound = SLOW_TICKS.message_delay_window + SOON
+            world.until(lambda upto=position: replica.known("t") == upto, "the delta", bound)  # type: ignore[misc]
+
+    explore(scenario, deviations=1)
+
+
+def test_answer_ends_a_wait_although_another_link_waits() -> None:
+    timing = msgspec.structs.replace(SLOW_TICKS, message_delay_window=60.0, hello_wait=3.0)
+
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit(("t", "k", "1"), ("u", "k", "1"))
+        replica = synced(world, replica_of(world, store, timing=timing))
+        store.commit()
+        deliver(replica, *store.commit())  # it waits for the one before it, for a minute
+        replica.follow("u")
+        world.until(lambda: "u" in replica.driver.asked[-1].topics, "the question", SOON)
+        world.together(lambda: answer(replica, store), replica._engine._clock.wake)
+        world.until(lambda: replica.known("u") == 2, "the new topic's sync", SOON)
+
+    explore(scenario, deviations=1)
+
+
+def test_sync_that_is_given_up_does_not_cost_the_next_one() -> None:
+    timing = msgspec.structs.replace(SLOW_TICKS, sync_timeout=5.0, sync_backoff=1.0)
+
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        replica = synced(world, replica_of(world, store, timing=timing))
+        store.commit()
+        store.latency = 8.0
+        replica.resync()
+        world.sleep(6.5)  # the first is given up, and the second is due
+        store.latency = 0.0
+        world.until(lambda: replica.known("t") == 2, "the second sync", 1.5 + SOON)
+
+    explore(scenario, deviations=1)
+
+
+def test_events_of_a_topic_that_is_dropped_keep_their_order() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        store.commit()
+        replica = synced(world, replica_of(world, store, ["t", "u"]))
+        replica.on("port", lambda event: None)
+        world.together(lambda: replica.unfollow("t"), lambda: deliver(replica, *store.commit()))
+        world.check(not replica.records(topic="u"), "objects of a topic that was dropped")
+
+    explore(scenario, deviations=2)
 
 
 def test_need_that_a_sync_leaves_is_met_at_once() -> None:
@@ -287,6 +347,7 @@ def test_replica_that_is_closed_while_it_works_ends_once() -> None:
         store = StoreDouble(world)
         store.commit()
         replica = synced(world, replica_of(world, store, journal=True))
+        replica.on("port", lambda event: None)
 
         def wait() -> None:
             with pytest.raises(ClosedError):

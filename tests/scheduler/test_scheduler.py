@@ -14,16 +14,20 @@ from tests.scheduler.scheduler import Failure
 
 def lost_update(world: World) -> None:
     """Two threads add without holding the lock over reading and writing."""
+    lost_update_of(world, 1)
+
+
+def lost_update_of(world: World, number: int) -> None:
     lock, count = world.threading.Lock(), [0]
 
     def add() -> None:
         with lock:
             seen = count[0]
         with lock:
-            count[0] = seen + 1
+            count[0] = seen + number
 
     world.together(add, add)
-    world.check(count[0] == 2, f"two threads added, and the sum is {count[0]}")
+    world.check(count[0] == 2 * number, f"two threads added {number}, and the sum is {count[0]}")
 
 
 def lost_wake_up(world: World) -> None:
@@ -64,6 +68,30 @@ def test_scheduler_finds_planted_mistake_and_replays_it(scenario: Any, reason: s
         run(scenario, Replay(found.value.schedule))
     with pytest.raises(Failure, match=reason):
         explore(scenario, seeds=range(200))
+
+
+def test_failure_of_a_seed_names_it_and_the_seed_repeats_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scenario(world: World) -> None:
+        number = world.rng.randrange(1_000_000)
+        world.together(lambda: world.sleep(0.0), lambda: world.sleep(0.0))
+        lost_update_of(world, number)
+
+    def failed() -> Failure:
+        with pytest.raises(Failure) as found:
+            explore(scenario, seeds=range(200))
+        return found.value
+
+    first = failed()
+    assert first.schedule.startswith("seed ")
+    assert any(f"PUBSUB_LIB_SCHEDULE='{first.schedule}' pytest" in note for note in first.__notes__)
+    monkeypatch.setenv("PUBSUB_LIB_SCHEDULE", first.schedule)
+    assert str(failed()) == str(first)
+    monkeypatch.delenv("PUBSUB_LIB_SCHEDULE")
+    number = int(first.schedule.removeprefix("seed "))
+    monkeypatch.setenv("PUBSUB_LIB_SCHEDULE_SEEDS", f"{number}:{number + 1}")
+    assert str(failed()) == str(first)
+    monkeypatch.setenv("PUBSUB_LIB_SCHEDULE_SEEDS", "0:0")
+    assert explore(scenario, seeds=range(200)) == 0
 
 
 def test_schedule_in_environment_replays_one_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,28 @@ def test_each_link_leaves_once_whoever_brings_it_first() -> None:
     explore(scenario, seeds=range(150))
 
 
+def test_links_leave_in_the_order_in_which_they_are_decided() -> None:
+    def scenario(world: World) -> None:
+        host = Host(world).start()
+        links = host.store.commit()
+        host.store.commit()  # nobody hands it over
+
+        def late() -> None:
+            world.sleep(world.rng.choice((GRACE - INTERVAL, GRACE - 0.05, GRACE, GRACE + 0.05)))
+            host.hop.deliver(envelope(*links))
+
+        def wake() -> None:
+            world.sleep(GRACE)
+            host.loop.wake()
+
+        world.together(late, wake)
+        world.sleep(2.0)
+        world.check(host.driver.positions == [1, 2], f"sent: {host.driver.positions}")
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(300))
+
+
 def test_link_that_comes_late_is_not_sent_again() -> None:
     def scenario(world: World) -> None:
         host = Host(world).start()

@@ -5,6 +5,7 @@ from typing import Any, cast
 from pubsub_lib import Settings, Worker
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import PubSubError
+from pubsub_lib.runtime import worker as module
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble
 from tests.scheduler.explore import World, explore
 
@@ -42,6 +43,24 @@ def test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers()
 
     explore(scenario, deviations=2)
     explore(scenario, seeds=range(100))
+
+
+def test_threads_of_one_process_share_one_connection() -> None:
+    def scenario(world: World) -> None:
+        store, made = StoreDouble(world), []
+
+        class Made(Worker):
+            def _load(self) -> PublisherDouble:
+                made.append(PublisherDouble(world))
+                return made[-1]
+
+        worker = Made(Settings(store_url="sqlite://", service="api-1", multiproc_driver="doubled"), store)
+        made.clear()  # the first was only to see whether there is one
+        worker.start()
+        world.together(store.commit, store.commit)
+        world.check(len(made) == 1, f"{len(made)} connections, which number their messages each by themselves")
+
+    explore(scenario, deviations=2, lines=[module])
 
 
 def test_worker_that_is_closed_while_it_starts_and_works_ends() -> None:

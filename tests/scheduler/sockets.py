@@ -1,0 +1,255 @@
+"""In place of ZeroMQ's sockets: what the threads of ``pubsub_zmq`` poll, read and write, in virtual time.
+
+As with the real ones, a *descriptor* says only that something changed since the socket was last used, by whomever; and
+a socket that two threads use at the same time is a mistake.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+import zmq
+
+from pubsub_lib.core.limits import Limits
+from pubsub_zmq.publisher import ZmqPublisher
+from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.sockets import Monitor, Waker
+from pubsub_zmq.subscriber import ZmqSubscriber
+from tests.scheduler.explore import World
+from tests.scheduler.scheduler import NEVER
+
+_Context = zmq.Context[zmq.Socket[bytes]]
+_Socket = zmq.Socket[bytes]
+
+
+class ZmqDouble:
+    """In place of the module ``zmq``: all of it but the poller."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.sources: dict[object, Callable[[], bool]] = {}
+        """What may be polled → whether it is readable."""
+
+    def Poller(self) -> "PollerDouble":  # noqa: N802 - the library's name
+        return PollerDouble(self._world, self.sources)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(zmq, name)
+
+
+class PollerDouble:
+    """``zmq.Poller``: waits until something that is registered is readable."""
+
+    def __init__(self, world: World, sources: dict[object, Callable[[], bool]]) -> None:
+        self._world = world
+        self._sources = sources
+        self._registered: list[object] = []
+
+    def register(self, source: object, flags: int) -> None:
+        self._registered.append(source)
+
+    def poll(self, milliseconds: float | None = None) -> list[tuple[object, int]]:
+        until = NEVER if milliseconds is None else self._world.now + milliseconds / 1000
+        self._world.scheduler.block("polls", lambda: bool(self._ready()), until)
+        return [(source, int(zmq.POLLIN)) for source in self._ready()]
+
+    def _ready(self) -> list[object]:
+        return [source for source in self._registered if self._sources[source]()]
+
+
+class WakerDouble:
+    """``pubsub_zmq.sockets.Waker``: bytes in a pipe."""
+
+    def __init__(self, world: World, zmq_double: ZmqDouble) -> None:
+        self._world = world
+        self._bytes = 0
+        zmq_double.sources[self.fileno()] = lambda: self._bytes > 0
+
+    def fileno(self) -> int:
+        return id(self)
+
+    def wake(self) -> None:
+        self._world.scheduler.point("wakes the poll")
+        self._bytes += 1
+
+    def clear(self) -> None:
+        self._world.scheduler.point("clears the waker")
+        self._bytes = 0
+
+    def close(self) -> None:
+        pass
+
+
+class MonitorDouble:
+    """``pubsub_zmq.sockets.Monitor``."""
+
+    def __init__(self, zmq_double: ZmqDouble) -> None:
+        self.socket = object()
+        self._events: deque[tuple[int, str]] = deque()
+        zmq_double.sources[self.socket] = lambda: bool(self._events)
+
+    def add(self, event: int, endpoint: str) -> None:
+        """The connection to an endpoint changed."""
+        self._events.append((event, endpoint))
+
+    def events(self) -> Iterator[tuple[int, str]]:
+        while self._events:
+            yield self._events.popleft()
+
+    def close(self) -> None:
+        pass
+
+
+class _Frame:
+    """``zmq.Frame``."""
+
+    def __init__(self, content: bytes, more: bool) -> None:
+        self.bytes = content
+        self.more = more
+
+
+class _SocketDouble:
+    """What both sockets have in common: one user at a time, and the queue of what came in."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.came: deque[_Frame] = deque()
+        self.closed = False
+        self._user: object = None
+
+    def use(self, what: str) -> None:
+        """A call that other threads must not make at the same time."""
+        self.world.check(self._user is None, f"two threads use the socket: one {what}")
+        self._user = self.world.scheduler.current
+        self.world.scheduler.point(what)
+        self._user = None
+        self.world.check(not self.closed, f"{what} on a closed socket")
+
+    def setsockopt(self, option: int, value: object) -> None:
+        pass
+
+    def close(self, linger: int = 0) -> None:
+        self.use("closes the socket")
+        self.closed = True
+
+
+class SubDouble(_SocketDouble):
+    """A SUB socket; ``deliver`` is the network."""
+
+    def __init__(self, world: World, zmq_double: ZmqDouble) -> None:
+        super().__init__(world)
+        self.subscribed: list[bytes] = []
+        """In the order in which a publisher sees them."""
+        self.connected: list[str] = []
+        zmq_double.sources[self] = lambda: bool(self.came)
+
+    def deliver(self, *frames: bytes) -> None:
+        """A message arrives."""
+        self.world.scheduler.point("a message arrives")
+        for number, frame in enumerate(frames, 1):
+            self.came.append(_Frame(frame, number < len(frames)))
+
+    def recv(self, flags: int, copy: bool = True) -> _Frame:
+        self.use("receives")
+        if not self.came:
+            raise zmq.Again
+        return self.came.popleft()
+
+    def subscribe(self, topic: bytes) -> None:
+        self.use("subscribes")
+        self.subscribed.append(topic)
+
+    def unsubscribe(self, topic: bytes) -> None:
+        self.use("unsubscribes")
+        self.subscribed.remove(topic)
+
+    def connect(self, address: str) -> None:
+        self.use("connects")
+        self.connected.append(address)
+
+    def disconnect(self, address: str) -> None:
+        self.use("disconnects")
+        self.connected.remove(address)
+
+
+class XpubDouble(_SocketDouble):
+    """An XPUB socket; ``arrive`` is the network."""
+
+    def __init__(self, world: World, zmq_double: ZmqDouble) -> None:
+        super().__init__(world)
+        self.sent: list[tuple[bytes, ...]] = []
+        self._part: list[bytes] = []
+        self._changed = False
+        """What the descriptor says."""
+        zmq_double.sources[id(self)] = lambda: self._changed
+
+    def arrive(self, frame: bytes) -> None:
+        """A subscription, or its end."""
+        self.world.scheduler.point("a subscription arrives")
+        self.came.append(_Frame(frame, False))
+        self._changed = True
+
+    def getsockopt(self, option: int) -> int:
+        if option == zmq.FD:
+            return id(self)
+        self.use("looks for events")
+        self._changed = False
+        return int(zmq.POLLIN) if self.came else 0
+
+    def send(self, frame: bytes, flags: int) -> None:
+        self.use("sends a frame")
+        self._changed = False
+        self._part.append(frame)
+        if not flags & int(zmq.SNDMORE):
+            self.sent.append(tuple(self._part))
+            self._part = []
+
+    def recv(self, flags: int) -> bytes:
+        self.use("looks for a subscription")
+        self._changed = False
+        if not self.came:
+            raise zmq.Again
+        return self.came.popleft().bytes
+
+
+class _ContextDouble:
+    """``zmq.Context``."""
+
+    def term(self) -> None:
+        pass
+
+
+class ControlledSubscriber(ZmqSubscriber):
+    """The real subscriber and its receiving thread around a double of its socket."""
+
+    def __init__(self, world: World, zmq_double: ZmqDouble) -> None:
+        super().__init__((), Limits(), ZmqOptions())
+        self.sub = SubDouble(world, zmq_double)
+        self.monitor = MonitorDouble(zmq_double)
+
+    def _open(self) -> tuple[_Context, _Socket, Monitor]:
+        return cast("_Context", _ContextDouble()), cast("_Socket", self.sub), cast("Monitor", self.monitor)
+
+
+class ControlledPublisher(ZmqPublisher):
+    """The real publisher and its two threads around a double of its socket."""
+
+    def __init__(self, world: World, zmq_double: ZmqDouble, options: ZmqOptions) -> None:
+        super().__init__("tcp://127.0.0.1:0", Limits(), options)
+        self.xpub = XpubDouble(world, zmq_double)
+        self.monitor = MonitorDouble(zmq_double)
+
+    def _bind(self) -> tuple[_Context, _Socket, Monitor]:
+        return cast("_Context", _ContextDouble()), cast("_Socket", self.xpub), cast("Monitor", self.monitor)
+
+
+MODULES: Final = ("pubsub_zmq.receiver", "pubsub_zmq.publisher", "pubsub_zmq.subscriber")
+
+
+def doubled(world: World) -> ZmqDouble:
+    """Give the driver's modules the doubles for the rest of this run."""
+    made = ZmqDouble(world)
+    for name in MODULES:
+        world.replace(name, "zmq", made)
+        world.replace(name, "Waker", lambda: cast("Waker", WakerDouble(world, made)))
+    return made

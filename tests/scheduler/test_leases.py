@@ -1,0 +1,124 @@
+"""Two services that want the same lease: at no moment do both hold it, however long the database takes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from pubsub_lib.runtime.loop import Loop
+from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
+from pubsub_lib.service.namesakes import Entry
+from tests.scheduler.explore import World, explore
+
+SECONDS = 3.0
+
+
+class DirectoryDouble:
+    """The directory in the database. ``latency``: from the call to the row's change, and again to the answer."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.latency = 0.0
+        self._entries: dict[str, tuple[Entry, float]] = {}
+        self._leases: dict[str, tuple[str, float]] = {}
+
+    def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
+        self._take()
+        until = self.world.now + lease_seconds
+        self._entries[uuid] = (_Entry(service, uuid, address, round(until * 1e6)), until)
+        self._take()
+
+    def unregister(self, uuid: str) -> bool:
+        return self._entries.pop(uuid, None) is not None
+
+    def live(self) -> Sequence[Entry]:
+        self._take()
+        found = [entry for entry, until in self._entries.values() if until > self.world.now]
+        self._take()
+        return found
+
+    def acquire(self, name: str, holder: str, seconds: float) -> bool:
+        self._take()
+        mine = self.holder(name) in (None, holder)
+        if mine:
+            self._leases[name] = (holder, self.world.now + seconds)
+        self._take()
+        return mine
+
+    def release(self, name: str, holder: str) -> bool:
+        return self._leases.pop(name, None) is not None
+
+    def holder(self, name: str) -> str | None:
+        holder, until = self._leases.get(name, ("", 0.0))
+        return holder if until > self.world.now else None
+
+    def registered(self, uuid: str) -> bool:
+        """Whether the entry is there now."""
+        return uuid in self._entries and self._entries[uuid][1] > self.world.now
+
+    def _take(self) -> None:
+        self.world.sleep(self.latency)
+
+
+class _Entry(NamedTuple):
+    service: str
+    uuid: str
+    address: str
+    lease_until: int
+
+
+def services(world: World, directory: DirectoryDouble) -> list[Leases]:
+    """Two of them, which run."""
+    made = [
+        Leases(directory, name, uuid, f"tcp://{name}", SECONDS, world.now) for name, uuid in (("a", "1"), ("b", "2"))
+    ]
+    for each in made:
+        Loop("leases", each.step).start()
+    return made
+
+
+@pytest.mark.parametrize("slow", [0.0, 1.0, 2.0])
+def test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended(slow: float) -> None:
+    def scenario(world: World) -> None:
+        directory = DirectoryDouble(world)
+        made = services(world, directory)
+
+        def look() -> None:
+            for _ in range(60):
+                world.sleep(0.25)
+                for name in (ORPHANS, UPKEEP):
+                    holders = [each for each in made if each.holds(name, world.now)]
+                    world.check(len(holders) <= 1, f"two services hold {name!r}")
+                for each, uuid in zip(made, "12", strict=True):
+                    there = directory.registered(uuid) or not each.registered(world.now)
+                    world.check(there, "a service believes in an entry that has ended")
+
+        def grow_slow() -> None:
+            world.sleep(4.0)
+            directory.latency = slow
+            world.sleep(6.0)
+            directory.latency = 0.0
+
+        world.together(look, grow_slow)
+        world.check(any(each.holds(ORPHANS, world.now) for each in made), "nobody holds the lease")
+
+    explore(scenario, seeds=range(60))
+
+
+def test_holder_of_the_orphans_knows_every_service_that_lives() -> None:
+    def scenario(world: World) -> None:
+        directory = DirectoryDouble(world)
+        directory.latency = 0.1
+        made = services(world, directory)
+
+        def look() -> None:
+            for _ in range(40):
+                world.sleep(0.25)
+                for each in made:
+                    live, holds = each.orphans(world.now)
+                    known = {"a", "b"} <= set(live) or world.now < 1000.0 + SECONDS
+                    world.check(not holds or known, f"the holder takes {sorted(live)} for all that live")
+
+        world.together(look)
+
+    explore(scenario, seeds=range(60))

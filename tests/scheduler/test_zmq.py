@@ -1,0 +1,280 @@
+"""The threads of the ZeroMQ driver: callers leave orders and messages, and the thread that owns the socket sees them.
+
+The sockets are doubles (:mod:`tests.scheduler.sockets`); everything else of the driver is real.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import zmq
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, HelloAsk, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Heads
+from pubsub_lib.errors import TransportError
+from pubsub_zmq.settings import ZmqOptions
+from tests.scheduler.explore import World, explore
+from tests.scheduler.sockets import ControlledPublisher, ControlledSubscriber, doubled
+from tests.unit.core.builders import UUID, History, envelope, hello
+
+SOON = 0.01
+"""Virtual seconds for what needs no wait at all."""
+ADDRESS = "tcp://127.0.0.1:8866"
+
+
+class Receiving:
+    """A subscriber that runs, and what its callbacks got."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.subscriber = ControlledSubscriber(world, doubled(world))
+        self.sub = self.subscriber.sub
+        self.received: list[Envelope] = []
+        self.connections = 0
+        self.may_be_called = True
+
+    def started(self) -> "Receiving":
+        with self.world.calm():
+            self.subscriber.initialize(self._receive, self._connect)
+            self.subscriber.daemonize()
+            self.world.sleep(SOON)
+        return self
+
+    def deliver(self, made: Envelope) -> None:
+        self.sub.deliver(*codec.encode(made, Limits()))
+
+    def up(self) -> None:
+        """The connection is there."""
+        self.world.scheduler.point("is connected")
+        self.subscriber.monitor.add(int(zmq.EVENT_HANDSHAKE_SUCCEEDED), ADDRESS)
+
+    def _receive(self, made: Envelope) -> None:
+        self.world.check(self.may_be_called, "a message is delivered after close()")
+        self.received.append(made)
+
+    def _connect(self) -> None:
+        self.world.check(self.may_be_called, "a connection is told of after close()")
+        self.connections += 1
+
+
+def test_receiver_carries_out_orders_at_once() -> None:
+    def scenario(world: World) -> None:
+        bench = Receiving(world).started()
+        topic, address = codec.subscription("t"), codec.subscription("u")
+        world.together(
+            lambda: bench.subscriber.register_topic("t"),
+            lambda: bench.subscriber.register_topic("u"),
+            lambda: bench.subscriber.register_listen_address(ADDRESS),
+        )
+        world.until(lambda: {topic, address} <= set(bench.sub.subscribed), "the subscriptions", SOON)
+        world.until(lambda: bench.sub.connected == [ADDRESS], "the connection", SOON)
+        world.together(
+            lambda: bench.subscriber.unregister_topic("t"),
+            lambda: bench.subscriber.unregister_listen_address(ADDRESS),
+        )
+        world.until(lambda: topic not in bench.sub.subscribed and not bench.sub.connected, "their ends", SOON)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(150))
+
+
+def test_receiver_asks_at_once_and_listens_for_the_answer_first() -> None:
+    def scenario(world: World) -> None:
+        bench = Receiving(world).started()
+        asks: list[Callable[[], None]] = [
+            lambda: bench.subscriber.request_hello("n1", ["t"]),
+            lambda: bench.subscriber.request_hello("n2", ["t"]),
+        ]
+        world.together(*asks, lambda: bench.deliver(envelope(History().one())))
+        for nonce in ("n1", "n2"):
+            private, question = codec.private_frame(nonce), codec.ask_frame(nonce, ["t"])
+            world.until(lambda asked=question: asked in bench.sub.subscribed, f"the question {nonce}", SOON)  # type: ignore[misc]
+            order = bench.sub.subscribed.index
+            world.check(order(private) < order(question), "the answer may come before its prefix is subscribed to")
+        world.until(lambda: len(bench.received) == 1, "the message", SOON)
+        world.sleep(ZmqOptions().answer_time + SOON)
+        world.check(bench.sub.subscribed == [codec.topic_frame(ALL)], "a question stays although its time is over")
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(150))
+
+
+def test_receiver_tells_of_a_connection_and_delivers_in_order() -> None:
+    def scenario(world: World) -> None:
+        bench = Receiving(world).started()
+        history = History()
+
+        def send() -> None:
+            for sequence, link in enumerate(history.some(3), 1):
+                bench.deliver(envelope(link, sequence=sequence))
+
+        bench.subscriber.register_listen_address(ADDRESS)
+        world.sleep(SOON)
+        world.together(send, bench.up, lambda: bench.subscriber.register_topic("t"))
+        world.until(lambda: len(bench.received) == 3 and bench.connections == 1, "messages and connection", SOON)
+        sequences = [each.sequence for each in bench.received]
+        world.check(sequences == [1, 2, 3], f"received {sequences}")
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(100))
+
+
+def test_receiver_that_is_closed_ends_at_once_and_delivers_no_more() -> None:
+    def scenario(world: World) -> None:
+        bench = Receiving(world).started()
+        began = world.now
+
+        def close() -> None:
+            bench.subscriber.close()
+            world.check(world.now - began <= SOON, f"close() took {world.now - began:g} s")
+            bench.may_be_called = False
+
+        def order() -> None:
+            try:
+                bench.subscriber.register_topic("t")
+            except TransportError:
+                pass
+
+        world.together(close, lambda: bench.deliver(envelope(History().one())), order)
+        thread: Any = bench.subscriber._life._thread
+        world.check(not thread.is_alive(), "the receiving thread lives after close()")
+        world.check(bench.sub.closed, "the socket is open")
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(150))
+
+
+class Sending:
+    """A publisher that is initialized, and what it sends and is asked."""
+
+    def __init__(self, world: World, options: ZmqOptions | None = None) -> None:
+        self.world = world
+        self.publisher = ControlledPublisher(world, doubled(world), options or ZmqOptions())
+        self.xpub = self.publisher.xpub
+        self.asked: list[HelloAsk] = []
+        self.arrivals = 0
+        self._history = History()
+        self._numbers: dict[str, int] = {}
+
+    def started(self) -> "Sending":
+        with self.world.calm():
+            self.publisher.initialize(self.asked.append, self._arrive)
+            self.world.sleep(SOON)
+        return self
+
+    def send(self, topic: str, messages: int) -> None:
+        """One thread's messages on a topic of its own."""
+        for link in self._history.some(messages, topic):
+            self._numbers[topic] = sequence = self._numbers.get(topic, 0) + 1
+            self.publisher.send_event(Envelope("api-1", UUID, topic, sequence, [Message(link, 1, 1)]))
+
+    def subscribe(self, nonce: str) -> None:
+        self.xpub.arrive(b"\1" + codec.ask_frame(nonce, ["t"]))
+
+    def sent(self, topic: str) -> list[int]:
+        """The sequences of a topic in the order in which they left."""
+        envelopes = [codec.decode(list(frames), Limits()) for frames in self.xpub.sent]
+        return [
+            each.sequence + number for each in envelopes if each.topic == topic for number in range(len(each.messages))
+        ]
+
+    def check_all_left(self, **topics: int) -> None:
+        def all_left() -> bool:
+            return all(len(self.sent(topic)) >= number for topic, number in topics.items())
+
+        self.world.until(all_left, "every message that was accepted", SOON)
+        for topic, number in topics.items():
+            sequences = self.sent(topic)
+            self.world.check(sequences == list(range(1, number + 1)), f"of {topic!r} left {sequences}")
+
+    def _arrive(self) -> None:
+        self.arrivals += 1
+
+
+def test_publisher_sends_what_it_accepts_at_once_and_in_order() -> None:
+    def scenario(world: World) -> None:
+        bench = Sending(world).started()
+        world.together(lambda: bench.send("t", 2), lambda: bench.send("u", 2), lambda: bench.subscribe("n1"))
+        bench.check_all_left(t=2, u=2)
+        world.until(lambda: [ask.nonce for ask in bench.asked] == ["n1"], "the question", SOON)
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(200))
+
+
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_publisher_sees_questions_that_a_send_takes_in(at_once: int) -> None:
+    def scenario(world: World) -> None:
+        bench = Sending(world).started()
+        world.replace("pubsub_zmq.publisher", "_SUBSCRIPTIONS", at_once)
+
+        def send() -> None:
+            for _ in range(2):
+                bench.send("t", 1)
+                world.sleep(0.001)  # so that it is quiet again, and the next is sent by its sender
+
+        world.together(send, lambda: bench.subscribe("n1"), lambda: bench.subscribe("n2"))
+        world.until(lambda: {ask.nonce for ask in bench.asked} == {"n1", "n2"}, "the questions", SOON)
+        bench.check_all_left(t=2)
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(150))
+
+
+def test_publisher_tells_of_arrivals_at_once() -> None:
+    def scenario(world: World) -> None:
+        bench = Sending(world).started()
+
+        def arrive() -> None:
+            world.scheduler.point("a subscriber is connected")
+            bench.publisher.monitor.add(int(zmq.EVENT_HANDSHAKE_SUCCEEDED), ADDRESS)
+
+        world.together(arrive, lambda: bench.send("t", 1))
+        world.until(lambda: bench.arrivals, "on_connected", SOON)
+
+    explore(scenario, deviations=2)
+
+
+def test_publisher_that_is_full_lets_senders_go_on_when_there_is_room() -> None:
+    def scenario(world: World) -> None:
+        bench = Sending(world, ZmqOptions(send_queue=1)).started()
+        began = world.now
+        world.together(lambda: bench.send("t", 2), lambda: bench.send("u", 2), lambda: bench.send("v", 1))
+        world.check(world.now - began <= SOON, f"senders waited {world.now - began:g} s")
+        bench.check_all_left(t=2, u=2, v=1)
+
+    explore(scenario, seeds=range(200))
+
+
+@pytest.mark.parametrize("hellos", [False, True])
+def test_publisher_that_is_closed_sends_what_it_accepted_and_ends(hellos: bool) -> None:
+    def scenario(world: World) -> None:
+        bench = Sending(world).started()
+        accepted = 0
+
+        def send() -> None:
+            nonlocal accepted
+            try:
+                if hellos:
+                    bench.publisher.send_event(hello(Heads(bench._history.point, {})))
+                else:
+                    bench.send("t", 1)
+            except TransportError:
+                return
+            accepted += 1
+
+        def close() -> None:
+            began = world.now
+            bench.publisher.close()
+            world.check(world.now - began <= SOON, f"close() took {world.now - began:g} s")
+
+        world.together(send, close, lambda: bench.subscribe("n1"))
+        world.check(len(bench.xpub.sent) == accepted, f"{accepted} were accepted, {len(bench.xpub.sent)} left")
+        for thread in bench.publisher._threads:
+            world.check(not thread.is_alive(), f"{thread.name} lives after close()")
+        world.check(bench.xpub.closed, "the socket is open")
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(100))
