@@ -182,7 +182,9 @@ def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(futu
             subscriber.initialize(got.put, lambda: None)
             subscriber.register_topic(ALL)
             subscriber.daemonize()
-            assert xpub.recv() == b"\1D"  # the old publisher sees the new one's subscription
+            # The old publisher sees the new replica's subscriptions: to hellos to everybody, and to everything. Neither
+            # is a question, so a publisher of 1.0 ignores both.
+            assert {xpub.recv() for _ in range(2)} == {b"\1D\0", b"\1D"}
             for frames in sent:
                 xpub.send_multipart(frames)
             envelopes = [got.get(timeout=PATIENCE) for _ in sent]
@@ -213,3 +215,44 @@ def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
             head, body = sub.recv_multipart()
             assert head == recorded(name)[0]
             assert old_reading(body) == old_reading(recorded(name)[1])
+
+
+def test_a_replica_of_a_topic_hears_an_old_publishers_hellos_about_it() -> None:
+    """A publisher of 1.0 said a hello for each topic, under that topic. A replica of today still receives them."""
+    got: SimpleQueue[Envelope] = SimpleQueue()
+    with zmq.Context() as context, context.socket(zmq.XPUB) as xpub:
+        xpub.linger = 0
+        xpub.rcvtimeo = round(PATIENCE * 1000)
+        port = xpub.bind_to_random_port("tcp://127.0.0.1")
+        subscriber = ZmqDriver.subscriber(DriverSettings(limits=Limits(), addresses=(f"tcp://127.0.0.1:{port}",)))
+        with contextlib.closing(subscriber):
+            subscriber.initialize(got.put, lambda: None)
+            subscriber.register_topic("a")
+            subscriber.daemonize()
+            assert {xpub.recv() for _ in range(2)} == {b"\1D\0", b"\1Da\0"}
+            _, body = recorded("hello")
+            for head in (b"Da\0", b"D\0"):  # about this topic, and about several
+                xpub.send_multipart((head, body))
+            assert [got.get(timeout=PATIENCE).hello for _ in range(2)] == [codec.decode(recorded("hello")).hello] * 2
+
+
+def test_a_replica_of_1_0_that_follows_a_topic_is_served_by_own_hellos() -> None:
+    """It does not subscribe to hellos to everybody, so it misses those of a publisher of today. Freshness and every
+    bound rest on own hellos, which it asks for as ever.
+    """
+    asked: SimpleQueue[HelloAsk] = SimpleQueue()
+    publisher = ZmqDriver.publisher(DriverSettings(limits=Limits(), bind_address="tcp://127.0.0.1:*"))
+    with contextlib.closing(publisher), zmq.Context() as context, context.socket(zmq.SUB) as sub:
+        publisher.initialize(asked.put, lambda: None)
+        sub.linger = 0
+        sub.rcvtimeo = round(PATIENCE * 1000)
+        sub.subscribe(b"Da\0")
+        sub.subscribe(b"Habc123\0")
+        sub.subscribe(b"Habc123\0\x91\xa1a")
+        sub.connect(publisher.endpoint)  # type: ignore[attr-defined]
+        assert asked.get(timeout=PATIENCE) == HelloAsk("abc123", ("a",))  # and all subscriptions before it are there
+        for name in ("hello", "own-hello"):
+            publisher.send_event(codec.decode(recorded(name)))
+        head, body = sub.recv_multipart()
+        assert head == recorded("own-hello")[0]
+        assert old_reading(body) == old_reading(recorded("own-hello")[1])

@@ -12,6 +12,7 @@ import pytest
 from pubsub_lib.testing.simulator.command import main
 from pubsub_lib.testing.simulator.plan import FAULTS, Cuts, draw
 from pubsub_lib.testing.simulator.run import run_seed
+from pubsub_lib.testing.simulator.world import LAST_PARTITION
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HASHES = """
@@ -61,7 +62,8 @@ def test_a_quarter_of_the_seeds_has_no_faults() -> None:
     assert [seed for seed in range(0, 400, 4) if seed not in calm] == []
     for seed in calm[:10]:
         result = run_seed(seed)
-        assert (result.invariant, result.counts, result.struck) == ("", {}, {})
+        assert (result.invariant, result.struck) == ("", {})
+        assert set(result.counts) <= {LAST_PARTITION}  # the cut in which every run ends is none of the plan's faults
 
 
 @pytest.mark.parametrize("kind", FAULTS)

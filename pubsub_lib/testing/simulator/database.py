@@ -38,6 +38,9 @@ class Database:
         self.up = True
         self.slowness = 0.0
         self.hang_chance = 0.0
+        self.stalled = False
+        """It answers nobody, and then everybody at once: its disk stands still. Answers that were given up come while
+        later ones are awaited."""
         self.deadlock_chance = 0.0
         self.commit_loss_chance = 0.0
         self.readers = 0
@@ -94,6 +97,10 @@ class Database:
         return answer
 
     def _reach(self, label: str, epoch: int) -> Generator[Sleep | Await, None, None]:
+        if self.stalled:
+            self._count("db_slow")
+        while self.stalled:
+            yield Sleep(label + " stalled", self._fault_rng.uniform(0.01, 0.1))
         if not self.up or epoch != self._epoch:
             self._count("db_down")
             yield Sleep(label + " lost", LOST_AFTER)

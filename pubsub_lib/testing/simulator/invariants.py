@@ -110,6 +110,13 @@ def syncs_end(replica: "Replica") -> str | None:
     return None
 
 
+def late_answer_is_ignored(replica: "Replica", running: int) -> str | None:
+    """An answer that came too late does not end the sync that runs by now."""
+    slot = replica.follower.tracker.slot
+    now_running = slot.number if slot.running else 0
+    return None if now_running == running else f"a late answer ended sync {running}"
+
+
 def needs_are_remembered(replica: "Replica", chain: Chain) -> str | None:
     """A chain that needs a sync gets its turn."""
     slot = replica.follower.tracker.slot

@@ -258,12 +258,12 @@ class Monitor:
             return f"{name!r} ({cause})"
         return None
 
-    def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> None:
-        """The answer is about to be used."""
+    def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
+        """The answer is about to be used. False: it took too long, and another sync may run by now."""
         watch = self._watches[replica]
         slot = replica.follower.tracker.slot
         if watch.running != start.number or not slot.running or slot.number != start.number:
-            return  # it took too long, and another may run by now
+            return False
         watch.running = 0
         untouched = not self._history.trims and self._history.restored_at < 0
         for name, part in answer.chains.items():
@@ -273,6 +273,14 @@ class Monitor:
             if evidence is not None:
                 evidence.heard = dict(evidence.heard_in_sync)
                 evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
+        return True
+
+    def late_answer(self, replica: "Replica", running: int) -> None:
+        """A late answer was given to the replica, which ignores it. ``running``: the sync that ran then, 0: none."""
+        self._demand("late answer", replica, invariants.late_answer_is_ignored(replica, running))
+        for name, evidence in self._watches[replica].chains.items():
+            if name in replica.topics and replica.follower.tracker.chain(name).known != evidence.known:
+                raise Violation("late answer", f"{replica.name}: {name!r} moved by an answer that came too late")
 
     def sync_failed(self, replica: "Replica", number: int) -> None:
         """The store did not answer."""

@@ -118,6 +118,9 @@ class Nemesis:
         return lambda: self._world.database.go_down(), lambda: self._world.database.come_up()
 
     def _make_db_slow(self, rng: random.Random) -> Toggle:
+        if rng.random() < 0.3:
+            database = self._world.database
+            return lambda: setattr(database, "stalled", True), lambda: setattr(database, "stalled", False)
         if rng.random() < 0.5:
             return self._at_database("hang_chance", rng.choice((0.02, 0.1, 0.3)))
         return self._at_database("slowness", rng.choice((0.05, 0.3, 1.5)))

@@ -94,6 +94,8 @@ class Plan(msgspec.Struct, frozen=True):
     hwm: int
     orphan_share: float
     """Share of transactions that nobody hands over."""
+    connections_seen: bool
+    """Services are notified of replicas that connect. Publishers that send to a broker are not."""
 
     @property
     def faultless(self) -> bool:
@@ -145,6 +147,7 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
         limits=limits,
         hwm=rng.choice((4, 8, 20)) if "overflow" in faults else 10_000,
         orphan_share=orphan_share,
+        connections_seen=random.Random(f"{seed} connections").random() < 0.5,
     )
 
 

@@ -185,8 +185,13 @@ class Replica:
             self.world.monitor.sync_failed(self, start.number)
             self.follower.sync_failed(start.number, self.clock.now())
         else:
-            self.world.monitor.sync_answered(self, start, answer)
-            self._act(self.follower.sync_done(start.number, answer, self.clock.now()))
+            in_time = self.world.monitor.sync_answered(self, start, answer)
+            slot = self.follower.tracker.slot
+            running = slot.number if slot.running else 0
+            outcome = self.follower.sync_done(start.number, answer, self.clock.now())
+            if not in_time:
+                self.world.monitor.late_answer(self, running)
+            self._act(outcome)
         self._nudge.set()
 
     def _reading_back(self, rng: random.Random) -> Steps:

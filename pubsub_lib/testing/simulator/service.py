@@ -45,7 +45,8 @@ class Service:
 
     def connected(self) -> None:
         """A replica has connected."""
-        self.sender.connected()
+        if self.world.plan.connections_seen:
+            self.sender.connected()
 
     def _receiving(self) -> Steps:
         while True:

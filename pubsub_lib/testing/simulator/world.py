@@ -23,6 +23,8 @@ SWEEP: Final = 0.25
 FINISH: Final = 0.5
 """Seconds for handlers to end after the last change arrived."""
 
+LAST_PARTITION: Final = "last partition"
+"""The name under which what is lost at the end of every run is counted, whatever the plan's faults."""
 LAST_CUT: Final = 1.0
 """Seconds for which all ways are cut in the end."""
 LAST_OPS: Final = 12
@@ -188,7 +190,7 @@ class World:
         self.rest_since = self.kernel.now
         pairs = [(service, name) for service in self.services for name in self.replicas]
         ways = [way for pair in pairs for way in (pair, pair[::-1])]
-        self.network.cut(ways, "last partition")
+        self.network.cut(ways, LAST_PARTITION)
         self._write_on(LAST_OPS)
         self._pass(self.kernel.now + LAST_CUT)
         self.network.join(ways)
