@@ -3,15 +3,292 @@
 from _mutants.table import Mutant
 
 STORE = "pubsub_lib/store"
-TESTS = "tests/unit/store"
+CHANGELOG = "tests/unit/store/test_changelog.py"
+COMMITTING = "tests/unit/store/test_committing.py"
+LINKS = "tests/unit/store/test_links.py"
+SESSION = "tests/unit/store/test_session.py"
+SNAPSHOT = "tests/unit/store/test_snapshot.py"
+WRITER = "tests/unit/store/test_writer.py"
 
-MUTANTS = (
+LOST_UPDATE = f"{WRITER}::test_isolation_no_update_is_lost_that_another_writer_commits_between_read_and_write"
+OVERTAKEN = f"{WRITER}::test_verbs_a_transaction_whose_read_is_no_longer_true_is_refused"
+IS_IN = f"{WRITER}::test_history_is_in_knows_every_transaction_that_the_changelog_reaches_back_to"
+NOT_ENDED = f"{WRITER}::test_history_is_in_waits_for_a_transaction_that_has_not_ended"
+NOT_OURS = f"{COMMITTING}::test_a_position_taken_by_another_transaction_is_not_ours"
+SESSION_LOST_UPDATE = (
+    f"{SESSION}::test_isolation_no_update_of_a_session_is_lost_that_another_writer_commits_between_read_and_write"
+)
+OLD_SNAPSHOT = f"{SESSION}::test_a_session_with_an_old_snapshot_never_breaks_a_chain"
+ONE_STATE = f"{SNAPSHOT}::test_isolation_a_sync_is_one_state_whatever_is_committed_between_its_statements"
+RESTORED = f"{CHANGELOG}::test_history_a_restored_backup_makes_deltas_incomplete"
+NOT_HELD = f"{CHANGELOG}::test_a_point_of_another_history_is_not_held"
+TRIMMED = f"{CHANGELOG}::test_a_point_that_was_trimmed_can_be_told_by_nobody"
+
+READS_ONCE = """\
+isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
+        connect_args={
+            "connect_timeout": """
+READS_EACH = READS_ONCE.replace('"READ COMMITTED" if writes else "REPEATABLE READ"', '"READ COMMITTED"')
+
+LOCKS = (
+    Mutant(
+        name="objects_not_locked_on_postgresql",
+        path=f"{STORE}/rows.py",
+        before='        .with_for_update()\n        .lateral("found")',
+        after='        .lateral("found")',
+        tests=(f"{LOST_UPDATE}[postgresql]",),
+        marker="postgresql",
+        wrong="two writers merge into the same old value, and the update of one is lost",
+    ),
+    Mutant(
+        name="objects_not_locked_on_mariadb",
+        path=f"{STORE}/rows.py",
+        before="return select_objects(table, keys).with_for_update()",
+        after="return select_objects(table, keys)",
+        tests=(f"{LOST_UPDATE}[mariadb]",),
+        marker="mariadb",
+        wrong="two writers merge into the same old value, and the update of one is lost",
+    ),
+    Mutant(
+        name="locked_objects_skipped_on_postgresql",
+        path=f"{STORE}/rows.py",
+        before='.with_for_update()\n        .lateral("found")',
+        after='.with_for_update(skip_locked=True)\n        .lateral("found")',
+        tests=(f"{LOST_UPDATE}[postgresql]",),
+        marker="postgresql",
+        wrong="an object that another writer has locked is taken for absent",
+    ),
+    Mutant(
+        name="heads_not_locked_in_a_users_session",
+        path=f"{STORE}/writer.py",
+        before=".where(schema.topics.c.topic.in_(part)).with_for_update()",
+        after=".where(schema.topics.c.topic.in_(part))",
+        tests=(f"{OLD_SNAPSHOT}[mariadb]",),
+        marker="mariadb",
+        wrong="InnoDB's REPEATABLE READ shows an old head, and the topic's chain breaks",
+    ),
+    Mutant(
+        name="counter_not_locked_on_mariadb",
+        path=f"{STORE}/writer.py",
+        before='.label("now")).where(_COUNTER).with_for_update()',
+        after='.label("now")).where(_COUNTER)',
+        tests=(f"{OLD_SNAPSHOT}[mariadb]",),
+        marker="mariadb",
+        wrong="InnoDB's REPEATABLE READ shows an old counter, and two transactions take one position",
+    ),
+    Mutant(
+        name="sqlite_session_not_locked_before_its_reads",
+        path=f"{STORE}/writer.py",
+        before="connection.execute(update(schema.store).where(_COUNTER).values(position=schema.store.c.position))",
+        after="pass",
+        tests=(f"{SESSION_LOST_UPDATE}[sqlite]",),
+        wrong="a user's session merges into an old value, and the update of another writer is lost",
+    ),
+    Mutant(
+        name="sqlite_writers_begin_deferred",
+        path=f"{STORE}/engine.py",
+        before='"BEGIN IMMEDIATE" if writes else "BEGIN"',
+        after='"BEGIN"',
+        tests=(f"{LOST_UPDATE}[sqlite]", f"{NOT_ENDED}[sqlite]"),
+        wrong="a question whether a transaction is in does not wait for the one that is being committed",
+    ),
+)
+
+READS = (
+    Mutant(
+        name="read_that_is_gone_meanwhile",
+        path=f"{STORE}/writer.py",
+        before="if (now.version if now is not None else 0) != version:",
+        after="if now is not None and now.version != version:",
+        tests=(f"{OVERTAKEN}[sqlite-delete]",),
+        wrong="a transaction commits although the object that it had read was deleted",
+    ),
+    Mutant(
+        name="read_of_nothing_that_is_there_meanwhile",
+        path=f"{STORE}/writer.py",
+        before="if (now.version if now is not None else 0) != version:",
+        after="if version and (now.version if now is not None else 0) != version:",
+        tests=(f"{OVERTAKEN}[sqlite-create]",),
+        wrong="a transaction commits although the object that it had found absent was created",
+    ),
+    Mutant(
+        name="sqlite_readers_without_begin",
+        path=f"{STORE}/engine.py",
+        before="        connection.exec_driver_sql(begin)",
+        after="        if writes:\n            connection.exec_driver_sql(begin)",
+        tests=(f"{ONE_STATE}[sqlite-full]", f"{ONE_STATE}[sqlite-delta]", f"{ONE_STATE}[sqlite-full of all]"),
+        wrong="each statement of a sync sees another state of the store",
+    ),
+    Mutant(
+        name="postgresql_readers_read_committed",
+        path=f"{STORE}/engine.py",
+        before=READS_ONCE + "max(",
+        after=READS_EACH + "max(",
+        tests=(f"{ONE_STATE}[postgresql-full]",),
+        marker="postgresql",
+        wrong="each statement of a sync sees another state of the store",
+    ),
+    Mutant(
+        name="mariadb_readers_read_committed",
+        path=f"{STORE}/engine.py",
+        before=READS_ONCE + "math",
+        after=READS_EACH + "math",
+        tests=(f"{ONE_STATE}[mariadb-full]",),
+        marker="mariadb",
+        wrong="each statement of a sync sees another state of the store",
+    ),
+)
+
+HISTORY = (
+    Mutant(
+        name="is_in_without_waiting",
+        path=f"{STORE}/writer.py",
+        before="select(store.position, store.nonce).where(_COUNTER).with_for_update()).one()",
+        after="select(store.position, store.nonce).where(_COUNTER)).one()",
+        tests=(f"{NOT_ENDED}[postgresql]",),
+        marker="postgresql",
+        wrong="a transaction whose COMMIT still runs in the server is executed again",
+    ),
+    Mutant(
+        name="committed_without_waiting",
+        path=f"{STORE}/store.py",
+        before="query = query.with_for_update()",
+        after="pass",
+        tests=(f"{NOT_ENDED}[postgresql]",),
+        marker="postgresql",
+        wrong="a transaction whose COMMIT still runs in the server is said to be lost",
+    ),
+    Mutant(
+        name="is_in_at_the_head_without_nonce",
+        path=f"{STORE}/writer.py",
+        before="    if head.nonce == point.nonce:",
+        after="    if head.position == point.position:",
+        tests=(f"{NOT_OURS}[sqlite-sizes0]", f"{IS_IN}[sqlite-7]"),
+        wrong="a lost transaction counts as committed when another one took its position",
+    ),
+    Mutant(
+        name="is_in_behind_the_head_without_nonce",
+        path=f"{STORE}/writer.py",
+        before="return bool(first.nonce == point.nonce)",
+        after="return True",
+        tests=(f"{NOT_OURS}[sqlite-sizes2]", f"{IS_IN}[sqlite-7]"),
+        wrong="a lost transaction counts as committed when another one took its position",
+    ),
+    Mutant(
+        name="is_in_of_a_topic_without_nonce",
+        path=f"{STORE}/writer.py",
+        before="where(topics.nonce == point.nonce)",
+        after="where(topics.position == point.position)",
+        tests=tuple(f"{IS_IN}[sqlite-{keep}]" for keep in (0, 1, 2)),
+        wrong="a lost transaction counts as committed when another one took its position and was trimmed away",
+    ),
+    Mutant(
+        name="is_in_without_the_topics",
+        path=f"{STORE}/writer.py",
+        before="    if connection.execute(select(func.count()).where(topics.nonce == point.nonce)).scalar_one():",
+        after="    if False:",
+        tests=tuple(f"{IS_IN}[sqlite-{keep}]" for keep in (0, 1, 2)),
+        wrong="a transaction that is the head of a topic is not known any more once the changelog was trimmed",
+    ),
+    Mutant(
+        name="is_in_not_at_the_head",
+        path=f"{STORE}/writer.py",
+        before="if head.position < point.position:",
+        after="if head.position <= point.position:",
+        tests=(f"{IS_IN}[sqlite-7]",),
+        wrong="the newest transaction is taken for lost and executed twice",
+    ),
+    Mutant(
+        name="is_in_not_before_the_oldest_link",
+        path=f"{STORE}/writer.py",
+        before="first.tx_prev_position < point.position:",
+        after="first.tx_prev_position <= point.position:",
+        tests=tuple(f"{IS_IN}[sqlite-{keep}]" for keep in range(1, 7)),
+        wrong="the transaction that was trimmed last is taken for lost and executed twice",
+    ),
+    Mutant(
+        name="is_in_trimmed_is_lost",
+        path=f"{STORE}/writer.py",
+        before="        return True\n    return None\n",
+        after="        return True\n    return False\n",
+        tests=(f"{IS_IN}[sqlite-1]",),
+        wrong="a transaction that was trimmed is taken for lost and executed twice",
+    ),
+    Mutant(
+        name="delta_of_a_topic_begins_at_a_position",
+        path=f"{STORE}/changelog.py",
+        before="got[0].prev != after:",
+        after="got[0].prev.position != after.position:",
+        tests=(f"{RESTORED}[sqlite]",),
+        wrong="a replica that has changes of an undone history gets a delta",
+    ),
+    Mutant(
+        name="delta_of_all_begins_at_a_position",
+        path=f"{STORE}/changelog.py",
+        before="got[0].tx_prev != after:",
+        after="got[0].tx_prev.position != after.position:",
+        tests=(f"{RESTORED}[sqlite]",),
+        wrong="a replica that has changes of an undone history gets a delta",
+    ),
+    Mutant(
+        name="delta_of_a_topic_ends_at_a_position",
+        path=f"{STORE}/changelog.py",
+        before="len(got) < page:\n            break\n    return Delta(found, head) if known == head",
+        after="len(got) < page:\n            break\n    return Delta(found, head) if known.position == head.position",
+        tests=(f"{RESTORED}[sqlite]",),
+        wrong="a replica at the head's position in an undone history is told that nothing is new",
+    ),
+    Mutant(
+        name="delta_of_all_ends_at_a_position",
+        path=f"{STORE}/changelog.py",
+        before="known = got[-1].point\n    return Delta(found, head) if known == head",
+        after="known = got[-1].point\n    return Delta(found, head) if known.position == head.position",
+        tests=(f"{RESTORED}[sqlite]",),
+        wrong="a replica at the head's position in an undone history is told that nothing is new",
+    ),
+    Mutant(
+        name="changelog_followed_by_position",
+        path=f"{STORE}/changelog.py",
+        before="(got[0].tx_prev if got else head) == begin",
+        after="(got[0].tx_prev if got else head).position == begin.position",
+        tests=(f"{RESTORED}[sqlite]",),
+        wrong="a service goes on after a restore as if nothing had been undone",
+    ),
+    Mutant(
+        name="head_held_by_position",
+        path=f"{STORE}/changelog.py",
+        before="if point in (head, ZERO):",
+        after="if point.position in (head.position, 0):",
+        tests=(f"{NOT_HELD}[sqlite]",),
+        wrong="a commit of an undone history counts as applied",
+    ),
+    Mutant(
+        name="link_held_by_position",
+        path=f"{STORE}/changelog.py",
+        before="return bool(nonce == point.nonce)",
+        after="return True",
+        tests=(f"{NOT_HELD}[sqlite]",),
+        wrong="a commit of an undone history counts as applied",
+    ),
+    Mutant(
+        name="trimmed_last_is_not_held",
+        path=f"{STORE}/changelog.py",
+        before="begin is not None and begin < point.position",
+        after="begin is not None and begin <= point.position",
+        tests=(f"{TRIMMED}[sqlite]",),
+        wrong="the commit that was trimmed last counts as undone",
+    ),
+)
+
+DIGESTS = (
     Mutant(
         name="digest_keeps_what_was_replaced",
         path=f"{STORE}/links.py",
         before="digest.subtract(sums.get(before.topic, 0), before.fingerprint)",
         after="sums.get(before.topic, 0)",
-        tests=(f"{TESTS}/test_links.py::test_links_lead_from_the_old_heads_to_the_new",),
+        tests=(f"{LINKS}::test_links_lead_from_the_old_heads_to_the_new",),
         wrong="the digest of a topic still counts the value that a change replaced",
     ),
 )
+
+MUTANTS = (*LOCKS, *READS, *HISTORY, *DIGESTS)

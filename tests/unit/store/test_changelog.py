@@ -96,14 +96,15 @@ def test_history_a_restored_backup_makes_deltas_incomplete(open_store: Opener, d
     saved = backup(database_url)
     lost = fill(store, 4, first=4)
     restore(database_url, saved)
-    for link in lost:  # the store is behind
-        assert delta(store, link.topic, link.point) == Incomplete()
-        assert delta(store, ALL, link.point) == Incomplete()
-    new = fill(store, 6, first=40)  # and has overtaken them
+    new: list[Link] = []
+    for step in range(7):  # the store is behind them, then at the position of each one, then beyond all
+        for link in lost:
+            assert delta(store, link.topic, link.point) == Incomplete(), (step, link.point)
+            assert delta(store, ALL, link.point) == Incomplete(), (step, link.point)
+            assert store.read_links(link.point, 100)[2] is False, (step, link.point)
+        # The same topics as before: so every lost point has another one at its position.
+        new += fill(store, 1, first=4 + step)
     assert new[-1].point.position > lost[-1].point.position
-    for link in lost:
-        assert delta(store, link.topic, link.point) == Incomplete()
-        assert delta(store, ALL, link.point) == Incomplete()
     assert delta(store, ALL, common[-1].point) == Delta(new, new[-1].point)
     assert_consistent(store)
 

@@ -97,7 +97,9 @@ def test_it_is_found_behind_the_transactions_of_others(other_topic: bool, open_s
     assert assert_consistent(store) == 2
 
 
-def test_a_position_taken_by_another_transaction_is_not_ours(open_store: Opener) -> None:
+@pytest.mark.parametrize("sizes", [[1], [2], [1, 1], [1, 2, 1]])
+def test_a_position_taken_by_another_transaction_is_not_ours(sizes: list[int], open_store: Opener) -> None:
+    """``sizes``: the changes of each transaction that comes between; the first one has our position among its own."""
     store, other = open_store(), open_store()
 
     def lost_and_taken(commit: Callable[[], None]) -> None:
@@ -111,17 +113,19 @@ def test_a_position_taken_by_another_transaction_is_not_ours(open_store: Opener)
 
         def ask(commit: Any) -> bool:
             store._committer._ask = original  # type: ignore[method-assign]
-            with other.transaction() as tx:  # it takes two positions, ours among them
-                tx.set("t", "x", 1)
-                tx.set("t", "y", 1)
+            for number, size in enumerate(sizes):
+                with other.transaction() as tx:
+                    for key in range(size):
+                        tx.set("t", f"other {key}", number)
             return original(commit)
 
         store._committer._ask = ask  # type: ignore[method-assign]
         with store.transaction() as tx:
             tx.create("t", "k", 1)
     assert tx.commit is not None
-    assert tx.commit.point.position == 3
-    assert assert_consistent(store) == 2
+    assert store.get("t", "k") == 1
+    assert tx.commit.point.position == sum(sizes) + 1
+    assert assert_consistent(store) == len(sizes) + 1
 
 
 def test_trimmed_behind_it_the_outcome_is_unknown(open_store: Opener) -> None:

@@ -122,9 +122,7 @@ def test_verify_names_what_was_changed_behind_the_librarys_back(store: Store, da
     assert store.look.verify("never").stored == EMPTY
     engine = create_engine(database_url)
     with engine.begin() as connection:
-        connection.execute(
-            update(schema.objects).where(schema.objects.c.object_key == "k1").values(value=b'"by hand"')
-        )
+        connection.execute(update(schema.objects).where(schema.objects.c.object_key == "k1").values(value=b'"by hand"'))
     engine.dispose()
     wrong = store.look.verify("a")
     assert not wrong.right

@@ -17,7 +17,7 @@ from pubsub_lib.errors import (
     UsageError,
     VersionMismatch,
 )
-from pubsub_lib.store import Store, schema
+from pubsub_lib.store import Store, StoreSettings, schema, writer
 from tests.e2e.store_checks import assert_consistent
 
 
@@ -261,6 +261,36 @@ def test_a_session_with_an_old_snapshot_never_breaks_a_chain(store: Store, datab
     isolated.dispose()
     assert store.get("t", "k") == 3
     assert assert_consistent(store) == 3
+
+
+def test_isolation_no_update_of_a_session_is_lost_that_another_writer_commits_between_read_and_write(
+    store: Store, session: Session, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session is as a program makes it. With SQLite its first SELECT begins no transaction and locks nothing."""
+    with store.transaction() as tx:
+        tx.create("t", "k", {})
+    committed = {"mine": 1}
+    reached: list[str] = []
+    with Store(database_url, settings=StoreSettings(lock_timeout=0.2, retry_attempts=1)) as other:
+
+        def meanwhile(failpoint: str) -> None:
+            if failpoint != "writer.after_lock" or reached:
+                return
+            reached.append(failpoint)
+            try:
+                with other.transaction() as tx:
+                    tx.update("t", "k", {"other": 2})
+                committed["other"] = 2
+            except StoreBusy:
+                pass  # it could not lock the object in time, and nothing of it is written
+
+        monkeypatch.setattr(writer, "hit", meanwhile)
+        recorder = store.session(session)
+        recorder.update("t", "k", {"mine": 1})
+        session.commit()
+    assert reached
+    assert store.get("t", "k") == committed
+    assert_consistent(store)
 
 
 def test_a_hop_that_is_full_does_not_end_a_users_commit(store: Store, session: Session, engine: Engine) -> None:

@@ -3,10 +3,10 @@
 import threading
 
 import pytest
-from sqlalchemy import create_engine, update
+from sqlalchemy import create_engine, event, update
 
 from pubsub_lib.core import digest
-from pubsub_lib.core.model import ALL, Full, Head, Want
+from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Head, Point, Want
 from pubsub_lib.store import Store, schema, snapshot
 from tests.unit.store.conftest import Opener
 
@@ -81,6 +81,77 @@ def test_isolation_pages_under_concurrent_writes_are_one_snapshot(open_store: Op
     finally:
         stop.set()
         thread.join()
+
+
+def write_after_each_statement(reader: Store, writer: Store) -> None:
+    """From now on a transaction, that changes all of two topics, is committed behind every statement of the reader."""
+    number = 0
+
+    def write(*_: object) -> None:
+        nonlocal number
+        number += 1
+        with writer.transaction() as tx:
+            for i in range(8):
+                tx.set("t", f"k{i}", number, topic=f"topic-{i % 2}")
+
+    write()
+    event.listen(reader._readers, "after_cursor_execute", write)
+
+
+def values_and_head(answer: Delta | Full, topic: str) -> tuple[list[bytes], Point]:
+    """The values that a replica has after this answer, and the point at which they are said to stand."""
+    if isinstance(answer, Full):
+        snapshot = answer.topics[topic]
+        assert head_of(answer, topic) == snapshot.head
+        return [each.value for each in snapshot.records], snapshot.head.point
+    mine = [link for link in answer.links if link.topic == topic]
+    return [change.value or b"" for change in mine[-1].changes], mine[-1].point
+
+
+@pytest.mark.parametrize(
+    "wants",
+    [
+        {"topic-0": Want(), "topic-1": Want()},
+        {"topic-0": Want(buckets={}), "topic-1": Want(buckets={})},
+        {"topic-0": Want(after=ZERO), "topic-1": Want(after=ZERO)},
+        {"topic-0": Want(), "topic-1": Want(after=ZERO)},
+        {ALL: Want()},
+        {ALL: Want(buckets={})},
+        {ALL: Want(after=ZERO)},
+    ],
+    ids=["full", "buckets", "delta", "both", "full of all", "buckets of all", "delta of all"],
+)
+def test_isolation_a_sync_is_one_state_whatever_is_committed_between_its_statements(
+    wants: dict[str, Want], open_store: Opener
+) -> None:
+    store, writer = open_store(), open_store()
+    write_after_each_statement(store, writer)
+    for _ in range(3):
+        answer = store.read_sync(wants)
+        values = []
+        for topic in ("topic-0", "topic-1"):
+            chain = answer.chains[ALL if ALL in wants else topic]
+            assert isinstance(chain, Delta | Full)
+            assert chain.head == answer.store
+            found, point = values_and_head(chain, topic)
+            assert point == answer.store
+            assert len(found) == 4
+            values += found
+        assert len(set(values)) == 1
+
+
+def test_isolation_heads_and_objects_are_each_read_in_one_state(open_store: Opener) -> None:
+    store, writer = open_store(), open_store()
+    write_after_each_statement(store, writer)
+    heads = store.read_heads(["topic-0", "topic-1"])
+    assert {head.point for head in heads.topics.values()} == {heads.store}
+    assert len({each.value for each in store.objects()}) == 1
+    links, head, complete = store.read_links(None, 1000)
+    assert (links[-1].point, complete) == (head, True)
+    assert store.holds(ALL, [head, links[0].point]) == [True, True]
+    counted = store.recount("topic-0")
+    mine = {link.point: link for link in store.read_links(None, 1000)[0] if link.topic == "topic-0"}
+    assert (counted.count, counted.digest) == (mine[counted.point].count, mine[counted.point].digest)
 
 
 def test_isolation_a_reader_does_not_see_what_is_committed_while_it_reads(open_store: Opener) -> None:

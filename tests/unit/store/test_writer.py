@@ -6,11 +6,14 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.errors import ValueRefused
-from pubsub_lib.store import Store, verbs, writer
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import StoreBusy, ValueRefused, VersionMismatch
+from pubsub_lib.store import Store, StoreSettings, faults, verbs, writer
 from pubsub_lib.store.verbs import Operation
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
+
+IMPATIENT = StoreSettings(lock_timeout=0.2, retry_attempts=1)
 
 
 def statements_of(store: Store, *keys: str) -> list[str]:
@@ -67,6 +70,103 @@ def test_keys_are_locked_in_one_order(open_store: Opener) -> None:
         thread.join()
     assert busy == [0, 0]
     assert assert_consistent(stores[0]) == 30
+
+
+def test_isolation_no_update_is_lost_that_another_writer_commits_between_read_and_write(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both merge a field of their own into one object. The second one waits, or fails and writes nothing."""
+    store, other = open_store(), open_store(settings=IMPATIENT)
+    with store.transaction() as tx:
+        tx.create("t", "k", {})
+    committed = {"mine": 1}
+    reached: list[str] = []
+
+    def meanwhile(failpoint: str) -> None:
+        if failpoint != "writer.after_lock" or reached:  # the other one gets here, too, if nothing locks
+            return
+        reached.append(failpoint)
+        try:
+            with other.transaction() as tx:
+                tx.update("t", "k", {"other": 2})
+            committed["other"] = 2
+        except StoreBusy:
+            pass  # it could not lock the object in time, and nothing of it is written
+
+    monkeypatch.setattr(writer, "hit", meanwhile)
+    with store.transaction() as tx:
+        tx.update("t", "k", {"mine": 1})
+    assert reached
+    assert store.get("t", "k") == committed
+    assert_consistent(store)
+
+
+@pytest.mark.parametrize("meanwhile", ["create", "change", "delete", "create anew"])
+def test_verbs_a_transaction_whose_read_is_no_longer_true_is_refused(meanwhile: str, open_store: Opener) -> None:
+    store, other = open_store(), open_store()
+    if meanwhile != "create":
+        with store.transaction() as tx:
+            tx.create("t", "read", "before")
+
+    def overtaken() -> None:
+        with store.transaction() as tx:
+            tx.get("t", "read")
+            if meanwhile in ("delete", "create anew"):
+                with other.transaction() as theirs:
+                    theirs.delete("t", "read")
+            if meanwhile != "delete":
+                with other.transaction() as theirs:
+                    theirs.set("t", "read", "before" if meanwhile == "create anew" else "after")
+            tx.set("t", "decided by it", 1)
+
+    with pytest.raises(VersionMismatch, match="'read' was changed by another writer"):
+        overtaken()
+    assert store.get("t", "decided by it") is None
+
+
+def ask(store: Store, point: Point) -> bool | None:
+    with faults.translated("asking"), store._writers.connect() as connection:
+        return writer.is_in(connection, point)
+
+
+def test_history_is_in_waits_for_a_transaction_that_has_not_ended(open_store: Opener) -> None:
+    """It would be taken for lost and executed again, and then both would commit."""
+    store, other = open_store(), open_store(settings=IMPATIENT)
+    work = writer.Work((Operation("set", "t", "k", b"1"),), {}, 7, "")
+    with store._writers.connect() as connection:
+        commit = writer.write(connection, work, store._tables.encode, Limits())
+        assert commit is not None
+        with pytest.raises(StoreBusy):
+            ask(other, commit.point)
+        with pytest.raises(StoreBusy):
+            other.committed(commit.nonce)
+        connection.commit()
+    assert ask(other, commit.point) is True
+    assert other.committed(commit.nonce) is True
+
+
+@pytest.mark.parametrize("keep", range(8))
+def test_history_is_in_knows_every_transaction_that_the_changelog_reaches_back_to(keep: int, store: Store) -> None:
+    topics = [("a",), ("b", "c"), ("a",), ("c",), ("c",), ("a",)]
+    points = []
+    for number, names in enumerate(topics):
+        with store.transaction() as tx:
+            for name in names:
+                tx.set("t", name, number, topic=name)
+        assert tx.commit is not None
+        points.append(tx.commit.point)
+    store.trim(keep_links=keep)
+    left = {link.point for link in store.read_links(None, 100)[0]}
+    # The head of a topic is known without the changelog: "b" by the second, "c" by the fifth, "a" by the last one.
+    heads = {points[1], points[4], points[5]}
+    for point in points:
+        known = point in left | heads
+        assert ask(store, point) is (True if known else None), (keep, point)
+    oldest = min((point.position for point in left), default=points[-1].position + 1)
+    for position in range(1, points[-1].position + 1):  # also between two points: each transaction took all of its
+        answer = ask(store, Point(position, 12345))
+        assert answer in ((False,) if position >= oldest else (False, None)), (keep, position)
+    assert ask(store, Point(points[-1].position + 1, 12345)) is False
 
 
 @pytest.mark.parametrize("database", ["postgres_url", "mariadb_url"])
