@@ -18,6 +18,7 @@ from pubsub_lib.core.liveness import Claim, Liveness, cut
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.reconnection import Reconnection
 from pubsub_lib.core.sequence_gaps import SequenceGaps
+from pubsub_lib.core.store_hints import StoreHints
 from pubsub_lib.core.syncing import SyncSlot, backoff
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import DUE, SYNCING, Happening, State
@@ -79,6 +80,7 @@ class Tracker:
         self.slot = SyncSlot(timing, rng, now)
         self.liveness = Liveness(timing, now)
         self._reconnection = Reconnection(timing, rng)
+        self._hints = StoreHints(timing, rng)
         self.gaps = SequenceGaps()
         self.counters = Counters()
 
@@ -115,9 +117,9 @@ class Tracker:
 
     @property
     def restless(self) -> bool:
-        """True while a clock or a sync's start may come sooner than the last ``next_time()`` said; as long as it stays
-        true, only the answer to a question makes something come sooner still."""
-        return bool(self._holding) or self.slot.waits
+        """True while a clock, a sync's start or a question may come sooner than the last ``next_time()`` said; as long
+        as it stays true, only a hello makes something come sooner still."""
+        return bool(self._holding) or self.slot.waits or self._hints.waits
 
     @property
     def topics(self) -> Collection[str]:
@@ -187,8 +189,12 @@ class Tracker:
         actions: list[Action] = []
         if self._chains and self.liveness.periodic(now):
             actions.extend(self._questions(self._chains, now))
+            self._hints.asked_about_all()
             for chain in self._chains.values():
                 chain.new_round()
+        if now >= self._hints.ask_at:
+            position, chains = self._hints.due(now)
+            actions.extend(self._questions([name for name in chains if self._is_behind(name, position)], now))
         if now >= self._reconnection.ask_at:
             actions.extend(self._questions(self._reconnection.due(now), now))
         for topic in [topic for topic, until in self._joining.items() if now >= until]:
@@ -275,7 +281,7 @@ class Tracker:
         """When ``tick`` has something to do next; infinite when nothing is followed."""
         clocks = [self._expires(chain) for chain in self._holding.values()]
         doubts = [doubt.again_at for doubt in self._doubts.values()]
-        asks = self._reconnection.ask_at
+        asks = min(self._reconnection.ask_at, self._hints.ask_at)
         return min([self.liveness.next_time(), self.slot.next_time(), asks, *self._joining.values(), *clocks, *doubts])
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -383,11 +389,30 @@ class Tracker:
             self._hear_head(self._chains[topic], point, began, hello, now, lost_at)
             if began is not None:
                 self._reconnection.read(topic, began)
+        if not hello.nonce:
+            self._take_hint(hello, now)
         if question is not None:
             for topic in [each for each in self._joining if each in question.topics]:  # in the order of following
                 self._greeted(self._chains[topic], now)
         reached = self._reached(hello) if question is not None else {}
         return [Compare(reached)] if reached else []
+
+    def _take_hint(self, hello: Hello, now: float) -> None:
+        """A broadcast names the heads of few topics: of the others only the store's point tells that something may be
+        missing. Who stops cannot be asked any more.
+        """
+        if hello.store is None or hello.goodbye or not self._hints.wanted or ALL in self._chains:
+            return  # the store's point is the head of everything, and was judged
+        position = hello.store.position
+        behind = [name for name in self._chains if name not in hello.heads and self._is_behind(name, position)]
+        self._hints.heard(position, behind, now)
+
+    def _is_behind(self, name: str, position: int) -> bool:
+        """True when nothing shows that all of this chain up to the store's position is here, and nothing is under way
+        that will.
+        """
+        chain = self._chains.get(name)
+        return chain is not None and chain.state is _FOLLOWING and self._covered(chain) < position
 
     def _reached(self, hello: Hello) -> dict[str, Head]:
         """The heads at which this replica stands, or of which it is certain that it passed them."""

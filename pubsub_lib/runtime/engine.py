@@ -179,9 +179,8 @@ class Engine:
             outcome = self.follower.feed(envelope, self.now())
             self._tell(outcome)
             restless = self.follower.tracker.restless
-            # The answer to a question may end a wait sooner than what the clock thread sleeps for.
-            answer = envelope.hello is not None and envelope.hello.nonce != ""
-            wake = restless and (answer or not self._restless)
+            # A hello may end a wait, or lead to a question, sooner than what the clock thread sleeps for.
+            wake = restless and (envelope.hello is not None or not self._restless)
             self._restless = restless
         if wake:
             self._clock.wake()

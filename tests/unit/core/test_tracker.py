@@ -10,11 +10,12 @@ import pytest
 
 from pubsub_lib.core.actions import RequestHello
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, ZERO, Point, Want
+from pubsub_lib.core.model import ALL, ZERO, Heads, Point, Want
+from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import State
 from pubsub_lib.core.waiting import size_of
-from tests.unit.core.builders import CALM, Bench, History, envelope, run_of
+from tests.unit.core.builders import CALM, Bench, History, envelope, hello, run_of
 
 WINDOW = CALM.message_delay_window
 THREE = Limits(max_waiting_links=3)
@@ -607,6 +608,99 @@ def test_rule_06_answers_to_earlier_questions_and_broadcast_hellos_wait_for_the_
     while bench.now < until - 0.01:
         assert bench.state() is State.HOLDING
         bench.wait(0.009)
+
+
+def of_a_new_publisher(history: History) -> Heads:
+    """What a publisher says at its start: it sent on no topic yet, so it names no head."""
+    return Heads(history.point, {})
+
+
+def hinted(bench: Bench, heads: Heads) -> list[RequestHello]:
+    """The questions to which a broadcast hello leads within the jitter."""
+    asked = len(bench.questions)
+    bench.hear(heads)
+    bench.wait(bench.timing.connect_jitter)
+    return bench.questions[asked:]
+
+
+def test_rule_06_a_stores_point_beyond_what_is_covered_is_asked_about() -> None:
+    """The last change of a publisher that died was lost. The one that is started after it never sent on that topic."""
+    history = History()
+    history.commit(("t", "k", "1"), ("u", "k", "1"))
+    bench = Bench(history, ("t", "u"), timing=Timing(max_idle_time=20.0)).synced()
+    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    lost = history.one("t")
+    (question,) = hinted(bench, of_a_new_publisher(history))
+    assert question.topics == ("t", "u")
+    bench.hear(history.reading(), nonce=question.nonce)
+    bench.wait(bench.timing.message_delay_window)
+    bench.wait(bench.timing.sync_jitter)
+    assert bench.running.causes == {"t": "expired"}
+    assert bench.answer() == [lost]
+
+
+def test_rule_06_a_stores_point_that_is_covered_leads_to_nothing() -> None:
+    history, bench = following(topics=("t", "u"))
+    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    assert hinted(bench, of_a_new_publisher(history)) == []
+
+
+def test_rule_06_only_topics_that_the_hello_does_not_name_and_that_may_be_behind_are_asked_about() -> None:
+    history = History()
+    history.commit(("t", "k", "1"), ("u", "k", "1"), ("v", "k", "1"), ("w", "k", "1"))
+    bench = Bench(history, ("t", "u", "v", "w"), timing=Timing(max_idle_time=20.0)).synced()
+    bench.feed(history.one("w"), history.one("t"))  # of t up to here
+    ahead = history.one("v", "k2")  # lost
+    bench.feed(history.one("v", "k3"))  # waits, with its clock
+    reading = Heads(history.point, {"u": history.heads["u"]})
+    (question,) = hinted(bench, reading)
+    assert question.topics == ("t", "w")
+    assert bench.state("v") is State.HOLDING
+    assert ahead not in bench.applied
+
+
+def test_rule_06_what_was_covered_before_the_question_went_out_is_not_asked_about() -> None:
+    history, bench = following(topics=("t", "u"))
+    periodic = bench.ask()
+    history.one("other")
+    asked = len(bench.questions)
+    bench.hear(of_a_new_publisher(history))
+    bench.hear(history.reading(), nonce=periodic.nonce)
+    bench.wait(bench.timing.connect_jitter)
+    assert bench.questions[asked:] == []
+
+
+def test_rule_06_many_idle_publishers_of_a_busy_store_cost_one_question_more_a_round() -> None:
+    history = History()
+    history.one()
+    bench = Bench(history, timing=Timing(max_idle_time=5.0)).synced()
+    bench.ask()
+    asked, began = len(bench.questions), bench.now
+    while bench.now < began + 50.0:
+        history.one("other")
+        bench.hear(of_a_new_publisher(history))
+        bench.wait(0.1)
+    assert len(bench.questions) - asked <= 2 * 10 + 1
+
+
+def test_rule_06_a_goodbye_leads_to_no_question() -> None:
+    history, bench = following()
+    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    history.one("other")
+    asked = len(bench.questions)
+    goodbye = hello(of_a_new_publisher(history))
+    assert goodbye.hello is not None
+    last = msgspec.structs.replace(goodbye, hello=msgspec.structs.replace(goodbye.hello, goodbye=True))
+    bench.do(bench.tracker.feed(last, bench.now))
+    bench.wait(bench.timing.connect_jitter)
+    assert bench.questions[asked:] == []
+
+
+def test_rule_06_a_replica_of_everything_needs_no_question_its_clock_runs() -> None:
+    bench = Bench(history := History(), (ALL,)).synced()
+    history.one()
+    assert hinted(bench, of_a_new_publisher(history)) == []
+    assert bench.state(ALL) is State.HOLDING
 
 
 def test_rule_06_a_lost_head_that_was_told_during_a_full_sync_is_read_after_it() -> None:
