@@ -1,6 +1,7 @@
 """The store: objects, heads and changelog in SQLite, PostgreSQL, MariaDB or MySQL (docs/architecture.md, "Store")."""
 
 from pubsub_lib.core.model import DEFAULT_TOPIC
+from pubsub_lib.store.before_write import BeforeWrite, ProposedWrite
 from pubsub_lib.store.directory import Directory, Service
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.settings import StoreSettings
@@ -10,9 +11,11 @@ from pubsub_lib.store.verbs import Stored
 
 __all__ = [
     "DEFAULT_TOPIC",
+    "BeforeWrite",
     "Commit",
     "Directory",
     "OnCommit",
+    "ProposedWrite",
     "Service",
     "Store",
     "StoreSettings",

@@ -4,7 +4,7 @@ After a connection lost during COMMIT the store is asked by the transaction's po
 out, or, when nobody can tell within the bounds of the retries, OutcomeUnknown is raised.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,7 +15,7 @@ from pubsub_lib.failpoints import hit
 from pubsub_lib.store import faults, retry, writer
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.settings import StoreSettings
-from pubsub_lib.store.verbs import Encode
+from pubsub_lib.store.verbs import Effect, Encode
 from pubsub_lib.store.writer import Work
 
 
@@ -35,11 +35,19 @@ def commit_or_drop(connection: Connection) -> None:
 class Committer:
     """Executes recorded transactions. Any thread; blocks for at most about ``retry_max_seconds`` plus one statement."""
 
-    def __init__(self, engine: Callable[[], Engine], settings: StoreSettings, limits: Limits, encode: Encode) -> None:
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        settings: StoreSettings,
+        limits: Limits,
+        encode: Encode,
+        review: Callable[[Sequence[Effect]], Sequence[Effect]],
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._limits = limits
         self._encode = encode
+        self._review = review
 
     def run(self, work: Work) -> Commit | None:
         """Commit; None when nothing changed. Raises ConditionFailed and ValueRefused (nothing written), StoreBusy,
@@ -65,7 +73,7 @@ class Committer:
                 return doubt.pop()
             doubt.clear()
         with faults.translated("writing a transaction"), self._engine().connect() as connection:
-            commit = writer.write(connection, work, self._encode, self._limits)
+            commit = writer.write(connection, work, self._encode, self._limits, self._review)
             if commit is None:
                 connection.rollback()
                 return None

@@ -20,6 +20,7 @@ from pubsub_lib.store import faults, writer
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction
+from pubsub_lib.store.verbs import Effect
 
 
 class SessionRecorder(Transaction):
@@ -37,6 +38,7 @@ class SessionRecorder(Transaction):
         read: Read,
         origin: str,
         limits: Limits,
+        review: Callable[[Sequence[Effect]], Sequence[Effect]],
         dialect: str,
         bind: Mapping[str, Any] | None,
         on_commit: Callable[[Sequence[Link]], None],
@@ -44,6 +46,7 @@ class SessionRecorder(Transaction):
         super().__init__(tables, read, _nonce(), origin)
         self._session = session
         self._limits = limits
+        self._review = review
         self._dialect = dialect
         self._bind = dict(bind or {})
         self._on_commit = on_commit
@@ -94,7 +97,9 @@ class SessionRecorder(Transaction):
                     f"the session is bound to {connection.dialect.name}, the store to {self._dialect}; "
                     "pass bind_arguments that lead to the store's database"
                 )
-            self._pending = writer.write(connection, self._work(), self._tables.encode, self._limits)
+            self._pending = writer.write(
+                connection, self._work(), self._tables.encode, self._limits, self._review
+            )
         except SQLAlchemyError as error:
             raise faults.translate(error, "writing in a session") from error
 

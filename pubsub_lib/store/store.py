@@ -16,6 +16,7 @@ from pubsub_lib.logs import fields, logger
 from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
+from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.forking import ForkGate
@@ -124,7 +125,10 @@ class Store:
         self._callbacks: list[tuple[OnCommit, bool]] = []
         self._callback_lock = threading.Lock()
         self._callback_errors = 0
-        self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode)
+        self._hooks = WriteHooks(self._tables)
+        self._committer = Committer(
+            self._writer_engine, settings, limits, self._tables.encode, self._hooks.review
+        )
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
         self.look = Looking(self._read, settings.page_size)
@@ -215,6 +219,23 @@ class Store:
 
         return unsubscribe
 
+    def before_write(self, hook: BeforeWrite, *, table: str | None = None) -> Callable[[], None]:
+        """Run ``hook`` on each object that a transaction of this store is about to write (``table``: of this table).
+
+        The hook is given a :class:`ProposedWrite`: action, table, key, topic, the stored and the merged value. It may
+        return another value to be written, or raise: then the whole transaction writes nothing, and the writer gets
+        the exception at the end of its block (of a session: from ``session.commit()``). ValueRefused is the error for
+        a value that a rule of the program forbids.
+
+        Hooks run in the order in which they were added, inside the transaction: the objects are locked, the store's
+        counter is not yet. A hook must be quick, must not use this store, and must have no other effects, because
+        a transaction that meets a deadlock runs again. What changes nothing is not shown. The hooks are of this
+        ``Store`` object, forked children included: other programs have their own. Returns a function that removes the
+        hook. Raises ValueRefused for a table that cannot be.
+        """
+        self._adopt()
+        return self._hooks.add(hook, table)
+
     def session(self, session: "Session", *, bind_arguments: Mapping[str, Any] | None = None) -> "SessionRecorder":
         """Record changes in a program's own SQLAlchemy session: they commit and roll back with it, savepoints included.
 
@@ -231,6 +252,7 @@ class Store:
             self.get_record,
             self._origin,
             self._limits,
+            self._hooks.review,
             self._writers.dialect.name,
             bind_arguments,
             self._hand_over,
@@ -448,6 +470,7 @@ class Store:
             self._writers.dispose(close=False)
             self._readers.dispose(close=False)
             self._callback_lock = threading.Lock()
+            self._hooks.after_fork()
             # A publisher, say, whose thread and sockets are not here; but a worker makes its own anew.
             self._callbacks = [listed for listed in self._callbacks if listed[1]]
             self._pid = os.getpid()

@@ -6,7 +6,7 @@ isolation of a user's session: a plain read of InnoDB's REPEATABLE READ would sh
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema, verbs
 from pubsub_lib.store.links import Commit, Rows, assemble
 from pubsub_lib.store.types import Name, NowMicroseconds
-from pubsub_lib.store.verbs import Encode, Identity, Operation, Stored
+from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
 
 _COUNTER = schema.store.c.id == 1
 
@@ -34,10 +34,18 @@ class Work(msgspec.Struct, frozen=True):
     origin: str
 
 
-def write(connection: Connection, work: Work, encode: Encode, limits: Limits) -> Commit | None:
+def write(
+    connection: Connection,
+    work: Work,
+    encode: Encode,
+    limits: Limits,
+    review: Callable[[Sequence[Effect]], Sequence[Effect]] = lambda effects: effects,
+) -> Commit | None:
     """Execute recorded verbs; None when they change nothing. The caller commits, or rolls back after any exception.
 
-    Raises what :func:`.verbs.fold` raises, VersionMismatch for a read that is no longer true, and SQLAlchemy's errors.
+    ``review`` is given what the verbs amount to, while the objects are locked and before the counter is, and returns
+    what is to be written. Raises what :func:`.verbs.fold` and ``review`` raise, VersionMismatch for a read that is no
+    longer true, and SQLAlchemy's errors.
     """
     stored = _lock(connection, work)
     for (table, key), version in work.reads.items():
@@ -46,7 +54,7 @@ def write(connection: Connection, work: Work, encode: Encode, limits: Limits) ->
             raise ReadChanged(
                 f"{table} {key!r} was changed by another writer since this transaction read it; run it again"
             )
-    effects = verbs.fold(work.operations, stored, encode)
+    effects = review(verbs.fold(work.operations, stored, encode))
     if not effects:
         return None
     verbs.check_size(effects, limits, _most_bytes(connection, limits))
