@@ -71,6 +71,7 @@ class WakerDouble:
     def wake(self) -> None:
         self._world.scheduler.point("wakes the poll")
         self._bytes += 1
+        self._world.scheduler.point("has woken the poll")
 
     def clear(self) -> None:
         self._world.scheduler.point("clears the waker")

@@ -21,11 +21,17 @@ class DirectoryDouble:
         self.latency = 0.0
         self._entries: dict[str, tuple[Entry, float]] = {}
         self._leases: dict[str, tuple[str, float]] = {}
+        self.registrations: list[tuple[Entry, float]] = []
+        """Each with its time."""
+        self.granted: dict[tuple[str, str], float] = {}
+        """(lease, holder) → when it was last granted."""
 
     def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
         self._take()
         until = self.world.now + lease_seconds
-        self._entries[uuid] = (_Entry(service, uuid, address, round(until * 1e6)), until)
+        entry = _Entry(service, uuid, address, round(until * 1e6))
+        self._entries[uuid] = (entry, until)
+        self.registrations.append((entry, self.world.now))
         self._take()
 
     def unregister(self, uuid: str) -> bool:
@@ -42,6 +48,7 @@ class DirectoryDouble:
         mine = self.holder(name) in (None, holder)
         if mine:
             self._leases[name] = (holder, self.world.now + seconds)
+            self.granted[name, holder] = self.world.now
         self._take()
         return mine
 
@@ -105,20 +112,31 @@ def test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended
     explore(scenario, seeds=range(60))
 
 
-def test_holder_of_the_orphans_knows_every_service_that_lives() -> None:
+def test_holder_of_the_orphans_knows_every_service_that_registered_before_the_grant() -> None:
     def scenario(world: World) -> None:
         directory = DirectoryDouble(world)
         directory.latency = 0.1
-        made = services(world, directory)
+        first, second = (checked(world, directory, name, uuid) for name, uuid in (("a", "1"), ("b", "2")))
+        Loop("leases", first.step).start()
+        world.sleep(world.rng.uniform(0.0, 3.0))
+        Loop("leases", second.step).start()
+        world.sleep(4.0)
 
-        def look() -> None:
-            for _ in range(40):
-                world.sleep(0.25)
-                for each in made:
-                    live, holds = each.orphans(world.now)
-                    known = {"a", "b"} <= set(live) or world.now < 1000.0 + SECONDS
-                    world.check(not holds or known, f"the holder takes {sorted(live)} for all that live")
+    explore(scenario, seeds=range(80))
 
-        world.together(look)
 
-    explore(scenario, seeds=range(60))
+def checked(world: World, directory: DirectoryDouble, service: str, uuid: str) -> Leases:
+    """One that checks, after each step, whom it takes for alive."""
+
+    class Checked(Leases):
+        def step(self, now: float) -> float:
+            again = super().step(now)
+            live, holds = self.orphans(world.now)
+            granted = directory.granted.get((ORPHANS, uuid), 0.0)
+            before = {entry.service for entry, at in directory.registrations if at < granted}
+            world.check(
+                not holds or before <= set(live), f"of {sorted(before)} only {sorted(live)} are taken for alive"
+            )
+            return again
+
+    return Checked(directory, service, uuid, f"tcp://{service}", SECONDS, world.now)

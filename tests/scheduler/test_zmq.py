@@ -204,11 +204,9 @@ def test_publisher_sends_what_it_accepts_at_once_and_in_order() -> None:
     explore(scenario, seeds=range(200))
 
 
-@pytest.mark.parametrize("at_once", [1, 1000])
-def test_publisher_sees_questions_that_a_send_takes_in(at_once: int) -> None:
+def test_publisher_sees_questions_that_a_send_takes_in() -> None:
     def scenario(world: World) -> None:
         bench = Sending(world).started()
-        world.replace("pubsub_zmq.publisher", "_SUBSCRIPTIONS", at_once)
 
         def send() -> None:
             for _ in range(2):
@@ -221,6 +219,16 @@ def test_publisher_sees_questions_that_a_send_takes_in(at_once: int) -> None:
 
     explore(scenario, deviations=2)
     explore(scenario, seeds=range(150))
+
+
+def test_publisher_reads_all_of_many_questions() -> None:
+    def scenario(world: World) -> None:
+        bench = Sending(world).started()
+        world.replace("pubsub_zmq.publisher", "_SUBSCRIPTIONS", 1)
+        world.together(lambda: bench.subscribe("n1"), lambda: bench.subscribe("n2"), lambda: bench.subscribe("n3"))
+        world.until(lambda: {ask.nonce for ask in bench.asked} == {"n1", "n2", "n3"}, "the questions", SOON)
+
+    explore(scenario, deviations=2)
 
 
 def test_publisher_tells_of_arrivals_at_once() -> None:

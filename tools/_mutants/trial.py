@@ -212,7 +212,8 @@ def judged(status: int | None, output: str) -> tuple[Outcome, str]:
     if status is None:
         return Outcome.HUNG, "its tests did not end; they must fail by themselves"
     if status == TESTS_FAILED:
-        failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        summary = output.rpartition("short test summary info")[2]  # before it a log may have lines like these
+        failed = [line for line in summary.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         return Outcome.CAUGHT, failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
     last = output.strip().splitlines()[-1:] or [""]
     if status == 0 and " passed" in last[0]:

@@ -140,6 +140,11 @@ def test_only_tests_that_failed_catch_a_mutant(status: int | None, output: str, 
     assert trial.judged(status, output)[0] is outcome
 
 
+def test_a_line_of_a_log_is_not_taken_for_the_test_that_failed() -> None:
+    output = "ERROR  shop:shop.py:3 broke\n== short test summary info ==\nFAILED tests/a.py::test_b - AssertionError\n"
+    assert trial.judged(1, output) == (Outcome.CAUGHT, "tests/a.py::test_b")
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -1,0 +1,224 @@
+"""Mistakes in the threads of the drivers, each caught under a controlled scheduler (docs/scheduler.md)."""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+
+def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    return Mutant(name, path, before, after, (f"tests/scheduler/{tests}::{test}",), wrong=wrong)
+
+
+RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "test_zmq.py")
+SUBSCRIBER = partial(_mutant, "drivers/pubsub_zmq/subscriber.py", "test_zmq.py")
+PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "test_zmq.py")
+OUTBOX = partial(_mutant, "drivers/pubsub_zmq/outbox.py", "test_zmq.py")
+ASKS = partial(_mutant, "drivers/pubsub_zmq/asks.py", "test_zmq.py")
+LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "test_zmq.py")
+BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "test_memory.py")
+MEMORY_SUBSCRIBER = partial(_mutant, "drivers/pubsub_memory/subscriber.py", "test_memory.py")
+MEMORY_PUBLISHER = partial(_mutant, "drivers/pubsub_memory/publisher.py", "test_memory.py")
+POLLING = partial(_mutant, "drivers/pubsub_sql/subscriber.py", "test_polling.py")
+CHANGELOG = partial(_mutant, "drivers/pubsub_sql/follower.py", "test_polling.py")
+
+ZMQ = (
+    RECEIVER(
+        "receiver_clears_its_waker_too_late",
+        "                        self._carry_out(sub)\n                        due = 0.0\n",
+        "                        self._carry_out(sub)\n                        due = 0.0\n"
+        "                    waker.clear()\n",
+        "test_receiver_carries_out_orders_at_once",
+        "a topic that is registered just then is not subscribed to before the next message",
+    ),
+    RECEIVER(
+        "receiver_forgets_deadlines_after_an_order",
+        "                        self._carry_out(sub)\n                        due = 0.0\n",
+        "                        self._carry_out(sub)\n",
+        "test_receiver_asks_at_once_and_listens_for_the_answer_first",
+        "a question that nobody answers stays subscribed to",
+    ),
+    SUBSCRIBER(
+        "receiver_is_woken_before_it_has_an_order",
+        "                self._orders.append((order, member))\n                self._wake()\n",
+        "                self._wake()\n                self._orders.append((order, member))\n",
+        "test_receiver_carries_out_orders_at_once",
+        "a topic is not subscribed to before the next message",
+    ),
+    SUBSCRIBER(
+        "receiver_is_woken_before_it_has_a_question",
+        "            self._parts.extend(parts)\n            self._wake()\n",
+        "            self._wake()\n            self._parts.extend(parts)\n",
+        "test_receiver_asks_at_once_and_listens_for_the_answer_first",
+        "a question is not asked before the next message",
+    ),
+    LIFE(
+        "receiver_is_woken_before_it_is_closed",
+        "            self.closed = True\n            wake()\n",
+        "            wake()\n            self.closed = True\n",
+        "test_receiver_that_is_closed_ends_at_once_and_delivers_no_more",
+        "close() waits until its timeout, and the thread lives on",
+    ),
+    PUBLISHER(
+        "sender_clears_its_waker_too_late",
+        "                        more = self._hear(xpub)\n",
+        "                        more = self._hear(xpub)\n                    waker.clear()\n",
+        "test_publisher_sends_what_it_accepts_at_once_and_in_order",
+        "a message waits for the next one",
+    ),
+    PUBLISHER(
+        "sender_overlooks_subscriptions_that_a_send_takes_in",
+        "            if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:\n",
+        "            if False:\n",
+        "test_publisher_sees_questions_that_a_send_takes_in",
+        "a question is not answered before the next message or subscription",
+    ),
+    PUBLISHER(
+        "sender_overlooks_what_is_left_of_many_subscriptions",
+        "poller.poll(0 if more else None)",
+        "poller.poll(None)",
+        "test_publisher_reads_all_of_many_questions",
+        "of many questions that come at once the last are not answered before the next message",
+    ),
+    PUBLISHER(
+        "sender_sends_without_the_socket_lock",
+        "                    with self._socket_lock:\n                        self._send(xpub, outbox)\n"
+        "                        more = self._hear(xpub)\n",
+        "                    self._send(xpub, outbox)\n                    with self._socket_lock:\n"
+        "                        more = self._hear(xpub)\n",
+        "test_publisher_sends_what_it_accepts_at_once_and_in_order",
+        "two threads use one socket, which ends the process",
+    ),
+    PUBLISHER(
+        "sender_ends_before_the_outbox_is_closed",
+        "            if self._outbox is not None:\n                self._outbox.close()\n"
+        "            self._life.closed = True\n",
+        "            self._life.closed = True\n            if self._outbox is not None:\n"
+        "                self._outbox.close()\n",
+        "test_publisher_that_is_closed_sends_what_it_accepted_and_ends",
+        "a message is accepted and never sent",
+    ),
+    PUBLISHER(
+        "sender_leaves_the_outbox_at_its_end",
+        "            with self._socket_lock:\n                self._send(xpub, outbox)\n        finally:\n",
+        "        finally:\n",
+        "test_publisher_that_is_closed_sends_what_it_accepted_and_ends",
+        "a message is accepted and never sent, the goodbye among them",
+    ),
+    OUTBOX(
+        "sender_is_woken_for_the_first_message_only",
+        "            taken, self._waiting = self._waiting, []\n            self._told = False\n",
+        "            taken, self._waiting = self._waiting, []\n",
+        "test_publisher_sends_what_it_accepts_at_once_and_in_order",
+        "messages stay in the outbox until a subscription comes",
+    ),
+    OUTBOX(
+        "senders_are_not_notified_of_room",
+        "            self._told = False\n            self._changed.notify_all()\n",
+        "            self._told = False\n",
+        "test_publisher_that_is_full_lets_senders_go_on_when_there_is_room",
+        "a sender waits half a second and is refused although there is room",
+    ),
+    OUTBOX(
+        "senders_overtake_what_waits",
+        "            if self._waiting or self._closed:\n                return False\n            self.accepted += 1\n",
+        "            if self._closed:\n                return False\n            self.accepted += 1\n",
+        "test_publisher_sends_what_it_accepts_at_once_and_in_order",
+        "messages of one topic leave in the wrong order",
+    ),
+    ASKS(
+        "answering_thread_is_not_notified_of_questions",
+        "            self._waiting.extend(frames[:room])\n            self._changed.notify()\n",
+        "            self._waiting.extend(frames[:room])\n",
+        "test_publisher_sends_what_it_accepts_at_once_and_in_order",
+        "a question is not answered before the next connection",
+    ),
+    ASKS(
+        "answering_thread_is_not_notified_of_arrivals",
+        "            self._arrived = True\n            self._changed.notify()\n",
+        "            self._arrived = True\n",
+        "test_publisher_tells_of_arrivals_at_once",
+        "a subscriber that connects gets no hello before the next question",
+    ),
+)
+
+OTHERS = (
+    BUS(
+        "halves_that_join_together_do_not_meet",
+        "        with self._lock:\n            self._desks += (desk,)\n            inboxes = self._inboxes\n",
+        "        inboxes = self._inboxes\n        with self._lock:\n            self._desks += (desk,)\n",
+        "test_both_halves_learn_of_each_other_whoever_joins_first",
+        "neither half says that it is connected",
+    ),
+    MEMORY_SUBSCRIBER(
+        "memory_receiver_is_not_notified_of_messages",
+        "            self._enqueue(self._link.push(frames, time.monotonic()))\n"
+        "            self._changed.notify_all()\n",
+        "            self._enqueue(self._link.push(frames, time.monotonic()))\n",
+        "test_messages_of_one_sender_arrive_at_once_and_in_order",
+        "a message waits until a publisher joins",
+    ),
+    MEMORY_SUBSCRIBER(
+        "memory_subscriber_asks_before_it_listens",
+        "                    self._subscriptions.discard(self._questions.popleft())\n        self._bus.ask(frame)\n",
+        "                    self._subscriptions.discard(self._questions.popleft())\n"
+        "            self._subscriptions.discard(private)\n        self._bus.ask(frame)\n"
+        "        with self._changed:\n            self._subscriptions.add(private)\n",
+        "test_question_is_answered_at_once_and_its_asker_hears_it",
+        "the answer may come before its asker listens for it",
+    ),
+    MEMORY_PUBLISHER(
+        "memory_publisher_is_not_notified_of_questions",
+        "            self._asks.append(frame)\n            self._changed.notify()\n",
+        "            self._asks.append(frame)\n",
+        "test_question_is_answered_at_once_and_its_asker_hears_it",
+        "a question is not answered before a subscriber joins",
+    ),
+    POLLING(
+        "poller_forgets_who_woke_it_during_a_poll",
+        "        self._succeeded()\n        return",
+        "        self._succeeded()\n        self._poll_now = False\n        return",
+        "test_poller_answers_every_question_at_once",
+        "a question that comes during a poll waits for the next regular one",
+    ),
+    POLLING(
+        "poller_forgets_questions_that_came_during_a_poll",
+        "        self._succeeded()\n        return",
+        "        self._succeeded()\n        self._asks.clear()\n        return",
+        "test_poller_answers_every_question_at_once",
+        "a question that comes during a poll is never answered",
+    ),
+    POLLING(
+        "poller_is_not_woken_by_a_question",
+        "            self._asks.append(HelloAsk(nonce, tuple(topics)))\n            self._wake()\n",
+        "            self._asks.append(HelloAsk(nonce, tuple(topics)))\n",
+        "test_poller_answers_every_question_at_once",
+        "a question waits for the next regular poll",
+    ),
+    POLLING(
+        "poller_delivers_after_close",
+        "                if self._life.closed:\n                    return 0.0\n",
+        "",
+        "test_poller_that_is_closed_delivers_no_more_and_ends",
+        "a callback is called after close() has returned",
+    ),
+    CHANGELOG(
+        "reading_of_a_poll_begins_after_it",
+        "        began = clock()\n        asked = {topic for ask in asks for topic in ask.topics if topic != ALL}\n"
+        "        heads = store.read_heads(sorted(asked))\n",
+        "        asked = {topic for ask in asks for topic in ask.topics if topic != ALL}\n"
+        "        heads = store.read_heads(sorted(asked))\n        began = clock()\n",
+        "test_poller_answers_every_question_at_once",
+        "an answer claims to be younger than it is, and the replica says less staleness than there is",
+    ),
+    CHANGELOG(
+        "reading_of_a_jump_begins_after_it",
+        "        began = clock()\n"
+        "        heads = store.read_heads(sorted(topic for topic in topics() if topic != ALL))\n",
+        "        heads = store.read_heads(sorted(topic for topic in topics() if topic != ALL))\n"
+        "        began = clock()\n",
+        "test_poller_that_jumps_says_how_old_its_reading_is",
+        "an answer claims to be younger than it is, and the replica says less staleness than there is",
+    ),
+)
+
+MUTANTS = (*ZMQ, *OTHERS)

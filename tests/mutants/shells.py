@@ -1,0 +1,514 @@
+"""Mistakes in the threads around the core: engine, replica, handlers, publisher, worker and service.
+
+Most are a wake-up that is lost, a lock that is let go too early, or an act before the journal has it. The tests run the
+real threads under a controlled scheduler (docs/scheduler.md).
+"""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+
+def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    return Mutant(name, path, before, after, (f"tests/scheduler/{tests}::{test}",), wrong=wrong)
+
+
+ENGINE = partial(_mutant, "pubsub_lib/runtime/engine.py", "test_replica.py")
+FOLLOWER = partial(_mutant, "pubsub_lib/core/follower.py", "test_replica.py")
+REPLICA = partial(_mutant, "pubsub_lib/runtime/replica.py", "test_replica.py")
+HANDLERS = partial(_mutant, "pubsub_lib/runtime/handlers.py", "test_handlers.py")
+LOOP = partial(_mutant, "pubsub_lib/runtime/loop.py", "test_loop.py")
+PUBLISHER = partial(_mutant, "pubsub_lib/runtime/publisher.py", "test_publisher.py")
+WORKER = partial(_mutant, "pubsub_lib/runtime/worker.py", "test_worker.py")
+OUTGOING = partial(_mutant, "pubsub_lib/service/outgoing.py", "test_service.py")
+RECEIVING = partial(_mutant, "pubsub_lib/service/receiving.py", "test_service.py")
+LEASES = partial(_mutant, "pubsub_lib/service/leases.py", "test_leases.py")
+
+WAKE_UPS = (
+    ENGINE(
+        "clock_is_not_woken_when_a_link_begins_to_wait",
+        "wake = restless and (answer or not self._restless)",
+        "wake = restless and answer",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "a lost message is repaired at the next tick that has another reason",
+    ),
+    ENGINE(
+        "clock_is_not_woken_by_an_answer",
+        "wake = restless and (answer or not self._restless)",
+        "wake = restless and not self._restless",
+        "test_answer_ends_a_wait_although_another_link_waits",
+        "while a link waits, an own hello that ends another wait has no effect before the next tick",
+    ),
+    ENGINE(
+        "tick_leaves_the_engine_restless",
+        "            self._restless = tracker.restless\n",
+        "",
+        "test_clock_starts_for_each_link_that_begins_to_wait",
+        "the clock is woken for the first link that waits and not for the next",
+    ),
+    ENGINE(
+        "clock_is_not_woken_after_a_sync",
+        "        self._carry_out(outcome)\n        self._clock.wake()\n        self._complain(doubtful)",
+        "        self._carry_out(outcome)\n        self._complain(doubtful)",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "links that a sync leaves waiting start no clock",
+    ),
+    ENGINE(
+        "clock_is_not_woken_after_a_failed_sync",
+        "            self._announce()\n        self._clock.wake()\n        if foreign:",
+        "            self._announce()\n        if foreign:",
+        "test_failed_sync_is_tried_again_after_its_backoff",
+        "a sync that failed is not tried again after its backoff",
+    ),
+    ENGINE(
+        "clock_is_not_woken_after_a_follow",
+        "        self._carry_out(outcome)\n        self._clock.wake()\n\n    # -- the receiving",
+        "        self._carry_out(outcome)\n\n    # -- the receiving",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "a new topic is not read when its wait for a hello ends",
+    ),
+    ENGINE(
+        "clock_is_not_woken_by_a_connection",
+        "            self.follower.connected(self.now())\n        self._clock.wake()",
+        "            self.follower.connected(self.now())",
+        "test_connection_is_followed_by_a_question",
+        "the replica does not ask for own hellos when it is connected again",
+    ),
+    ENGINE(
+        "clock_is_not_woken_by_a_resync",
+        "tuple(self.follower.tracker.topics), self.now())\n        self._clock.wake()",
+        "tuple(self.follower.tracker.topics), self.now())",
+        "test_resync_and_follow_start_at_once",
+        "resync() does nothing before the next tick",
+    ),
+    ENGINE(
+        "sync_thread_is_not_woken",
+        "            self._syncs.wake()\n",
+        "            pass\n",
+        "test_resync_and_follow_start_at_once",
+        "a sync that is to start waits for an hour",
+    ),
+    ENGINE(
+        "sync_thread_is_woken_before_it_has_a_job",
+        "            with self.lock:\n                self._job = outcome.sync\n"
+        "                if self._journal is not None:\n"
+        "                    self._journal.sync_begins(outcome.sync)\n            self._syncs.wake()\n",
+        "            self._syncs.wake()\n            with self.lock:\n                self._job = outcome.sync\n"
+        "                if self._journal is not None:\n                    self._journal.sync_begins(outcome.sync)\n",
+        "test_resync_and_follow_start_at_once",
+        "the sync thread looks for its job, finds none, and sleeps",
+    ),
+    ENGINE(
+        "job_that_comes_during_a_reading_is_forgotten",
+        "            self._sync_failed(job, error)\n            return self.now()\n        with self.lock:\n",
+        "            self._sync_failed(job, error)\n            return self.now()\n"
+        "        with self.lock:\n            self._job = None\n",
+        "test_sync_that_is_given_up_does_not_cost_the_next_one",
+        "after a sync that took too long, the next one is not done before its own timeout",
+    ),
+    ENGINE(
+        "waiters_are_notified_of_events_only",
+        "            self._on_events(outcome, first)\n        self._announce()\n",
+        "            self._on_events(outcome, first)\n            self._announce()\n",
+        "test_wait_for_returns_when_it_is_applied_and_always",
+        "without a handler, wait_for() never returns",
+    ),
+    ENGINE(
+        "waiters_are_not_notified_of_close",
+        "            self._closing = True\n            self._announce()\n",
+        "            self._closing = True\n",
+        "test_replica_that_is_closed_while_it_works_ends_once",
+        "wait_for() without a timeout blocks for ever in a closed replica",
+    ),
+    REPLICA(
+        "wait_lets_the_lock_go_before_it_waits",
+        "                engine.changed.wait(left)",
+        "                engine.lock.release()\n                engine.lock.acquire()\n"
+        "                engine.changed.wait(left)",
+        "test_wait_for_returns_when_it_is_applied_and_always",
+        "a change that is applied between the look and the wait is not noticed",
+    ),
+    LOOP(
+        "loop_clears_before_it_waits",
+        "            self._wake.wait(min(max(until - time.monotonic(), 0.0), MOST_SLEEP))\n"
+        "            self._wake.clear()",
+        "            self._wake.clear()\n"
+        "            self._wake.wait(min(max(until - time.monotonic(), 0.0), MOST_SLEEP))",
+        "test_loop_takes_a_step_after_every_wake_without_waiting",
+        "a wake-up during a step is lost",
+    ),
+    LOOP(
+        "loop_clears_after_its_step",
+        "            until = self._once(now)\n",
+        "            until = self._once(now)\n            self._wake.clear()\n",
+        "test_loop_takes_a_step_after_every_wake_without_waiting",
+        "a wake-up during a step is lost",
+    ),
+    LOOP(
+        "loop_is_woken_before_it_is_closed",
+        "        self._closing = True\n        self._wake.set()\n",
+        "        self._wake.set()\n        self._closing = True\n",
+        "test_loop_closes_at_once_and_takes_no_step_afterwards",
+        "close() waits until its timeout, and the thread lives on",
+    ),
+    PUBLISHER(
+        "loop_is_not_woken_by_a_question",
+        "            self._core.asked(ask, time.monotonic())\n        self._say_hellos()\n        self._loop.wake()",
+        "            self._core.asked(ask, time.monotonic())\n        self._say_hellos()",
+        "test_question_is_answered_after_one_reading",
+        "a question that needs a reading is answered at the next idle hello",
+    ),
+    PUBLISHER(
+        "loop_is_woken_before_it_has_the_question",
+        "        with self._lock:\n            self._core.asked(ask, time.monotonic())\n"
+        "        self._say_hellos()\n        self._loop.wake()",
+        "        self._loop.wake()\n        with self._lock:\n"
+        "            self._core.asked(ask, time.monotonic())\n        self._say_hellos()",
+        "test_question_wakes_the_loop",
+        "the loop looks for questions, finds none, and sleeps until the next idle hello",
+    ),
+    PUBLISHER(
+        "loop_is_not_woken_by_a_connection",
+        "            self._core.connected(time.monotonic())\n        self._loop.wake()",
+        "            self._core.connected(time.monotonic())",
+        "test_connection_is_greeted",
+        "a subscriber that connects gets no hello before the next idle one",
+    ),
+    HANDLERS(
+        "handler_is_not_notified_of_events",
+        "                    self._queue.push(selected, now, initial=initial)\n            self._changed.notify_all()",
+        "                    self._queue.push(selected, now, initial=initial)",
+        "test_handler_gets_every_object_as_it_is_in_the_end",
+        "a handler's thread sleeps although events wait",
+    ),
+    HANDLERS(
+        "waiters_are_not_notified_of_a_handled_event",
+        "                parked = self._queue.failed(now, error)\n            self._changed.notify_all()",
+        "                parked = self._queue.failed(now, error)",
+        "test_wait_handled_returns_after_the_handler_and_always",
+        "wait_handled() never returns",
+    ),
+    HANDLERS(
+        "handler_is_not_notified_of_its_end",
+        "            self._queue.clear()\n            self._changed.notify_all()\n",
+        "            self._queue.clear()\n",
+        "test_no_call_begins_after_remove",
+        "the thread of a removed handler lives for ever",
+    ),
+    HANDLERS(
+        "watchers_are_called_before_the_count",
+        "        now = self._clock()\n        with self._changed:\n            if error is None:\n",
+        "        now = self._clock()\n        self._owner.announce()\n        self._owner.watchers = ()\n"
+        "        with self._changed:\n            if error is None:\n",
+        "test_watcher_learns_of_every_handled_change",
+        "an asyncio program that waits for a handler looks too early, and then no more",
+    ),
+)
+
+LOCKS = (
+    ENGINE(
+        "events_of_a_message_are_queued_without_the_lock",
+        "            outcome = self.follower.feed(envelope, self.now())\n            self._tell(outcome)\n"
+        "            restless",
+        "            outcome = self.follower.feed(envelope, self.now())\n        self._tell(outcome)\n"
+        "        with self.lock:\n            restless",
+        "test_handler_registered_while_links_arrive_misses_nothing",
+        "events of two steps may reach a handler in the wrong order",
+    ),
+    ENGINE(
+        "events_of_a_sync_are_queued_without_the_lock",
+        "            self._tell(outcome, first=first)\n        self._carry_out(outcome)",
+        "        if outcome.events:\n            self._on_events(outcome, first)\n        with self.lock:\n"
+        "            self._announce()\n        self._carry_out(outcome)",
+        "test_need_that_a_sync_leaves_is_met_at_once",
+        "events of a sync and of a message may reach a handler in the wrong order",
+    ),
+    ENGINE(
+        "events_of_an_unfollow_are_queued_without_the_lock",
+        "                    self._journal.dropping(topic)\n                self._tell(outcome)\n",
+        "                    self._journal.dropping(topic)\n            if outcome.events:\n"
+        "                self._on_events(outcome, False)\n            with self.lock:\n"
+        "                self._announce()\n",
+        "test_events_of_a_topic_that_is_dropped_keep_their_order",
+        "the deletes of an unfollow may overtake changes that came before",
+    ),
+    ENGINE(
+        "messages_are_applied_without_the_lock",
+        "            outcome = self.follower.feed(envelope, self.now())\n            self._tell(outcome)\n"
+        "            restless",
+        "        outcome = self.follower.feed(envelope, self.now())\n        with self.lock:\n"
+        "            self._tell(outcome)\n            restless",
+        "test_links_that_begin_to_wait_at_a_tick_are_not_forgotten",
+        "two threads change the tracker and the cache at the same time",
+    ),
+    ENGINE(
+        "unsubscribes_outside_of_the_topics_lock",
+        "                self._tell(outcome)\n            self._subscriber.unregister_topic(topic)\n"
+        "            return True\n",
+        "                self._tell(outcome)\n        self._subscriber.unregister_topic(topic)\n        return True\n",
+        "test_new_topic_is_subscribed_to_before_it_is_asked_about",
+        "a topic that is followed again meanwhile is not subscribed to",
+    ),
+    REPLICA(
+        "handler_is_registered_after_the_lock",
+        "            return self._handlers.add(chosen, handler, "
+        "self._cache.present(chosen.tables, chosen.topic, chosen.key))",
+        "            present = self._cache.present(chosen.tables, chosen.topic, chosen.key)\n"
+        "        return self._handlers.add(chosen, handler, present)",
+        "test_handler_registered_while_links_arrive_misses_nothing",
+        "a change that comes between the first look and the registration never reaches the handler",
+    ),
+    HANDLERS(
+        "handler_is_started_before_it_is_registered",
+        "            self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here\n"
+        "            try:\n                handle.start()\n",
+        "            try:\n                handle.start()\n                self._handles = (*others, handle)\n",
+        "test_handler_is_known_as_one_from_its_first_call_on",
+        "a handler's first call may wait for itself for ever",
+    ),
+    PUBLISHER(
+        "links_are_numbered_under_the_lock_and_sent_outside",
+        "            for envelope in self._core.publish(links, time.monotonic()):\n",
+        "            numbered = self._core.publish(links, time.monotonic())\n            self._lock.release()\n"
+        "            self._lock.acquire()\n            for envelope in numbered:\n",
+        "test_links_leave_in_the_order_of_their_sequences_and_after_the_journal",
+        "two commits leave in the wrong order of their sequences",
+    ),
+    PUBLISHER(
+        "hello_is_sent_under_the_lock_of_the_numbers",
+        "            if not self._send_hello(hello):\n                with self._lock:",
+        "            with self._lock:\n                self._driver.send_event(hello)\n"
+        "            if not hello:\n                with self._lock:",
+        "test_commit_does_not_wait_for_hellos_that_are_refused",
+        "a commit waits for every hello that the transport does not take",
+    ),
+    PUBLISHER(
+        "goodbye_is_sent_beside_a_hello",
+        "            with self._hello_lock:  # after the hello that is being sent now\n"
+        "                self._send_hello(goodbye)",
+        "            self._send_hello(goodbye)",
+        "test_goodbye_is_the_last_message_and_comes_once",
+        "a hello may follow the goodbye",
+    ),
+    PUBLISHER(
+        "links_are_sent_after_close",
+        '            if self._closing:\n                raise ClosedError("this publisher is closed; the change',
+        "            if self._closing and not self._initialized:\n"
+        '                raise ClosedError("this publisher is closed; the change',
+        "test_publisher_that_is_closed_while_it_starts_ends",
+        "a link may follow the goodbye",
+    ),
+    PUBLISHER(
+        "start_overlooks_a_close",
+        "                closed = self._closing\n",
+        "                closed = False\n",
+        "test_publisher_that_is_closed_while_it_starts_ends",
+        "the thread of a publisher that was closed while it started lives for ever",
+    ),
+    PUBLISHER(
+        "commit_waits_for_its_turn_for_ever",
+        "if not self._lock.acquire(timeout=_TURN):",
+        "if not self._lock.acquire():",
+        "test_commit_that_waits_for_its_turn_gives_up_in_time",
+        "the waits of all threads that commit add up",
+    ),
+    WORKER(
+        "worker_numbers_under_the_lock_and_pushes_outside",
+        "            for envelope in core.publish(links, now):\n",
+        "            numbered = core.publish(links, now)\n            self._lock.release()\n"
+        "            self._lock.acquire()\n            for envelope in numbered:\n",
+        "test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers",
+        "the service counts messages as lost that come later",
+    ),
+    WORKER(
+        "each_thread_of_a_worker_has_its_own_connection",
+        "return self._hops.get(pid) or self._hops.setdefault(pid, _Hop(self._settings, self._load))",
+        "hop = self._hops.get(pid)\n        if hop is None:\n"
+        "            hop = self._hops[pid] = _Hop(self._settings, self._load)\n        return hop",
+        "test_threads_of_one_process_share_one_connection",
+        "a connection is forgotten without being closed, and its buffered messages with it",
+    ),
+    WORKER(
+        "worker_start_overlooks_a_close",
+        "        if self._closed:  # meanwhile",
+        "        if False:  # meanwhile",
+        "test_worker_that_is_closed_while_it_starts_and_works_ends",
+        "the store calls a closed worker at each commit",
+    ),
+    WORKER(
+        "worker_connects_after_close",
+        "        with self._lock:\n            self._closed = True\n            driver = self._driver",
+        "        with self._lock:\n            driver = self._driver",
+        "test_worker_that_is_closed_while_it_starts_and_works_ends",
+        "a closed worker opens a connection that nobody closes",
+    ),
+    OUTGOING(
+        "handed_links_are_decided_under_the_lock_and_sent_outside",
+        '            self._counts["repeated"] += len(links) - len(fresh)\n            self._send(fresh)',
+        '            self._counts["repeated"] += len(links) - len(fresh)\n        self._send(fresh)',
+        "test_links_leave_in_the_order_in_which_they_are_decided",
+        "a link that the changelog showed overtakes the one before it",
+    ),
+    OUTGOING(
+        "due_links_are_decided_under_the_lock_and_sent_outside",
+        '                hit("service.while_taking_over")\n            self._send(links)',
+        '                hit("service.while_taking_over")\n        self._send(links)',
+        "test_links_leave_in_the_order_in_which_they_are_decided",
+        "a link that a worker hands over overtakes the one before it",
+    ),
+)
+
+ORDER = (
+    ENGINE(
+        "asks_before_it_subscribes",
+        "                for topic in fresh:\n                    self._subscriber.register_topic(topic)\n"
+        "                self._begin_to_follow(fresh)\n",
+        "                self._begin_to_follow(fresh)\n                for topic in fresh:\n"
+        "                    self._subscriber.register_topic(topic)\n",
+        "test_new_topic_is_subscribed_to_before_it_is_asked_about",
+        "what is sent between the answer and the subscription is lost, and nobody notices at once",
+    ),
+    ENGINE(
+        "asks_before_it_receives",
+        "        self._subscriber.daemonize()\n        if self._discovery is not None:\n"
+        "            self._discovery.start()\n"
+        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_follow(topics)\n"
+        "            self._interest.add(topics)\n",
+        "        if self._discovery is not None:\n            self._discovery.start()\n"
+        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_follow(topics)\n"
+        "            self._interest.add(topics)\n        self._subscriber.daemonize()\n",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "the answers to the first question are not received",
+    ),
+    ENGINE(
+        "start_subscribes_before_the_journal_has_it",
+        "        if self._journal is not None:\n"
+        "            self._journal.following(topics)  # before the first message can come\n"
+        "        for topic in topics:\n            self._subscriber.register_topic(topic)\n",
+        "        for topic in topics:\n            self._subscriber.register_topic(topic)\n"
+        "        if self._journal is not None:\n            self._journal.following(topics)\n",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "the audit finds messages that the replica did not expect",
+    ),
+    ENGINE(
+        "follow_subscribes_before_the_journal_has_it",
+        "                if self._journal is not None:\n                    self._journal.following(fresh)\n"
+        "                for topic in fresh:\n                    self._subscriber.register_topic(topic)\n",
+        "                for topic in fresh:\n                    self._subscriber.register_topic(topic)\n"
+        "                if self._journal is not None:\n                    self._journal.following(fresh)\n",
+        "test_new_topic_is_subscribed_to_before_it_is_asked_about",
+        "the audit finds messages that the replica did not expect",
+    ),
+    ENGINE(
+        "asks_before_the_journal_has_it",
+        "        if self._journal is not None:\n            self._journal.asking(question)\n        try:\n"
+        "            self._subscriber.request_hello(question.nonce, question.topics)\n",
+        "        try:\n            self._subscriber.request_hello(question.nonce, question.topics)\n"
+        "            if self._journal is not None:\n                self._journal.asking(question)\n",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "the audit finds an answer older than its question",
+    ),
+    ENGINE(
+        "sync_reads_before_the_journal_has_it",
+        "                if self._journal is not None:\n                    self._journal.sync_begins(outcome.sync)\n"
+        "            self._syncs.wake()\n",
+        "            self._syncs.wake()\n            if self._journal is not None:\n"
+        "                self._journal.sync_begins(outcome.sync)\n",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "the audit finds a sync whose end is older than its begin",
+    ),
+    FOLLOWER(
+        "messages_are_applied_before_the_journal_has_them",
+        "        if self.witness is not None:\n            self.witness.heard(envelope, actions, self.tracker)\n"
+        "        outcome = self._carry_out(actions, now) if actions else NOTHING\n",
+        "        outcome = self._carry_out(actions, now) if actions else NOTHING\n"
+        "        if self.witness is not None:\n            self.witness.heard(envelope, actions, self.tracker)\n",
+        "test_replica_that_is_closed_while_it_works_ends_once",
+        "a replica that is killed holds what its journal does not have",
+    ),
+    FOLLOWER(
+        "syncs_are_applied_before_the_journal_has_them",
+        "        if self.witness is not None:\n            self.witness.synced(answer, number, actions, self.tracker)\n"
+        "        outcome = self._carry_out(actions, now)\n",
+        "        outcome = self._carry_out(actions, now)\n        if self.witness is not None:\n"
+        "            self.witness.synced(answer, number, actions, self.tracker)\n",
+        "test_clock_starts_when_a_link_begins_to_wait",
+        "a replica that is killed holds what its journal does not have",
+    ),
+    PUBLISHER(
+        "links_are_sent_before_the_journal_has_them",
+        "                if self._journal is not None:\n                    self._journal.messages(_SENT, envelope)\n"
+        "                self._driver.send_event(envelope)\n",
+        "                self._driver.send_event(envelope)\n                if self._journal is not None:\n"
+        "                    self._journal.messages(_SENT, envelope)\n",
+        "test_links_leave_in_the_order_of_their_sequences_and_after_the_journal",
+        "the audit finds messages that nobody sent",
+    ),
+    WORKER(
+        "links_are_handed_over_before_the_journal_has_them",
+        '        if self._journal is not None:\n            self._journal.links("handed", links)\n        try:\n'
+        "            self._hop().push(links)\n",
+        "        try:\n            self._hop().push(links)\n            if self._journal is not None:\n"
+        '                self._journal.links("handed", links)\n',
+        "test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers",
+        "the audit finds links that nobody handed over",
+    ),
+    RECEIVING(
+        "links_are_sent_on_before_the_journal_has_them",
+        '            if self._journal is not None:\n                self._journal.links("taken", links)\n'
+        "            self._outgoing.handed(links)",
+        "            self._outgoing.handed(links)\n            if self._journal is not None:\n"
+        '                self._journal.links("taken", links)',
+        "test_what_is_taken_is_in_the_journal_before_it_is_sent",
+        "the audit finds links that the service sent and never got",
+    ),
+)
+
+AGES = (
+    PUBLISHER(
+        "reading_of_an_unchanged_store_begins_after_it",
+        "        began = time.monotonic()\n        heads: Heads | None = None\n        try:\n"
+        "            store = self._store.read_heads(()).store\n",
+        "        heads: Heads | None = None\n        try:\n            store = self._store.read_heads(()).store\n"
+        "            began = time.monotonic()\n",
+        "test_hello_of_an_unchanged_store_claims_the_age_of_its_reading",
+        "a hello claims to be younger than it is, and replicas say less staleness than there is",
+    ),
+    PUBLISHER(
+        "reading_of_the_heads_begins_after_it",
+        "                began = time.monotonic()\n                heads = self._store.read_heads([ALL])\n",
+        "                heads = self._store.read_heads([ALL])\n                began = time.monotonic()\n",
+        "test_hello_never_claims_a_reading_younger_than_it_is",
+        "a hello claims to be younger than it is, and replicas say less staleness than there is",
+    ),
+    LEASES(
+        "lease_counts_from_the_grant",
+        "        asked = time.monotonic()\n        lease.asked(asked)\n"
+        "        granted = self._directory.acquire(name, self._uuid, self._seconds)\n",
+        "        lease.asked(time.monotonic())\n"
+        "        granted = self._directory.acquire(name, self._uuid, self._seconds)\n"
+        "        asked = time.monotonic()\n",
+        "test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended",
+        "while the database is slow, two services hold one lease",
+    ),
+    LEASES(
+        "entry_counts_from_its_registration",
+        "            self._entry.granted(now)\n",
+        "            self._entry.granted(time.monotonic())\n",
+        "test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended",
+        "a service believes in its entry in the directory although it has expired",
+    ),
+    LEASES(
+        "live_services_are_read_before_the_grant",
+        "        granted = self._directory.acquire(name, self._uuid, self._seconds)\n"
+        "        if granted and name == ORPHANS:\n",
+        "        live = self._directory.live()\n"
+        "        granted = self._directory.acquire(name, self._uuid, self._seconds)\n"
+        "        if granted and name == ORPHANS:\n            self._live = frozenset(each.service for each in live)\n"
+        "        elif granted and name == ORPHANS:\n",
+        "test_holder_of_the_orphans_knows_every_service_that_registered_before_the_grant",
+        "the links of a service that has just started are taken for nobody's",
+    ),
+)
+
+MUTANTS = (*WAKE_UPS, *LOCKS, *ORDER, *AGES)
