@@ -27,17 +27,17 @@ LEASES = partial(_mutant, "pubsub_lib/service/leases.py", "test_leases.py")
 WAKE_UPS = (
     ENGINE(
         "clock_is_not_woken_when_a_link_begins_to_wait",
-        "wake = restless and (answer or not self._restless)",
-        "wake = restless and answer",
+        "wake = restless and (envelope.hello is not None or not self._restless)",
+        "wake = restless and envelope.hello is not None",
         "test_clock_starts_when_a_link_begins_to_wait",
         "a lost message is repaired at the next tick that has another reason",
     ),
     ENGINE(
-        "clock_is_not_woken_by_an_answer",
-        "wake = restless and (answer or not self._restless)",
+        "clock_is_not_woken_by_a_hello",
+        "wake = restless and (envelope.hello is not None or not self._restless)",
         "wake = restless and not self._restless",
         "test_answer_ends_a_wait_although_another_link_waits",
-        "while a link waits, an own hello that ends another wait has no effect before the next tick",
+        "while a link waits, a hello that ends another wait has no effect before the next tick",
     ),
     ENGINE(
         "tick_leaves_the_engine_restless",
