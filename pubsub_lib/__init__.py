@@ -6,26 +6,46 @@ what it commits adds :func:`open_publisher`: a :class:`Worker` where its host ru
 ``docs/architecture.md`` shows the data path.
 """
 
+from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.events import Event
-from pubsub_lib.core.model import DEFAULT_TOPIC
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import DEFAULT_TOPIC, Point
+from pubsub_lib.core.objects import Object
+from pubsub_lib.core.table import Table
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.runtime.aio import AsyncReplica
+from pubsub_lib.journal import JournalSettings
+from pubsub_lib.runtime.aio import AsyncHandle, AsyncReplica
+from pubsub_lib.runtime.handlers import Handle
 from pubsub_lib.runtime.opening import open_publisher
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.replica import Replica
+from pubsub_lib.runtime.status import Status
 from pubsub_lib.runtime.worker import Worker
-from pubsub_lib.settings import Settings
-from pubsub_lib.store import Store
+from pubsub_lib.settings import Settings, StoreSettings
+from pubsub_lib.store import Commit, Store, Stored, Transaction
 
 __all__ = [
     "DEFAULT_TOPIC",
+    "AsyncHandle",
     "AsyncReplica",
+    "Commit",
     "Event",
+    "Handle",
+    "HandlerPolicy",
+    "JournalSettings",
+    "Limits",
+    "Object",
+    "Point",
     "Publisher",
     "Replica",
     "Settings",
+    "Status",
     "Store",
+    "StoreSettings",
+    "Stored",
+    "Table",
     "Timing",
+    "Transaction",
     "Worker",
     "open_publisher",
 ]

@@ -6,7 +6,8 @@ and reports what :class:`Applied` says. Objects are kept per topic, since count 
 users see is the merged view of :mod:`.merged`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest as xxh3
@@ -16,6 +17,7 @@ from pubsub_lib.core.events import Decode, Event, plain
 from pubsub_lib.core.index import Extract, Index
 from pubsub_lib.core.merged import Entry, Merged
 from pubsub_lib.core.model import ALL, Head, Link, Record, TopicSnapshot
+from pubsub_lib.core.objects import Object
 from pubsub_lib.core.topic_objects import TopicObjects, Walk
 from pubsub_lib.errors import NotFollowed, UsageError
 
@@ -34,6 +36,8 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     guarded: int = 0
 
 
+Read = Callable[[Object[Any]], Any]
+"""Decodes an object's value."""
 Fault = tuple[str, int, bool]
 """What is wrong after a link: its topic, and ``guarded`` and ``intact`` as in :class:`Applied`."""
 
@@ -364,11 +368,22 @@ class Cache:
         entry = self._shown(table, key)
         return None if entry is None else Record(table, key, entry.version, entry.value)
 
+    def shown(self, table: str, key: str, read: Read) -> Object[Any] | None:
+        """The object shown, whose value ``read`` decodes; None when there is none."""
+        entry = self._shown(table, key)
+        return None if entry is None else Object(table, key, entry.topic, entry.version, entry.value, read)
+
     def iterate(self, table: str | None = None, topic: str | None = None) -> list[Record]:
         """The objects shown, of one table or all and of one topic or all, as one consistent list made at
         once.
         """
         return [Record(name, key, at.version, at.value) for name, key, at in self._view(table, topic)]
+
+    def objects(self, table: str | None, topic: str | None, read: Read) -> list[Object[Any]]:
+        """:meth:`iterate`, with topics; ``read`` decodes the values."""
+        return [
+            Object(name, key, at.topic, at.version, at.value, read) for name, key, at in self._view(table, topic)
+        ]
 
     def present(
         self, tables: Collection[str] | None = None, topic: str | None = None, key: str | None = None
@@ -437,6 +452,10 @@ class Cache:
         if index is None:
             raise NotFollowed(f"there is no index {name!r} (there are {sorted(self._indexes)}); add it first")
         return index
+
+    def indexes(self) -> Collection[Index]:
+        """All indexes, in the order in which they were added."""
+        return self._indexes.values()
 
     def _reindex(self, events: list[Event]) -> None:
         for index in self._indexes.values():

@@ -1,7 +1,10 @@
 """Secondary indexes over the objects that a replica shows."""
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
 
 from pubsub_lib.core.events import Decode, decoded
 from pubsub_lib.errors import UsageError
@@ -11,6 +14,26 @@ Extract = Callable[[Any], Any] | str
 function that returns one hashable, or a list, set or iterator of hashables. None, and a missing field: not in
 the index.
 """
+
+
+MAX_DESCRIBED: Final = 100
+"""Objects of one index whose error is kept as text; of all others only the key is kept."""
+MAX_TEXT: Final = 300
+"""Characters of an error that are kept."""
+
+
+class IndexStatus(msgspec.Struct, frozen=True):
+    """What an index lacks at one moment."""
+
+    table: str
+    left_out: int
+    """Objects of the table that are not in the index, because their value could not be decoded or the index's function
+    raised. ``lookup`` does not find them.
+    """
+    failures: int
+    """How many times that happened, ever."""
+    examples: Mapping[str, str]
+    """Some of these objects: key -> error."""
 
 
 class Index:
@@ -38,8 +61,21 @@ class Index:
 
     @property
     def failing(self) -> dict[str, str]:
-        """The keys that are not in the index because ``extract`` raised, each with the error's text."""
+        """The keys that are not in the index because ``extract`` raised, with the error's text of the first
+        ``MAX_DESCRIBED`` of them ("" for the others).
+        """
         return dict(self._failing)
+
+    @property
+    def left_out(self) -> int:
+        """How many objects are not in the index because ``extract`` raised."""
+        return len(self._failing)
+
+    def status(self, examples: int) -> IndexStatus:
+        """What the index lacks, with at most so many examples."""
+        described = dict(islice((item for item in self._failing.items() if item[1]), examples))
+        named = described or dict(islice(self._failing.items(), examples))
+        return IndexStatus(self.table, self.left_out, self.failures, named)
 
     def put(self, key: str, value: bytes | None) -> None:
         """Tell that an object now has this value; None: it is gone. Never raises what ``extract`` raises."""
@@ -55,7 +91,8 @@ class Index:
             terms = _terms(self._extract(decoded(self._decode, self.table, key, value)))
         except Exception as error:  # noqa: BLE001 - a user's function; this one object's fault alone
             self.failures += 1
-            self._failing[key] = f"{type(error).__name__}: {error}"
+            described = len(self._failing) < MAX_DESCRIBED
+            self._failing[key] = f"{type(error).__name__}: {error}"[:MAX_TEXT] if described else ""
             return
         if terms:
             self._terms[key] = terms

@@ -11,16 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.index import Extract
-from pubsub_lib.core.model import Record
+from pubsub_lib.core.objects import Object
+from pubsub_lib.core.table import Table
 from pubsub_lib.errors import ClosedError, NotStarted, UsageError, WaitTimeout
 from pubsub_lib.runtime.contents import Contents
 from pubsub_lib.runtime.handlers import Handle, is_coroutine_function
 from pubsub_lib.runtime.readback import RETRY, Committed
-from pubsub_lib.runtime.replica import Replica
+from pubsub_lib.runtime.replica import OnError, Order, Replica
 from pubsub_lib.runtime.status import Status
 from pubsub_lib.settings import Settings
 
@@ -203,25 +204,54 @@ class AsyncReplica:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    async def get(self, table: str, key: str) -> Any:
+    @overload
+    async def get(self, table: Table[T], key: str) -> T | None: ...
+    @overload
+    async def get(self, table: str, key: str) -> Any: ...
+    async def get(self, table: str | Table[Any], key: str) -> Any:
         """As :meth:`.Replica.get`; at once, unless a large change is being applied at this moment."""
-        return await self._look(self.threaded.get, table, key)
+        return await self._look(lambda: self.threaded.get(table, key))
 
-    async def record(self, table: str, key: str) -> Record | None:
+    @overload
+    async def record(self, table: Table[T], key: str) -> Object[T] | None: ...
+    @overload
+    async def record(self, table: str, key: str) -> Object[Any] | None: ...
+    async def record(self, table: str | Table[Any], key: str) -> Object[Any] | None:
         """As :meth:`.Replica.record`; at once, as ``get``."""
-        return await self._look(self.threaded.record, table, key)
+        return await self._look(lambda: self.threaded.record(table, key))
 
-    async def records(self, table: str | None = None, *, topic: str | None = None) -> list[Record]:
+    @overload
+    async def records(self, table: Table[T], *, topic: str | None = None) -> list[Object[T]]: ...
+    @overload
+    async def records(self, table: str | None = None, *, topic: str | None = None) -> list[Object[Any]]: ...
+    async def records(self, table: str | Table[Any] | None = None, *, topic: str | None = None) -> list[Object[Any]]:
         """As :meth:`.Replica.records`."""
-        return await self._call(self.threaded.records, table, topic=topic)
+        replica = self.threaded
+        if table is None:
+            return await self._call(lambda: replica.records(topic=topic))
+        return await self._call(lambda: replica.records(table, topic=topic))
 
-    async def iterate(self, table: str, *, topic: str | None = None) -> list[tuple[str, Any]]:
+    @overload
+    async def iterate(
+        self, table: Table[T], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> list[tuple[str, T]]: ...
+    @overload
+    async def iterate(
+        self, table: str, *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> list[tuple[str, Any]]: ...
+    async def iterate(
+        self, table: str | Table[Any], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> list[tuple[str, Any]]:
         """(key, value) of all objects of a table, of one moment, decoded: as :meth:`.Replica.iterate`."""
-        return await self._call(lambda: list(self.threaded.iterate(table, topic=topic)))
+        return await self._call(lambda: list(self.threaded.iterate(table, topic=topic, on_error=on_error)))
 
-    async def add_index(self, name: str, table: str, by: Extract) -> None:
+    @overload
+    async def add_index(self, name: str, table: Table[T], by: Callable[[T], Any] | str) -> None: ...
+    @overload
+    async def add_index(self, name: str, table: str, by: Extract) -> None: ...
+    async def add_index(self, name: str, table: str | Table[Any], by: Extract) -> None:
         """As :meth:`.Replica.add_index`."""
-        await self._call(self.threaded.add_index, name, table, by)
+        await self._call(lambda: self.threaded.add_index(name, table, by))
 
     async def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
         """As :meth:`.Replica.lookup`."""
@@ -251,12 +281,12 @@ class AsyncReplica:
 
     async def on(
         self,
-        table: str | Sequence[str] | None,
+        table: str | Table[Any] | Order | None,
         handler: AsyncHandler | Callable[[Event], object],
         *,
         topic: str | None = None,
         key: str | None = None,
-        order: Sequence[str] = (),
+        order: Order = (),
     ) -> AsyncHandle:
         """As :meth:`.Replica.on`. A coroutine function runs in the event loop, one change at a time: the next one is
         told when it has ended, and what waits meanwhile is bounded and conflated. A plain function runs on a thread.
@@ -275,11 +305,11 @@ class AsyncReplica:
 
     async def changes(
         self,
-        table: str | Sequence[str] | None = None,
+        table: str | Table[Any] | Order | None = None,
         *,
         topic: str | None = None,
         key: str | None = None,
-        order: Sequence[str] = (),
+        order: Order = (),
     ) -> AsyncGenerator[Event, None]:
         """Every change, as an async iterator: first the objects that are there, as creates. Ends at ``close``. Takes
         what ``on`` takes.

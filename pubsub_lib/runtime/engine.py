@@ -81,6 +81,8 @@ class Engine:
         """The last sync's failure; None after a success."""
         self.failure: PubSubError | None = None
         """Why the replica must not be trusted any more (a paranoid check failed)."""
+        self._incomplete: frozenset[str] = frozenset()
+        """Indexes of which a line in the log says that they leave objects out."""
         self._doubtful: frozenset[str] = frozenset()
         """Topics of which a line in the log says that they do not fit their digest."""
         self._paranoid = settings.paranoid
@@ -201,6 +203,7 @@ class Engine:
             again = self.follower.next_time()
         self._carry_out(outcome)
         self._complain_of_rot(outcome.rotted)
+        self.report_indexes()
         return again
 
     def _carry_out(self, outcome: Outcome) -> None:
@@ -249,6 +252,7 @@ class Engine:
         self._carry_out(outcome)
         self._clock.wake()
         self._complain(doubtful)
+        self.report_indexes()
         if self._paranoid:
             self._compare(tuple(job.wants))
         return self.now()
@@ -279,6 +283,26 @@ class Engine:
                 rot.topic,
                 named,
                 extra=fields(topic=rot.topic, objects=rot.objects),
+            )
+
+    def report_indexes(self) -> None:
+        """Log which indexes leave objects out: one line for each index, until that index is complete again."""
+        if not self.follower.cache.indexes():
+            return
+        with self.lock:
+            failing = {index.name: index.status(1) for index in self.follower.cache.indexes() if index.left_out}
+            fresh = {name: status for name, status in failing.items() if name not in self._incomplete}
+            self._incomplete = frozenset(failing)
+        for name, status in fresh.items():
+            key, error = next(iter(status.examples.items()))
+            _log.error(
+                "the index %r leaves out %d objects of the table %r, for example %r (%s); lookup does not find them",
+                name,
+                status.left_out,
+                status.table,
+                key,
+                error,
+                extra=fields(index=name, table=status.table, key=key, objects=status.left_out),
             )
 
     def _sync_failed(self, job: StartSync, error: Exception) -> None:

@@ -1,5 +1,6 @@
 """A replica's metrics, as Prometheus reads them. Imported only where an endpoint is asked for."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -49,6 +50,7 @@ class ReplicaMetrics(Collector):
         yield _counters("dropped", "Messages that were received and not used.", "why", now.dropped)
         yield _counters("driver", "What the driver counted.", "what", now.driver)
         yield from _handlers(now)
+        yield from _left_out(now)
         yield _counters("journal_records", "Records of the journal.", "what", now.journal)
         yield _gauge("journal_failing", "1 while the journal cannot be written.", bool(now.journal_error))
 
@@ -101,6 +103,16 @@ def _handlers(now: Status) -> Iterable[Metric]:
     yield _gauge("handlers_waiting", "Changes that wait for handlers.", of.waiting)
     yield _gauge("handlers_lag_seconds", "How long the oldest of them has been waiting.", of.lag)
     yield _gauge("handlers_parked_objects", "Objects that are parked now.", len(now.parked))
+
+
+def _left_out(now: Status) -> Iterable[Metric]:
+    objects = {name: index.left_out for name, index in now.indexes.items()}
+    failures = {name: index.failures for name, index in now.indexes.items()}
+    tables = Counter(each.table for each in now.unreadable)
+    yield _gauges("index_left_out_objects", "Objects that an index lacks: they could not be indexed.", "index", objects)
+    yield _counters("index_failures", "Objects that could not be indexed, each time.", "index", failures)
+    yield _gauges("unreadable_objects", "Objects that do not fit their table's declared type.", "table", tables)
+    yield _counter("unreadable_reads", "Reads of such objects.", now.unreadable_reads)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

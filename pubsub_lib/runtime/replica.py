@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
@@ -19,7 +19,9 @@ from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
-from pubsub_lib.core.model import ALL, DEFAULT_TOPIC, Record
+from pubsub_lib.core.model import ALL, DEFAULT_TOPIC
+from pubsub_lib.core.objects import Object
+from pubsub_lib.core.table import Declared, Table, TableTypes
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
@@ -27,6 +29,7 @@ from pubsub_lib.errors import (
     NotStarted,
     PubSubError,
     UsageError,
+    ValueRefused,
     WaitTimeout,
 )
 from pubsub_lib.journal import open_journal
@@ -38,6 +41,7 @@ from pubsub_lib.runtime.handlers import Handle, Handlers
 from pubsub_lib.runtime.journaling import ReplicaJournal
 from pubsub_lib.runtime.readback import RETRY, Committed, Readback
 from pubsub_lib.runtime.status import DRIVER_DROPS, ChainStatus, Status, parked_objects, problems
+from pubsub_lib.runtime.unreadable import Unreadable
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
@@ -46,6 +50,14 @@ if TYPE_CHECKING:
 
 NOT_STARTED = "this replica was not started, so it holds nothing yet; call start() first, or use it in a with statement"
 NOTHING_FOLLOWED = "no topic is followed any more, so nothing can be waited for; follow() one"
+
+T = TypeVar("T")
+Order = Sequence[str | Table[Any]]
+"""Several tables, by names or handles."""
+OnError = Literal["raise", "skip"]
+"""What ``iterate`` does with an object that cannot be decoded."""
+MAX_EXAMPLES: Final = 5
+"""Objects that ``status()`` names of each index that leaves objects out."""
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
@@ -59,7 +71,9 @@ class Replica:
 
     With named topics it also follows ``DEFAULT_TOPIC``, because an object without a topic is everybody's;
     ``default_topic`` False (by default ``settings.default_topic``) leaves that out.
-    ``tables`` declares types (msgspec Structs) of tables, so that values are decoded into them.
+    ``tables`` declares tables and the types (msgspec Structs) of their values, by handles
+    (``tables=[Table("lport", Port)]``) or as a mapping of names to types. Values are decoded into these types, and a
+    table that is not declared is then refused (ValueRefused) by every method that takes a table.
     ``store`` and ``subscriber`` replace what the settings would open; ``rng`` makes jitter and nonces repeatable.
     Raises ConfigError or DriverError for settings that cannot be used.
     """
@@ -69,7 +83,7 @@ class Replica:
         settings: Settings,
         topics: Sequence[str] | None = None,
         *,
-        tables: Mapping[str, type[msgspec.Struct]] | None = None,
+        tables: Declared | None = None,
         default_topic: bool | None = None,
         store: SyncReader | None = None,
         subscriber: Subscriber | None = None,
@@ -77,7 +91,9 @@ class Replica:
     ) -> None:
         named = _checked_topics(settings.topics or (ALL,) if topics is None else topics)
         self._topics = with_default(named, settings.default_topic if default_topic is None else default_topic)
-        self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in (tables or {}).items()}
+        self._tables = TableTypes(tables)
+        self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in self._tables.types.items()}
+        self._unreadable = Unreadable()
         binds = polls = False
         if subscriber is None:
             driver = loader.load(settings.driver, settings.needs())
@@ -213,66 +229,107 @@ class Replica:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def get(self, table: str, key: str) -> Any:
+    @overload
+    def get(self, table: Table[T], key: str) -> T | None: ...
+    @overload
+    def get(self, table: str, key: str) -> Any: ...
+    def get(self, table: str | Table[Any], key: str) -> Any:
         """The value of an object, decoded anew at each call, or None. Raises ValueRefused when the value does not
-        fit the table's declared type, NotStarted.
+        fit the table's declared type (``status().unreadable`` names the object then) and for a table that is not
+        declared, NotStarted.
+        """
+        found = self.record(table, key)
+        return None if found is None else found.value
+
+    @overload
+    def record(self, table: Table[T], key: str) -> Object[T] | None: ...
+    @overload
+    def record(self, table: str, key: str) -> Object[Any] | None: ...
+    def record(self, table: str | Table[Any], key: str) -> Object[Any] | None:
+        """The object with its topic, version and value; or None. Raises ValueRefused for a table that is not declared,
+        NotStarted.
         """
         self._check_started()
+        name = self._tables.name(table)
         with self._engine.lock:
-            value = self._cache.get(table, key)
-        return None if value is None else self._decode(table, key, value)
+            return self._cache.shown(name, key, self._decode)
 
-    def record(self, table: str, key: str) -> Record | None:
-        """The object with its version, the value as canonical JSON; or None. Raises NotStarted."""
-        self._check_started()
-        with self._engine.lock:
-            return self._cache.record(table, key)
+    @overload
+    def iterate(
+        self, table: Table[T], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> Iterator[tuple[str, T]]: ...
+    @overload
+    def iterate(
+        self, table: str, *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> Iterator[tuple[str, Any]]: ...
+    def iterate(
+        self, table: str | Table[Any], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> Iterator[tuple[str, Any]]:
+        """(key, value) of all objects of a table, as they are at this moment: later changes are not seen.
 
-    def iterate(self, table: str, *, topic: str | None = None) -> Iterator[tuple[str, Any]]:
-        """(key, value) of all objects of a table, as they are at this moment: what comes later is not seen.
-
-        Raises NotFollowed for a topic that is not followed.
+        ``on_error``: what to do with an object whose value does not fit the table's declared type. ``"raise"`` raises
+        ValueRefused and ends the iteration; ``"skip"`` leaves the object out and goes on. Both note the object in
+        ``status().unreadable``.
+        Raises NotFollowed for a topic that is not followed, ValueRefused for a table that is not declared, UsageError,
+        NotStarted.
         """
-        records = self.records(table, topic=topic)
-        return ((record.key, self._decode(record.table, record.key, record.value)) for record in records)
+        if on_error not in ("raise", "skip"):
+            raise UsageError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+        return _values(self.records(table, topic=topic), skip=on_error == "skip")
 
-    def records(self, table: str | None = None, *, topic: str | None = None) -> list[Record]:
-        """All objects, or those of a table or of a topic, with versions and undecoded values, of one moment.
+    @overload
+    def records(self, table: Table[T], *, topic: str | None = None) -> list[Object[T]]: ...
+    @overload
+    def records(self, table: str | None = None, *, topic: str | None = None) -> list[Object[Any]]: ...
+    def records(self, table: str | Table[Any] | None = None, *, topic: str | None = None) -> list[Object[Any]]:
+        """All objects, or those of a table or of a topic, of one moment: each with its topic, version and value.
 
-        Raises NotFollowed for a topic that is not followed, NotStarted.
+        Values are decoded when ``value`` is read, so an object that does not fit its table's type raises only there.
+        Raises NotFollowed for a topic that is not followed, ValueRefused for a table that is not declared, NotStarted.
         """
         self._check_started()
+        name = None if table is None else self._tables.name(table)
         with self._engine.lock:
-            return self._cache.iterate(table, self._only(topic))
+            return self._cache.objects(name, self._only(topic), self._decode)
 
-    def add_index(self, name: str, table: str, by: Extract) -> None:
-        """Index a table by a field path (``"switch"``, ``"a.b"``) or a function of the value. Raises UsageError when
-        the name is taken.
+    @overload
+    def add_index(self, name: str, table: Table[T], by: Callable[[T], Any] | str) -> None: ...
+    @overload
+    def add_index(self, name: str, table: str, by: Extract) -> None: ...
+    def add_index(self, name: str, table: str | Table[Any], by: Extract) -> None:
+        """Index a table by a field path (``"switch"``, ``"a.b"``) or a function of the value.
+
+        An object whose value does not fit the table's type, or on which the function raises, is left out of the index:
+        ``lookup`` does not find it, ``status().indexes`` counts and names it, and one line is logged. Raises UsageError
+        when the index's name is taken, ValueRefused for a table that is not declared.
         """
         self._check()
+        indexed = self._tables.name(table)
         with self._engine.lock:
-            self._cache.add_index(name, table, by)
+            self._cache.add_index(name, indexed, by)
+        self._engine.report_indexes()
 
     def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
-        """(key, value) of every object that the index has under ``value``. Raises NotFollowed for no such index,
-        NotStarted.
+        """(key, value) of every object that the index has under ``value``; see :meth:`add_index` for those that it
+        leaves out. Raises NotFollowed for no such index, NotStarted.
         """
         self._check_started()
         with self._engine.lock:
             table = self._cache.index(index).table
             found = self._cache.lookup(index, value)
-        return [(key, self._decode(table, key, raw)) for key, raw in found]
+        decode = self._decoders.get(table, plain)
+        return [(key, decoded(decode, table, key, raw)) for key, raw in found]
 
     # -- handlers ------------------------------------------------------------------------------------------------
 
     def on(
         self,
-        table: str | Sequence[str] | None,
+        table: str | Table[Any] | Order | None,
         handler: Callable[[Event], object],
         *,
         topic: str | None = None,
         key: str | None = None,
-        order: Sequence[str] = (),
+        order: Order = (),
     ) -> Handle:
         """Call ``handler`` with every change of a table, of several tables, or of all (None), a topic or a key.
 
@@ -283,11 +340,12 @@ class Replica:
         One handler of several tables is called for all of them in chain order; between two handlers there is no order.
         ``order`` names tables, those first that others refer to: what a full sync finds (at the start or later), and
         what an unfollow takes away, is told as creates and sets in this order, then deletes in the reverse.
-        Raises UsageError, NotFollowed for the topic, ClosedError.
+        Raises UsageError, NotFollowed for the topic, ValueRefused for a table that is not declared, ClosedError.
         """
         self._check()
+        tables, order = self._names(table), self._order(order)
         with self._engine.lock:
-            chosen = selector(table, self._only(topic), key, order)
+            chosen = selector(tables, self._only(topic), key, order)
             return self._handlers.add(chosen, handler, self._cache.present(chosen.tables, chosen.topic, chosen.key))
 
     # -- waiting -------------------------------------------------------------------------------------------------
@@ -396,6 +454,9 @@ class Replica:
                     followed=bool(tracker.topics) or not self._follows,
                 ),
                 last_error="" if error is None else str(error),
+                indexes={index.name: index.status(MAX_EXAMPLES) for index in self._cache.indexes()},
+                unreadable=self._unreadable.current(self._version_of),
+                unreadable_reads=self._unreadable.reads,
                 journal={} if self._journal is None else self._journal.counters(),
                 journal_error="" if self._journal is None else self._journal.error,
             )
@@ -547,8 +608,36 @@ class Replica:
         if not self._started:
             raise NotStarted(NOT_STARTED)
 
-    def _decode(self, table: str, key: str, value: bytes) -> Any:
-        return decoded(self._decoders.get(table, plain), table, key, value)
+    def _decode(self, found: Object[Any]) -> Any:
+        try:
+            return decoded(self._decoders.get(found.table, plain), found.table, found.key, found.json)
+        except ValueRefused as error:
+            self._unreadable.note(found, error)
+            raise
+
+    def _version_of(self, table: str, key: str) -> int | None:
+        """Of an object that is shown; None: there is none. With the lock held."""
+        found = self._cache.record(table, key)
+        return None if found is None else found.version
+
+    def _names(self, tables: str | Table[Any] | Order | None) -> str | list[str] | None:
+        if tables is None or isinstance(tables, str | Table):
+            return None if tables is None else self._tables.name(tables)
+        return [self._tables.name(each) for each in tables]
+
+    def _order(self, order: Order) -> Sequence[str]:
+        return order if isinstance(order, str) else [self._tables.name(each) for each in order]
+
+
+def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str, Any]]:
+    for each in objects:
+        try:
+            value = each.value
+        except ValueRefused:  # noted by what decodes
+            if not skip:
+                raise
+            continue
+        yield each.key, value
 
 
 def _reader(settings: Settings) -> Store:

@@ -8,12 +8,14 @@ import msgspec
 
 from pubsub_lib.core.dispatch import Parked
 from pubsub_lib.core.follower import Faults
+from pubsub_lib.core.index import IndexStatus
 from pubsub_lib.core.model import Point
 from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.timing import Timing, no_publisher_bound
 from pubsub_lib.core.tracker import Counters
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.runtime.handlers import HandlerCounters
+from pubsub_lib.runtime.unreadable import UnreadableObject
 
 DRIVER_DROPS: Final = ("truncated", "oversized", "version", "foreign", "overflow")
 """Why a driver drops what it received: the reasons of :meth:`pubsub_lib.api.Subscriber.counters`."""
@@ -63,6 +65,14 @@ class Status(msgspec.Struct, frozen=True):
     """Why the replica is not ready, one sentence each."""
     last_error: str
     """Why the last sync failed; "" after a success."""
+    indexes: Mapping[str, IndexStatus] = {}
+    """Of each index how many objects it leaves out because they could not be indexed, with examples."""
+    unreadable: Sequence[UnreadableObject] = ()
+    """Objects that did not fit the declared type of their table when they were last read, and are still there: at most
+    ``pubsub_lib.runtime.unreadable.MAX_KEPT``. What handlers could not read is in ``parked``.
+    """
+    unreadable_reads: int = 0
+    """How many reads of one object failed so, ever."""
     journal: Mapping[str, int] = {}
     """Records ``written`` and ``lost`` by the journal; empty when none is kept."""
     journal_error: str = ""

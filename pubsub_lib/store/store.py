@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, func, select
 
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.table import Declared, Table
 from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, StoreReadOnly, ValueRefused
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
@@ -53,7 +54,7 @@ class Store:
         self,
         database: Settings,
         *,
-        tables: Mapping[str, type[Any]] | None = None,
+        tables: Declared | None = None,
         origin: str | None = None,
         read_only: bool = False,
         create: bool = True,
@@ -66,7 +67,7 @@ class Store:
         *,
         settings: StoreSettings | None = None,
         limits: Limits | None = None,
-        tables: Mapping[str, type[Any]] | None = None,
+        tables: Declared | None = None,
         origin: str | None = None,
         read_only: bool = False,
         create: bool = True,
@@ -78,7 +79,7 @@ class Store:
         *,
         settings: StoreSettings | None = None,
         limits: Limits | None = None,
-        tables: Mapping[str, type[Any]] | None = None,
+        tables: Declared | None = None,
         origin: str | None = None,
         read_only: bool = False,
         create: bool = True,
@@ -88,7 +89,8 @@ class Store:
         ``database``: the :class:`~pubsub_lib.Settings` of the program, which say everything: URL, limits, pool,
         timeouts, and the origin (``settings.service``). A script without settings gives a SQLAlchemy URL (sqlite,
         postgresql, mysql, mariadb), and may give ``settings`` and ``limits``; their defaults hold otherwise.
-        ``tables``: their types; when some are given, only those tables exist. ``origin``: the service that is to
+        ``tables``: handles (:class:`~pubsub_lib.Table`), or names with types; when some are given, only those tables
+        exist. ``origin``: the service that is to
         publish what is written here ("": none).
         ``read_only``: never writes, and a standby will do; for the command line and the audit, not for replicas.
         ``create`` False: makes neither a SQLite file nor tables, and does not connect yet; every call until the schema
@@ -294,16 +296,20 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def get(self, table: str, key: str) -> Any:
+    @overload
+    def get(self, table: Table[T], key: str) -> T | None: ...
+    @overload
+    def get(self, table: str, key: str) -> Any: ...
+    def get(self, table: str | Table[Any], key: str) -> Any:
         """The value of an object (as its table's type), or None."""
         record = self.get_record(table, key)
-        return None if record is None else self._tables.decode(table, record.value)
+        return None if record is None else self._tables.decode(record.table, record.value)
 
-    def get_record(self, table: str, key: str) -> Stored | None:
+    def get_record(self, table: str | Table[Any], key: str) -> Stored | None:
         """The object with its topic, version and canonical value, or None."""
-        self._tables.check(table)
+        name = self._tables.check(table)
         check_key(key)
-        query = rows.select_objects(table, [key])
+        query = rows.select_objects(name, [key])
         row = self._read("reading an object", lambda connection: connection.execute(query).one_or_none())
         return None if row is None else rows.stored(row)
 

@@ -1,13 +1,13 @@
 """Typed tables: which struct a table's values are, checked before anything is written and decoded on reading."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from pubsub_lib.core import values
-from pubsub_lib.core.limits import Limits, check_name
-from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.table import Declared, Table, TableTypes
+from pubsub_lib.errors import ValueRefused
 
 
 class Tables:
@@ -17,23 +17,17 @@ class Tables:
     Immutable; any thread.
     """
 
-    def __init__(self, types: Mapping[str, type[Any]], limits: Limits) -> None:
-        """Raises ConfigError for a type that msgspec does not know, ValueRefused for a bad table name."""
-        self._types = dict(types)
+    def __init__(self, declared: Declared, limits: Limits) -> None:
+        """Raises as :class:`.TableTypes`."""
+        self._declared = TableTypes(declared)
+        self._types = self._declared.types
         self._limits = limits
-        for table, kind in self._types.items():
-            check_name("table", table)
-            try:
-                msgspec.json.Decoder(kind)
-            except TypeError as error:
-                raise ConfigError(f"the type {kind!r} of the table {table!r} cannot be decoded: {error}") from error
 
-    def check(self, table: str) -> str:
-        """Refuse a bad table name, or one that is not declared where some are. Raises ValueRefused."""
-        check_name("table", table)
-        if self._types and table not in self._types:
-            raise ValueRefused(f"the table {table!r} is not declared; there are {', '.join(sorted(self._types))}")
-        return table
+    def check(self, table: str | Table[Any]) -> str:
+        """The table's name. Raises ValueRefused for a bad name, for a table that is not declared where some are, and
+        for a handle that is not declared.
+        """
+        return self._declared.name(table)
 
     def encode(self, table: str, value: object) -> bytes:
         """Canonical JSON of a struct, or of plain data that fits the table's type (its defaults are filled in).

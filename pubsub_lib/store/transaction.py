@@ -5,9 +5,10 @@ held for as short as possible, and the whole can be tried again after a deadlock
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from pubsub_lib.core.limits import check_key, check_name
+from pubsub_lib.core.table import Table
 from pubsub_lib.errors import ClosedError, ValueRefused
 from pubsub_lib.store import verbs
 from pubsub_lib.store.links import Commit
@@ -15,6 +16,7 @@ from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.verbs import Identity, Operation, Stored, Verb
 from pubsub_lib.store.writer import Work
 
+T = TypeVar("T")
 Read = Callable[[str, str], Stored | None]
 
 
@@ -37,32 +39,43 @@ class Transaction:
         self.commit: Commit | None = None
         """After the block: what was committed, or None when nothing changed."""
 
-    def create(self, table: str, key: str, value: object, *, topic: str | None = None) -> None:
+    def create(self, table: str | Table[Any], key: str, value: object, *, topic: str | None = None) -> None:
         """Write an object that must not exist yet. Without ``topic`` it is on the default topic."""
-        self._record("create", table, key, self._tables.encode(self._tables.check(table), value), topic)
+        name = self._tables.check(table)
+        self._record("create", name, key, self._tables.encode(name, value), topic)
 
     def update(
-        self, table: str, key: str, value: object, *, topic: str | None = None, version: int | None = None
+        self, table: str | Table[Any], key: str, value: object, *, topic: str | None = None, version: int | None = None
     ) -> None:
         """Merge members into the value of an object that must exist: given ones are replaced, others stay (one level).
 
         ``version`` must be the current one; ``topic`` moves the object.
         """
-        self._record("update", table, key, self._tables.encode_patch(self._tables.check(table), value), topic, version)
+        name = self._tables.check(table)
+        self._record("update", name, key, self._tables.encode_patch(name, value), topic, version)
 
-    def set(self, table: str, key: str, value: object, *, topic: str | None = None, version: int | None = None) -> None:
+    def set(
+        self, table: str | Table[Any], key: str, value: object, *, topic: str | None = None, version: int | None = None
+    ) -> None:
         """Write the whole value of an object, whether it exists or not.
 
         ``version`` must be the current one (0: it must not exist). Without ``topic`` an existing object keeps its own.
         Equal bytes on the same topic write and publish nothing.
         """
-        self._record("set", table, key, self._tables.encode(self._tables.check(table), value), topic, version)
+        name = self._tables.check(table)
+        self._record("set", name, key, self._tables.encode(name, value), topic, version)
 
-    def delete(self, table: str, key: str, *, version: int | None = None, missing_ok: bool = False) -> None:
+    def delete(
+        self, table: str | Table[Any], key: str, *, version: int | None = None, missing_ok: bool = False
+    ) -> None:
         """Remove an object that must exist, unless ``missing_ok``. ``version`` must be the current one."""
         self._record("delete", self._tables.check(table), key, None, None, version, missing_ok)
 
-    def get(self, table: str, key: str) -> Any:
+    @overload
+    def get(self, table: Table[T], key: str) -> T | None: ...
+    @overload
+    def get(self, table: str, key: str) -> Any: ...
+    def get(self, table: str | Table[Any], key: str) -> Any:
         """The object's value as this transaction leaves it so far, or None. Blocks for one query the first time.
 
         What it returns is guarded: when another writer changes the object before this transaction is committed, the
@@ -70,14 +83,15 @@ class Transaction:
         Raises NotFound, AlreadyExists or VersionMismatch when the verbs recorded so far cannot succeed.
         """
         self._check_open()
-        identity = (self._tables.check(table), check_key(key))
+        name = self._tables.check(table)
+        identity = (name, check_key(key))
         if identity not in self._reads:
-            self._reads[identity] = self._read(table, key)
+            self._reads[identity] = self._read(name, key)
         before = self._reads[identity]
         mine = [operation for operation in self._operations if (operation.table, operation.key) == identity]
         effects = verbs.fold(mine, {identity: before} if before is not None else {}, self._tables.encode)
         value = effects[0].value if effects else (before.value if before is not None else None)
-        return None if value is None else self._tables.decode(table, value)
+        return None if value is None else self._tables.decode(name, value)
 
     def _record(
         self,

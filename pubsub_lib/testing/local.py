@@ -21,13 +21,11 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-
-import msgspec
 
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
@@ -36,6 +34,7 @@ from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.lossy import PERFECT, Loss
 from pubsub_lib.core.model import ALL, Heads
+from pubsub_lib.core.table import Declared, TableTypes
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import WaitTimeout
 from pubsub_lib.runtime.engine import Engine, SyncReader
@@ -177,7 +176,7 @@ class Local:
     def __init__(
         self,
         *,
-        tables: Mapping[str, type[msgspec.Struct]] | None = None,
+        tables: Declared | None = None,
         loss: Loss = PERFECT,
         seed: int = 0,
         timing: Timing = Timing(),  # noqa: B008 - frozen, as the next two
@@ -185,7 +184,7 @@ class Local:
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pubsub-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None))
-        self._tables = dict(tables or {})
+        self._tables = TableTypes(tables).types
         self._loss = loss
         self._rng = random.Random(seed)
         self._time = LocalTime()
@@ -228,7 +227,7 @@ class Local:
         self,
         topics: Sequence[str] | None = None,
         *,
-        tables: Mapping[str, type[msgspec.Struct]] | None = None,
+        tables: Declared | None = None,
         default_topic: bool = True,
     ) -> LocalReplica:
         """A new replica of these topics (None: of everything), started; closed with this object at the latest.

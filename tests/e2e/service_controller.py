@@ -21,7 +21,7 @@ def main(config: Path) -> None:
         print("synced", flush=True)
         for line in sys.stdin:
             replica.wait_handled(int(line), LONG, topics=TOPICS)
-            held = {record.key: [record.version, record.value.decode()] for record in replica.records("item")}
+            held = {record.key: [record.version, record.json.decode()] for record in replica.records("item")}
             print(json.dumps(held), flush=True)
 
 

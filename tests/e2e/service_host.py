@@ -202,7 +202,7 @@ class Watched:
         return {record.key: (record.version, record.value) for record in store.objects() if record.topic in self.topics}
 
     def _have(self) -> dict[str, tuple[int, bytes]]:
-        return {record.key: (record.version, record.value) for record in self.replica.records("item")}
+        return {record.key: (record.version, record.json) for record in self.replica.records("item")}
 
     def must_come_to(self, position: int, store: Store) -> None:
         """Equal to the database within the bound; nothing was told twice, and nobody needed a full sync."""

@@ -44,7 +44,7 @@ def settings(url: str, timing: Timing, limits: Limits = Limits(), **options: Any
 
 
 def held(replica: Replica) -> dict[tuple[str, str], tuple[int, bytes]]:
-    return {(each.table, each.key): (each.version, each.value) for each in replica.records()}
+    return {(each.table, each.key): (each.version, each.json) for each in replica.records()}
 
 
 def stored(store: Store, *topics: str) -> dict[tuple[str, str], tuple[int, bytes]]:

@@ -125,7 +125,7 @@ def sync_process(line: Line, database: Path, port: int) -> None:
         with Replica(settings, store=timed) as replica:
             replica.wait_synced(600.0)
             line.say(time.monotonic() - timed.begun[0])
-            state = {(each.table, each.key): (each.version, each.value) for each in replica.records()}
+            state = {(each.table, each.key): (each.version, each.json) for each in replica.records()}
             if state != fetch(database) or len(timed.begun) != 1 or replica.status().faults.mismatches:
                 raise BenchError(f"after {len(timed.begun)} syncs the replica's objects are not the store's")
             line.say()

@@ -67,7 +67,7 @@ def replicate(line: Line, port: int, plans: Sequence[Plan]) -> None:
 
 def check(replica: Replica, plans: Sequence[Plan]) -> None:
     """Raises BenchError when the replica is not what the plans lead to, or got there by more than messages."""
-    state = {(each.table, each.key): (each.version, each.value) for each in replica.records()}
+    state = {(each.table, each.key): (each.version, each.json) for each in replica.records()}
     expected: dict[tuple[str, str], tuple[int, bytes]] = {}
     for plan in plans:
         expected.update(plan.expected())

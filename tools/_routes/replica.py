@@ -12,6 +12,7 @@ from _routes import dump
 from _routes.messages import Away, Finish, Finished, Followed, Message, Synced
 from _routes.plan import ReplicaTask
 from pubsub_lib import Event, Replica, Settings
+from pubsub_lib.core.model import Record
 
 FIRST_SYNC = 600.0
 """Seconds; longer than the first sync of any set that this was made for."""
@@ -93,7 +94,7 @@ def sabotage(replica: Replica) -> tuple[str, str]:
 def account(replica: Replica, watch: Watch, order: Finish, sabotaged: tuple[str, str] | None = None) -> Finished:
     """Write the dump, and sum up."""
     memory = resident()
-    records = replica.records()
+    records = [Record(each.table, each.key, each.version, each.json) for each in replica.records()]
     dump.write(Path(order.dump), records)
     status = replica.status()
     undisturbed = sorted(latency for at, latency in watch.latencies if not within(at, order.away))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_lib.core.events import decoder_of, plain
-from pubsub_lib.core.index import Index
+from pubsub_lib.core.index import MAX_DESCRIBED, MAX_TEXT, Index
 from pubsub_lib.errors import UsageError
 
 
@@ -101,3 +101,26 @@ def test_an_index_equals_a_scan(steps: list[tuple[str, list[int] | None]]) -> No
             model[key] = terms
         for term in range(4):
             assert sorted(index.keys(term)) == sorted(k for k, some in model.items() if term in some)
+
+
+def test_the_status_counts_all_that_is_left_out_and_describes_some() -> None:
+    index = Index("i", "t", lambda value: 10 // value, plain)
+    for number in range(MAX_DESCRIBED + 10):
+        index.put(f"k{number}", b"0")
+    status = index.status(2)
+    assert (status.table, status.left_out, status.failures) == ("t", MAX_DESCRIBED + 10, MAX_DESCRIBED + 10)
+    assert list(status.examples) == ["k0", "k1"]
+    assert all(text.startswith("ZeroDivisionError") for text in status.examples.values())
+    for number in range(MAX_DESCRIBED):
+        index.put(f"k{number}", None)
+    status = index.status(2)
+    assert (status.left_out, status.examples) == (10, {f"k{MAX_DESCRIBED}": "", f"k{MAX_DESCRIBED + 1}": ""})
+
+
+def test_an_error_is_kept_up_to_a_length() -> None:
+    def broken(value: object) -> object:
+        raise RuntimeError("x" * 10_000)
+
+    index = Index("i", "t", broken, plain)
+    index.put("k", b"0")
+    assert len(index.failing["k"]) == MAX_TEXT

@@ -78,7 +78,7 @@ def test_a_stored_value_that_does_not_fit_is_told_on_reading(open_store: Opener)
 
 def test_a_type_that_cannot_be_decoded() -> None:
     with pytest.raises(ConfigError, match="lport"):
-        Tables({"lport": list[int] | set[int]}, Limits())  # type: ignore[dict-item]
+        Tables({"lport": list[int] | set[int]}, Limits())  # type: ignore[arg-type]
 
 
 def test_an_untyped_table_takes_a_struct_as_plain_data() -> None:

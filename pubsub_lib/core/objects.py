@@ -1,0 +1,32 @@
+"""One object as a replica shows it."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Object(msgspec.Struct, Generic[T], frozen=True):
+    """One object of a replica at one moment: where it is found, its topic, version and value.
+
+    Immutable; any thread; nothing blocks.
+    """
+
+    table: str
+    key: str
+    topic: str
+    version: int
+    json: bytes
+    """The value as canonical JSON, as stored."""
+    read: Callable[["Object[Any]"], Any]
+    """Decodes the value; for :attr:`value`."""
+
+    @property
+    def value(self) -> T:
+        """The value, as ``get`` gives it: of the table's declared type, or plain data. Decoded anew at each access.
+        Raises ValueRefused when it does not fit the type.
+        """
+        value: T = self.read(self)
+        return value

@@ -1,0 +1,110 @@
+"""docs/tutorial.md, typed line by line into ``python`` in a real terminal (a pty), as the page asks for."""
+
+import os
+import pty
+import re
+import select
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGE: Final = ROOT / "docs" / "tutorial.md"
+LONG: Final = 120.0
+PROMPT: Final = re.compile(r">>> |\.\.\. ")
+"""One comes for each line typed. A handler may print behind it, from its own thread."""
+SAMPLE: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN: Final = re.compile(r"^```python\n(?:(?!^```$).*\n)+?```\n\n((?:    .+\n)+)", re.MULTILINE)
+"""What the page says that a sample prints: the indented block right after it."""
+
+
+class Repl:
+    """``python`` without arguments in a terminal of its own. A context manager; one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pid = self._terminal = -1
+        self.shown = ""
+        """Everything that stood in the terminal."""
+        self.in_block = False
+        """The interpreter waits for more lines of a block."""
+
+    def __enter__(self) -> Self:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._folder),  # its history file belongs to this test
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
+            "TERM": "dumb",
+            "PYTHON_BASIC_REPL": "1",  # from Python 3.13 on: the other one indents by itself
+        }
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.chdir(self._folder)
+            os.execve(sys.executable, [sys.executable, "-q"], environment)
+        attributes = termios.tcgetattr(self._terminal)
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(self._terminal, termios.TCSANOW, attributes)
+        self._until_ready()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._terminal)  # hangs up: the interpreter ends
+        os.waitpid(self._pid, 0)
+
+    def type(self, line: str) -> str:
+        """Type a line and Return; what the interpreter says to it, with its next prompt."""
+        os.write(self._terminal, f"{line}\n".encode())
+        return self._until_ready()
+
+    def _until_ready(self) -> str:
+        said, until = "", time.monotonic() + LONG
+        while not (prompts := PROMPT.findall(said)):
+            ready, _, _ = select.select([self._terminal], [], [], until - time.monotonic())
+            assert ready, f"no prompt came within {LONG} s after\n{self.shown}{said}"
+            said += os.read(self._terminal, 65_536).decode().replace("\r\n", "\n")
+        self.shown += said
+        self.in_block = prompts[-1] == "... "
+        return said
+
+
+@pytest.fixture
+def repl(tmp_path: Path) -> Iterator[Repl]:
+    with Repl(tmp_path) as repl:
+        yield repl
+
+
+def samples() -> list[str]:
+    return SAMPLE.findall(PAGE.read_text())
+
+
+@pytest.mark.slow
+def test_the_tutorial_works_when_it_is_typed(repl: Repl) -> None:
+    for sample in samples():
+        for line in sample.splitlines():
+            said = repl.type(line)
+            assert "Error" not in said, f"after typing\n{line}\npython says\n{said}\nand before that\n{repl.shown}"
+        if repl.in_block:
+            assert "Error" not in repl.type(""), repl.shown
+    printed = PROMPT.sub("", repl.shown)
+    for block in SHOWN.findall(PAGE.read_text()):
+        for line in block.splitlines():
+            assert line.strip() in printed, f"the page says\n{line}\nand python printed\n{printed}"
+
+
+def test_a_sample_that_does_not_parse_is_noticed(repl: Repl) -> None:
+    repl.type("with open('x', 'w') as file:")
+    repl.type("    pass")
+    assert "SyntaxError" in repl.type("print(1)")
+
+
+def test_the_page_has_samples_and_shows_what_they_print() -> None:
+    assert len(samples()) >= 5
+    assert any("create p1" in block for block in SHOWN.findall(PAGE.read_text()))

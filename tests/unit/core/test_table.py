@@ -1,0 +1,69 @@
+"""Handles of tables, and which tables are declared."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pubsub_lib.core.table import Declared, Table, TableTypes
+from pubsub_lib.errors import ConfigError, ValueRefused
+
+
+class Port(msgspec.Struct):
+    switch: str
+
+
+class Other(msgspec.Struct):
+    switch: str
+
+
+PORTS = Table("lport", Port)
+
+
+@pytest.mark.parametrize("declared", [[PORTS], (PORTS,), {"lport": Port}])
+def test_a_declared_table_is_named_by_its_name_and_by_its_handle(declared: Declared) -> None:
+    types = TableTypes(declared)
+    assert types.types == {"lport": Port}
+    assert types.name("lport") == types.name(PORTS) == types.name(Table("lport", Port)) == "lport"
+
+
+@pytest.mark.parametrize("declared", [None, {}, []])
+def test_where_none_is_declared_every_name_will_do_and_no_handle(declared: Declared | None) -> None:
+    types = TableTypes(declared)
+    assert types.name("whatever") == "whatever"
+    with pytest.raises(ValueRefused, match=r"'lport' is not declared with the type Port here; put its handle into"):
+        types.name(PORTS)
+
+
+def test_where_some_are_declared_another_one_is_refused() -> None:
+    types = TableTypes([PORTS, Table("switch", dict)])
+    with pytest.raises(ValueRefused, match="the table 'lprot' is not declared; there are lport, switch"):
+        types.name("lprot")
+    with pytest.raises(ValueRefused, match="the table 'lport' is not declared with the type Other here"):
+        types.name(Table("lport", Other))
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", 7])
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(ValueRefused, match="table"):
+        Table(name, Port)
+    with pytest.raises(ValueRefused, match="table"):
+        TableTypes({name: Port})
+    with pytest.raises(ValueRefused, match="table"):
+        TableTypes().name(name)
+
+
+def test_a_type_that_cannot_be_decoded_is_refused() -> None:
+    kind: Any = "Port"
+    with pytest.raises(ConfigError, match="'lport' cannot be decoded"):
+        Table("lport", kind)
+    with pytest.raises(ConfigError, match="'lport' cannot be decoded"):
+        TableTypes({"lport": kind})
+
+
+def test_a_table_is_declared_once_and_by_a_handle() -> None:
+    with pytest.raises(ConfigError, match="'lport' is declared twice"):
+        TableTypes([PORTS, Table("lport", Other)])
+    names: Any = ["lport"]
+    with pytest.raises(ConfigError, match=r"tables must be handles.*not 'lport'"):
+        TableTypes(names)
