@@ -149,7 +149,8 @@ class Subscriber(ABC):
 
     @abstractmethod
     def daemonize(self) -> None:
-        """Start the receiving thread (a daemon thread) and return. Must be called once, after ``initialize``.
+        """Start the receiving thread (a daemon thread) and return. Must be called once, after ``initialize``, and must
+        not need a connection: while no publisher (or broker) is there the driver tries again in the background.
         After a fork the child's copy is closed: it raises TransportError and must not disturb the parent's."""
 
     @abstractmethod

@@ -46,6 +46,7 @@ class MemoryBus:
         self._lock = threading.Lock()
         self._inboxes: tuple[Inbox, ...] = ()
         self._desks: tuple[Desk, ...] = ()
+        self._is_cut = False
         self._loss = PERFECT
         self._seed = 0
         self._links: dict[int, weakref.ref[Lossy[Frames]]] = {}
@@ -64,6 +65,25 @@ class MemoryBus:
                     if seed is not None:
                         link.reseed(random.Random(_seed_of(seed, number)))
 
+    def cut(self) -> None:
+        """End every connection: publishers and subscribers reach each other no more, until ``restore``. Idempotent."""
+        with self._lock:
+            self._is_cut = True
+
+    def restore(self) -> None:
+        """Connect all of them again; each half is told. Idempotent."""
+        with self._lock:
+            if not self._is_cut:
+                return
+            self._is_cut = False
+            inboxes, desks = self._inboxes, self._desks
+        if desks:
+            for inbox in inboxes:
+                inbox.meet()
+        if inboxes:
+            for desk in desks:
+                desk.meet()
+
     def new_link(self) -> Lossy[Frames]:
         """The link of one more subscriber. Each has random choices of its own, so that subscribers differ."""
         with self._lock:
@@ -78,7 +98,7 @@ class MemoryBus:
         """Deliver to this subscriber from now on."""
         with self._lock:
             self._inboxes += (inbox,)
-            desks = self._desks
+            desks = () if self._is_cut else self._desks
         if desks:
             inbox.meet()
         for desk in desks:
@@ -93,7 +113,7 @@ class MemoryBus:
         """Pass subscribers' questions to this publisher from now on."""
         with self._lock:
             self._desks += (desk,)
-            inboxes = self._inboxes
+            inboxes = () if self._is_cut else self._inboxes
         if inboxes:
             desk.meet()
         for inbox in inboxes:
@@ -106,6 +126,8 @@ class MemoryBus:
 
     def send(self, *frames: bytes) -> int:
         """Offer a message to every subscriber that asked for it; returns to how many. Never blocks on one of them."""
+        if self._is_cut:
+            return 0
         head = frames[0] if frames else b""
         reached = 0
         for inbox in self._inboxes:
@@ -116,6 +138,8 @@ class MemoryBus:
 
     def ask(self, frame: bytes) -> None:
         """Pass a subscriber's question to every publisher."""
+        if self._is_cut:
+            return
         for desk in self._desks:
             desk.ask(frame)
 

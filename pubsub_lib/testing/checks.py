@@ -16,6 +16,12 @@ ROOM: Final = 0.5
 """Seconds. A busy machine is not a driver's fault: deadlines of the contract are checked with this much room."""
 
 
+CLOSE_SECONDS: Final = 2.0
+"""The contract's limit for ``close``."""
+SEND_SECONDS: Final = 1.0
+"""The contract's limit for ``send_event``."""
+
+
 def needs_envelopes(rig: Rig) -> None:
     """Skip a check that has no meaning for a driver whose subscribers read the store themselves."""
     if not rig.driver.capabilities.carries_envelopes:
@@ -26,6 +32,20 @@ def needs_fan_out(rig: Rig) -> None:
     """Skip a check that has no meaning for a hop: it has several subscribers, or asks for hellos."""
     if not rig.driver.capabilities.fan_out:
         pytest.skip("the driver declares that it is a hop with one subscriber")
+
+
+def needs_connections(rig: Rig) -> None:
+    """Skip a check that has no meaning for a driver that has nothing between its halves; refuse a rig without cut."""
+    if not rig.driver.capabilities.connections:
+        pytest.skip("the driver declares that it has no connections")
+    for call in (rig.cut, rig.restore):
+        assert call is not None, "the rig of a driver with connections must be able to cut and restore them; see Rig"
+
+
+def needs_no_connected(rig: Rig) -> None:
+    """Skip a check that is only for drivers which never call ``on_connected``."""
+    if rig.driver.capabilities.connections and rig.driver.capabilities.fan_out:
+        pytest.skip("the driver declares that it has connections")
 
 
 def only_ours(call: Callable[[], object]) -> None:

@@ -3,7 +3,10 @@
     class TestMine(DriverConformance):
         @pytest.fixture
         def rig(self):
-            return Rig(MyDriver, DriverSettings(addresses=("mine://...",)), inject=my_raw_send)
+            return Rig(
+                MyDriver, DriverSettings(addresses=("mine://...",)),
+                inject=my_raw_send, cut=proxy.cut, restore=proxy.restore,
+            )
 
 Each "must" of :mod:`pubsub_lib.api` has a check here that is named after it. A check is skipped only where a declared
 capability says that it has no meaning. Nothing sleeps: checks wait for what must come, and for what must not come they
@@ -24,7 +27,9 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, FrameError, TransportError
 from pubsub_lib.testing.checks import (
+    CLOSE_SECONDS,
     ROOM,
+    SEND_SECONDS,
     all_at_once,
     eventually,
     ignore,
@@ -34,11 +39,10 @@ from pubsub_lib.testing.checks import (
     only_ours,
     raiser,
 )
+from pubsub_lib.testing.connection_conformance import ConnectionConformance
 from pubsub_lib.testing.rig import Rig, Scene, scene
 
 DROPS = ("truncated", "oversized", "version", "foreign", "overflow")
-CLOSE_SECONDS = 2.0
-SEND_SECONDS = 1.0
 
 
 class PublisherConformance:
@@ -468,7 +472,7 @@ class LifeConformance:
         assert rig.driver.name
 
 
-class DriverConformance(PublisherConformance, SubscriberConformance, LifeConformance):
+class DriverConformance(PublisherConformance, SubscriberConformance, LifeConformance, ConnectionConformance):
     """All of it. Derive once per driver (a name that starts with ``Test``) and give the fixture ``rig``."""
 
 

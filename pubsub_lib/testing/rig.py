@@ -12,6 +12,7 @@ from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
 from pubsub_lib.core.model import ZERO, Change, Link, Point
+from pubsub_lib.errors import TransportError
 
 
 @dataclass
@@ -20,6 +21,9 @@ class Rig:
 
     ``inject``: put raw frames on the wire as any stranger could, to every subscriber of the first one's topic.
     ``write``: for a driver with ``carries_envelopes=False``, change the database: (topic, {key: value}) -> its link.
+    ``cut`` and ``restore``: for a driver with ``connections``, end every connection between the halves (or to the
+    broker) and refuse new ones; allow them again. Both return when that is done. The halves must notice by themselves.
+    :class:`pubsub_lib.testing.stream_proxy.StreamProxy` has both for TCP and for Unix sockets.
     ``patience``: seconds after which something that did not happen counts as not happening.
     """
 
@@ -27,6 +31,8 @@ class Rig:
     settings: DriverSettings
     inject: Callable[..., object] | None = None
     write: Callable[[str, Mapping[str, str]], Link] | None = None
+    cut: Callable[[], object] | None = None
+    restore: Callable[[], object] | None = None
     patience: float = 30.0
 
 
@@ -84,14 +90,36 @@ class Collector:
             return bool(self._changed.wait_for(condition, seconds))
 
 
+class Connections:
+    """The callback ``on_connected``, which counts its calls; a thread of the driver calls it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.count = 0
+        self.hook: Callable[[], None] = lambda: None
+        """Runs at the end of each call, for tests that do something at a connection."""
+
+    def __call__(self) -> None:
+        """The callback itself."""
+        with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+        self.hook()
+
+    def until_more_than(self, before: int, patience: float, half: str) -> None:
+        """Wait for the next call; AssertionError after the patience."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.count > before, patience):
+                raise AssertionError(f"on_connected of the {half} was not called within {patience} s of a connection")
+
+
 @dataclass
 class Listener:
-    """A subscriber and what it heard."""
+    """A subscriber and what it received."""
 
     subscriber: Subscriber
     heard: Collector
-    connected: list[float] = field(default_factory=list)
-    """When ``on_connected`` was called (``time.monotonic``)."""
+    connected: Connections = field(default_factory=Connections)
 
 
 @dataclass
@@ -100,8 +128,7 @@ class Sender:
 
     publisher: Publisher
     asks: list[HelloAsk] = field(default_factory=list)
-    connected: list[float] = field(default_factory=list)
-    """When ``on_connected`` was called (``time.monotonic``)."""
+    connected: Connections = field(default_factory=Connections)
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sequences: Counter[str] = field(default_factory=Counter)
 
@@ -140,15 +167,24 @@ class Scene:
         """A new initialized publisher; by default it only remembers questions."""
         sender = Sender(self.rig.driver.publisher(self.rig.settings))
         self._open.append(sender.publisher)
-        sender.publisher.initialize(on_ask or sender.asks.append, lambda: sender.connected.append(time.monotonic()))
+        sender.publisher.initialize(on_ask or sender.asks.append, sender.connected)
         return sender
+
+    def answering(self) -> Sender:
+        """A publisher that answers every question; ``send`` uses it from now on."""
+
+        def answer(ask: HelloAsk) -> None:
+            made.publisher.send_event(made.hello(ask.nonce))
+
+        made = self._sender = self.publisher(answer)
+        return made
 
     def subscriber(self, *topics: str, start: bool = True) -> Listener:
         """A new subscriber of these topics; running unless told not to."""
         made = self.rig.driver.subscriber(self.rig.settings)
         self._open.append(made)
         listener = Listener(made, Collector(self.rig.patience))
-        made.initialize(listener.heard, lambda: listener.connected.append(time.monotonic()))
+        made.initialize(listener.heard, listener.connected)
         for topic in topics:
             made.register_topic(topic)
         if start:
@@ -177,6 +213,24 @@ class Scene:
             self.sender.publisher.send_event(envelope)
         return link
 
+    def try_send(self, topic: str) -> Link | None:
+        """Send one change while the transport may refuse it: None when it did, by TransportError."""
+        try:
+            return self.send(topic)
+        except TransportError:
+            return None
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Every connection is lost inside, and allowed again at the end."""
+        assert self.rig.cut is not None
+        assert self.rig.restore is not None
+        self.rig.cut()
+        try:
+            yield
+        finally:
+            self.rig.restore()
+
     def listening(self, *topics: str) -> Listener:
         """A running subscriber that hears all these topics already."""
         listener = self.subscriber(*topics)
@@ -186,7 +240,8 @@ class Scene:
     def settle(self, listener: Listener, *topics: str) -> None:
         """Return once the listener hears these topics: send probes until one arrives ("within a bounded time").
 
-        ``ALL`` counts as heard when a probe on some topic arrives.
+        ``ALL`` counts as heard when a probe on some topic arrives. The transport may refuse probes, as it may after a
+        cut.
         """
         for topic in topics:
             self._settle(listener, topic or "conformance-probe")
@@ -201,7 +256,9 @@ class Scene:
         while not arrived():
             if time.monotonic() > deadline:
                 raise AssertionError(f"a subscriber of {topic!r} heard nothing on it in {self.rig.patience} s")
-            probes.add(self.send(topic).point)
+            probe = self.try_send(topic)
+            if probe is not None:
+                probes.add(probe.point)
             listener.heard.waits(arrived, 0.25)
 
     def heard(self, listener: Listener, link: Link) -> None:

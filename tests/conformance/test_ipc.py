@@ -1,16 +1,19 @@
 """The multi-process driver stands the conformance suite, as far as a hop with one subscriber has to."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import zmq
 
 from pubsub_ipc import IpcDriver
-from pubsub_lib.api import DriverSettings
+from pubsub_lib.api import DriverSettings, Publisher
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.conformance import DriverConformance, Rig, Scene
 from pubsub_lib.testing.rig import scene
+from tests.conformance.proxies import proxies
 
 
 @pytest.fixture
@@ -25,10 +28,35 @@ def inject(tmp_path: Path) -> Iterator[Callable[..., object]]:
     context.term()
 
 
+def driver_by(address: str, base: type[IpcDriver] = IpcDriver) -> type[IpcDriver]:
+    """The driver whose workers connect to this address, and not to the one at which the service binds."""
+
+    class OtherWay(base):  # type: ignore[valid-type,misc]
+        @classmethod
+        def publisher(cls, settings: DriverSettings) -> Publisher:
+            made: Publisher = super().publisher(msgspec.structs.replace(settings, bind_address=address))
+            return made
+
+    return OtherWay
+
+
+@contextmanager
+def rig_in(
+    folder: Path, inject: Callable[..., object], base: type[IpcDriver] = IpcDriver, patience: float = 30.0
+) -> Iterator[Rig]:
+    (folder / "hop").mkdir(mode=0o700)
+    address = f"ipc://{folder}/hop/socket"
+    with proxies([address]) as between:
+        driver = driver_by(between.addresses[0], base)
+        settings = DriverSettings(bind_address=address)
+        yield Rig(driver, settings, inject=inject, cut=between.cut, restore=between.restore, patience=patience)
+
+
 class TestIpc(DriverConformance):
     @pytest.fixture
-    def rig(self, tmp_path: Path, inject: Callable[..., object]) -> Rig:
-        return Rig(IpcDriver, DriverSettings(bind_address=f"ipc://{tmp_path}/hop/socket"), inject=inject)
+    def rig(self, tmp_path: Path, inject: Callable[..., object]) -> Iterator[Rig]:
+        with rig_in(tmp_path, inject) as rig:
+            yield rig
 
     # What the suite proves with several subscribers, proved with one.
 

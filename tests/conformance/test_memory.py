@@ -11,4 +11,5 @@ class TestMemory(DriverConformance):
     @pytest.fixture
     def rig(self) -> Rig:
         bus = MemoryBus()
-        return Rig(MemoryDriver, DriverSettings(options={"bus": bus}), inject=bus.send)
+        settings = DriverSettings(options={"bus": bus})
+        return Rig(MemoryDriver, settings, inject=bus.send, cut=bus.cut, restore=bus.restore)

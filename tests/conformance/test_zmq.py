@@ -12,6 +12,7 @@ from pubsub_lib.api import DriverSettings, Publisher
 from pubsub_lib.testing.conformance import DriverConformance, Rig
 from pubsub_lib.testing.processes import free_port, poll
 from pubsub_zmq import ZmqDriver
+from tests.conformance.proxies import proxies
 
 PUBLISHERS = 4
 """As many as a check has at once, and one for the stranger."""
@@ -59,9 +60,13 @@ def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[Z
 @contextmanager
 def rig_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver, patience: float = 30.0) -> Iterator[Rig]:
     stranger = Stranger(addresses[-1])
-    settings = DriverSettings(addresses=tuple(addresses), bind_address=addresses[0], options=OPTIONS)
     try:
-        yield Rig(driver_on(addresses[:-1], base), settings, inject=stranger, patience=patience)
+        with proxies(addresses) as between:
+            settings = DriverSettings(addresses=between.addresses, bind_address=addresses[0], options=OPTIONS)
+            driver = driver_on(addresses[:-1], base)
+            yield Rig(
+                driver, settings, inject=stranger, cut=between.cut, restore=between.restore, patience=patience
+            )
     finally:
         stranger.close()
 

@@ -61,9 +61,10 @@ def test_who_meets_on_a_bus_is_told_whoever_came_first(publisher_first: bool) ->
             sender, listener = on.publisher(), on.subscriber("t")
         else:
             listener, sender = on.subscriber("t"), on.publisher()
-        listener.heard.until(lambda: listener.connected and sender.connected, "both were told")
+        listener.connected.until_more_than(0, on.rig.patience, "subscriber")
+        sender.connected.until_more_than(0, on.rig.patience, "publisher")
         on.publisher()
-        listener.heard.until(lambda: len(listener.connected) == 2, "of another publisher, too")
+        listener.connected.until_more_than(1, on.rig.patience, "subscriber")
 
 
 def test_what_overflows_is_dropped_and_counted() -> None:

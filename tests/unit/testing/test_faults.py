@@ -22,7 +22,8 @@ class TestWrappedMemory(DriverConformance):
     @pytest.fixture
     def rig(self) -> Rig:
         bus = MemoryBus()
-        return Rig(faulty(MemoryDriver), DriverSettings(options={"bus": bus}), inject=bus.send)
+        settings = DriverSettings(options={"bus": bus})
+        return Rig(faulty(MemoryDriver), settings, inject=bus.send, cut=bus.cut, restore=bus.restore)
 
 
 def positions(loss: Loss, seed: int, count: int) -> tuple[list[int], dict[str, int]]:

@@ -1,0 +1,222 @@
+"""The part of the conformance suite that breaks the transport: every connection is lost, and allowed again.
+
+A driver without ``Capabilities.connections`` has nothing that could be cut. A hop (``fan_out=False``) never calls
+``on_connected``, and nobody asks its publishers.
+"""
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+
+from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.errors import TransportError
+from pubsub_lib.testing.checks import (
+    CLOSE_SECONDS,
+    ROOM,
+    SEND_SECONDS,
+    all_at_once,
+    eventually,
+    ignore,
+    needs_connections,
+    needs_fan_out,
+    needs_no_connected,
+)
+from pubsub_lib.testing.rig import Connections, Listener, Rig, Scene, scene
+
+CUTS = 2
+"""Once is not enough: what a driver builds anew may itself be lost."""
+CALLS = 100
+CALLING_SECONDS = 3.0
+"""At most, for calls of which each may wait."""
+
+
+class ConnectionConformance:
+    """The musts of both halves about connections."""
+
+    def test_both_halves_must_connect_again_by_themselves(self, rig: Rig) -> None:
+        needs_connections(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            for _ in range(CUTS):
+                with on.cut_off():
+                    lost = on.try_send("tenant-1")
+                    if lost is not None:
+                        arrived = partial(_has, listener, lost)
+                        assert not listener.heard.waits(arrived, 0.2), "the rig's cut does not cut: a link arrived"
+                on.settle(listener, "tenant-1")
+
+    def test_every_topic_must_be_subscribed_to_again(self, rig: Rig) -> None:
+        needs_connections(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", "tenant-2", "tenant-3")
+            for number in range(CUTS):
+                with on.cut_off():
+                    on.try_send("tenant-1")
+                    listener.subscriber.register_topic(f"new-{number}")
+                on.settle(listener, "tenant-1", "tenant-2", "tenant-3", *(f"new-{each}" for each in range(number + 1)))
+            link = on.send("tenant-1")
+            on.heard(listener, link)
+            on.fence(listener, "tenant-1")
+            assert listener.heard.points("tenant-1").count(link.point) == 1, "one link came twice after a cut"
+
+    def test_everything_must_be_subscribed_to_again(self, rig: Rig) -> None:
+        needs_connections(rig)
+        with scene(rig) as on:
+            listener = on.listening(ALL)
+            with on.cut_off():
+                on.try_send("tenant-1")
+            on.settle(listener, ALL, "tenant-1")
+
+    def test_a_topic_unregistered_while_cut_off_must_not_come_back(self, rig: Rig) -> None:
+        needs_connections(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1", "tenant-2")
+            with on.cut_off():
+                listener.subscriber.unregister_topic("tenant-2")
+            on.settle(listener, "tenant-1")
+
+            def unheard() -> bool:
+                link = on.send("tenant-2")
+                on.fence(listener, "tenant-1")
+                return link.point not in listener.heard.points("tenant-2")
+
+            eventually(unheard, rig.patience, "a topic that was unregistered while cut off is not delivered")
+
+    def test_daemonize_must_not_need_a_connection(self, rig: Rig) -> None:
+        needs_connections(rig)
+        with scene(rig) as on:
+            ignore(on.sender)
+            with on.cut_off():
+                listener = on.subscriber("tenant-1")
+            on.settle(listener, "tenant-1")
+
+    def test_on_connected_must_be_called_at_each_connection(self, rig: Rig) -> None:
+        needs_fan_out(rig)
+        needs_connections(rig)
+        with scene(rig) as on:
+            listener, sender = on.listening("tenant-1"), on.sender
+            before = _until_connected(on, listener, sender.connected, (0, 0))
+            for _ in range(CUTS):
+                with on.cut_off():
+                    on.try_send("tenant-1")
+                    before = (listener.connected.count, sender.connected.count)
+                before = _until_connected(on, listener, sender.connected, before)
+
+    def test_on_connected_must_come_when_a_question_is_answered(self, rig: Rig) -> None:
+        """And what is published after the answer must arrive, without another try."""
+        needs_fan_out(rig)
+        needs_connections(rig)
+        with scene(rig) as on:
+            on.answering()
+            on.listening("tenant-1")
+            for _ in range(5):
+                listener = on.subscriber("tenant-1", "tenant-2", start=False)
+                listener.connected.hook = _asking(listener)
+                listener.subscriber.daemonize()
+                listener.heard.until(partial(_answered, listener), "a question of on_connected was answered")
+                for topic in ("tenant-1", "tenant-2"):
+                    on.heard(listener, on.send(topic))
+
+    def test_a_hello_must_reach_the_subscriber_after_a_cut(self, rig: Rig) -> None:
+        """The subscriber asks and the publisher says hello, both in ``on_connected``: the later one succeeds. Where
+        subscribers connect to the publisher itself, the question alone is enough."""
+        needs_fan_out(rig)
+        needs_connections(rig)
+        with scene(rig) as on:
+            sender = on.answering()
+            listener = on.listening("tenant-1")
+            with on.cut_off():
+                on.try_send("tenant-1")
+                listener.connected.hook = _asking(listener)
+                if not rig.driver.capabilities.bind_based:
+                    sender.connected.hook = lambda: sender.publisher.send_event(sender.hello())
+            listener.heard.until(partial(_answered, listener), "a hello came after a cut")
+
+    def test_what_on_connected_raises_must_be_counted_and_not_end_the_thread(self, rig: Rig) -> None:
+        needs_fan_out(rig)
+        needs_connections(rig)
+        for error in (ValueError("a service's fault"), SystemExit(3)):
+            with scene(rig) as on:
+                listener, sender = on.listening("tenant-1"), on.sender
+
+                def fail(error: BaseException = error) -> None:
+                    raise error
+
+                listener.connected.hook = sender.connected.hook = fail
+                before = (listener.connected.count, sender.connected.count)
+                with on.cut_off():
+                    on.try_send("tenant-1")
+                _until_connected(on, listener, sender.connected, before)
+                on.settle(listener, "tenant-1")
+                for half in (listener.subscriber, sender.publisher):
+                    assert half.counters().get("callback_errors", 0) >= 1, f"{half!r} counted no callback_errors"
+
+    def test_on_connected_must_not_be_called_without_declared_connections(self, rig: Rig) -> None:
+        needs_no_connected(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            on.fence(listener, "tenant-1")
+            assert (listener.connected.count, on.sender.connected.count) == (0, 0)
+
+    def test_send_event_must_raise_transport_errors_alone_and_not_block_while_cut_off(self, rig: Rig) -> None:
+        needs_connections(rig)
+        with scene(rig) as on:
+            listener = on.listening("tenant-1")
+            with on.cut_off():
+                _call_often(lambda: ignore(on.send("tenant-1")), "send_event")
+                _call_often(lambda: listener.subscriber.register_topic("tenant-2"), "register_topic")
+                _call_often(lambda: listener.subscriber.unregister_topic("tenant-2"), "unregister_topic")
+                nonces = itertools.count()
+                _call_often(lambda: listener.subscriber.request_hello(f"n{next(nonces)}", ["a"]), "request_hello")
+            on.settle(listener, "tenant-1")
+
+    def test_close_must_be_quick_while_cut_off(self, rig: Rig) -> None:
+        needs_connections(rig)
+        with scene(rig) as on, ExitStack() as restoring:
+            listener = on.listening("tenant-1")
+            restoring.enter_context(on.cut_off())
+            on.try_send("tenant-1")
+            all_at_once([listener.subscriber.close, on.sender.publisher.close] * 2, CLOSE_SECONDS)
+
+
+def _until_connected(on: Scene, listener: Listener, sender: Connections, before: tuple[int, int]) -> tuple[int, int]:
+    """Wait until both halves were told of a connection more than before; how many they were told of."""
+    listener.connected.until_more_than(before[0], on.rig.patience, "subscriber")
+    sender.until_more_than(before[1], on.rig.patience, "publisher")
+    return listener.connected.count, sender.count
+
+
+def _asking(listener: Listener) -> Callable[[], None]:
+    """Ask at each connection, with a new nonce each time."""
+    return lambda: listener.subscriber.request_hello(uuid.uuid4().hex, ["tenant-1"])
+
+
+def _has(listener: Listener, link: Link) -> bool:
+    return link.point in listener.heard.points(link.topic)
+
+
+def _answered(listener: Listener) -> bool:
+    return any(each.hello is not None for each in list(listener.heard.envelopes))
+
+
+def _call_often(call: Callable[[], None], name: str) -> None:
+    """Each call must return in time and raise nothing but TransportError."""
+    until = time.monotonic() + CALLING_SECONDS
+    for _ in range(CALLS):
+        began = time.monotonic()
+        try:
+            call()
+        except TransportError:
+            pass  # refused, as the contract allows
+        except Exception as error:
+            raise AssertionError(f"{name} raised {error!r} while cut off, and not TransportError") from error
+        took = time.monotonic() - began
+        assert took < SEND_SECONDS + ROOM, f"{name} blocked for {took:.1f} s while cut off"
+        if time.monotonic() > until:
+            return
+
+
+__all__ = ["ConnectionConformance"]

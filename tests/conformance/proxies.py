@@ -1,0 +1,42 @@
+"""Connections of a driver under test that can be cut, all of them together."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from pubsub_lib.testing.stream_proxy import IPC, TCP, StreamProxy
+
+
+class Proxies:
+    """One proxy in front of each address."""
+
+    def __init__(self, targets: Iterable[str]) -> None:
+        self._proxies = [StreamProxy(_beside(target), target) for target in targets]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(each.address for each in self._proxies)
+
+    def cut(self) -> None:
+        for each in self._proxies:
+            each.cut()
+
+    def restore(self) -> None:
+        for each in self._proxies:
+            each.restore()
+
+    def close(self) -> None:
+        for each in self._proxies:
+            each.close()
+
+
+def _beside(target: str) -> str:
+    return f"{TCP}127.0.0.1:0" if target.startswith(TCP) else f"{IPC}{target.removeprefix(IPC)}-proxy"
+
+
+@contextmanager
+def proxies(targets: Iterable[str]) -> Iterator[Proxies]:
+    made = Proxies(targets)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,146 @@
+"""The proxy forwards, delays, cuts and restores; and while it is cut, its port stays its own."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.testing.processes import poll
+from pubsub_lib.testing.stream_proxy import IPC, TCP, StreamProxy
+
+SECONDS = 10.0
+Family = socket.AddressFamily
+
+
+class Echo:
+    """A server that sends back what it receives."""
+
+    def __init__(self, address: str) -> None:
+        self._listener = listening(address)
+        port = self._listener.getsockname()[1] if address.startswith(TCP) else 0
+        self.address = f"{TCP}127.0.0.1:{port}" if port else address
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            while data := client.recv(65536):
+                client.sendall(data)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def listening(address: str) -> socket.socket:
+    if address.startswith(TCP):
+        return socket.create_server(("127.0.0.1", int(address.rpartition(":")[2])))
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(address.removeprefix(IPC))
+    made.listen()
+    return made
+
+
+def connected(address: str) -> socket.socket:
+    if address.startswith(TCP):
+        return socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), SECONDS)
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(SECONDS)
+    try:
+        made.connect(address.removeprefix(IPC))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def answer(client: socket.socket, data: bytes) -> bytes:
+    threading.Thread(target=client.sendall, args=(data,), daemon=True).start()
+    received = b""
+    while len(received) < len(data) and (more := client.recv(65536)):
+        received += more
+    return received
+
+
+@pytest.fixture(params=["tcp", "ipc"])
+def proxy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StreamProxy]:
+    tcp = request.param == "tcp"
+    echo = Echo(f"{TCP}127.0.0.1:0" if tcp else f"{IPC}{tmp_path}/echo")
+    made = StreamProxy(f"{TCP}127.0.0.1:0" if tcp else f"{IPC}{tmp_path}/proxy", echo.address)
+    yield made
+    made.close()
+    made.close()
+    echo.close()
+
+
+def test_bytes_are_forwarded_in_order_however_many(proxy: StreamProxy) -> None:
+    data = bytes(range(256)) * 40_000
+    with connected(proxy.address) as client:
+        assert answer(client, b"first") == b"first"
+        assert answer(client, data) == data
+    assert proxy.accepted == 1
+
+
+def test_a_cut_ends_connections_and_refuses_new_ones_until_it_is_restored(proxy: StreamProxy) -> None:
+    for _ in range(3):
+        with connected(proxy.address) as client:
+            assert answer(client, b"before") == b"before"
+            proxy.cut()
+            proxy.cut()
+            assert proxy.is_cut
+            assert ended(client)
+            with pytest.raises(OSError):
+                connected(proxy.address)
+        proxy.restore()
+        proxy.restore()
+        assert not proxy.is_cut
+    with connected(proxy.address) as client:
+        assert answer(client, b"after") == b"after"
+
+
+def ended(client: socket.socket) -> bool:
+    """Read to the end, whether it is a FIN or a reset."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_target_that_is_away_ends_the_connection(tmp_path: Path) -> None:
+    with_nobody = StreamProxy(f"{TCP}127.0.0.1:0", f"{IPC}{tmp_path}/nobody")
+    try:
+        with connected(with_nobody.address) as client:
+            assert ended(client)
+    finally:
+        with_nobody.close()
+
+
+@pytest.mark.parametrize("proxy", ["tcp"], indirect=True)
+def test_no_other_process_gets_the_port_while_it_is_cut(proxy: StreamProxy) -> None:
+    proxy.cut()
+    with socket.socket() as stranger, pytest.raises(OSError):
+        stranger.bind(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
+
+
+def test_each_direction_takes_the_delay(proxy: StreamProxy) -> None:
+    proxy.delay = 0.1
+    with connected(proxy.address) as client:
+        began = time.monotonic()
+        assert answer(client, b"there and back") == b"there and back"
+        assert time.monotonic() - began >= 0.2
+
+
+def test_the_end_of_one_side_ends_the_other(proxy: StreamProxy) -> None:
+    with connected(proxy.address) as client:
+        assert answer(client, b"x") == b"x"
+    assert poll(lambda: not proxy._sides, SECONDS)
