@@ -51,10 +51,24 @@ def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> Data
     )
 
 
-def items(publications: DataFrame, commits: DataFrame, sent_points: DataFrame, settings: AuditSettings) -> DataFrame:
-    """Publications, unpublished commits, and (kind ``polled``) commits, in one table."""
+def items(
+    publications: DataFrame,
+    commits: DataFrame,
+    sent_points: DataFrame,
+    shown: DataFrame | None,
+    settings: AuditSettings,
+) -> DataFrame:
+    """Publications, unpublished commits, and (kind ``polled``) commits, in one table. ``shown``: see
+    :class:`pubsub_lib.audit.strays.Unrecorded`; the commits that were received so are marked ``shown``.
+    """
     unsent = unpublished(commits, sent_points, settings).withColumn("kind", F.lit("unpublished"))
-    of_commits = unsent.unionByName(commits.withColumn("kind", F.lit("polled")))
+    if shown is None:
+        unsent = unsent.withColumn("shown", F.lit(False))
+    else:
+        in_time = F.coalesce(F.col("shown_at") <= F.col("p") + settings.reach, F.lit(False))
+        unsent = unsent.join(F.broadcast(shown), POINT, "left").withColumn("shown", in_time).drop("shown_at")
+    polled = commits.withColumns({"kind": F.lit("polled"), "shown": F.lit(False)})
+    of_commits = unsent.unionByName(polled)
     nothing = {
         "uuid": F.lit(""),
         "sequence": F.lit(0).cast("bigint"),
@@ -63,7 +77,7 @@ def items(publications: DataFrame, commits: DataFrame, sent_points: DataFrame, s
         "sent_low": F.lit(None).cast("bigint"),
         "sent_high": F.lit(None).cast("bigint"),
     }
-    published = {"kind": F.lit("publication"), "taken": F.lit(False), "handed": F.lit(False)}
+    published = {"kind": F.lit("publication"), "taken": F.lit(False), "handed": F.lit(False), "shown": F.lit(False)}
     return publications.withColumns(published).unionByName(of_commits.withColumns(nothing).drop("committed"))
 
 
@@ -330,6 +344,7 @@ def _second_table(settings: AuditSettings) -> Column:
         .when(F.col("asked_polled").isNotNull(), "late:")
         .when(gap, "unknown:gap")
         .when(publisher_gap, "unknown:gap of a publisher")
+        .when(F.col("shown") & at.isNotNull(), "unknown:unrecorded")
         .when(at - skew <= p + settings.bound, "repaired:")
         .when(at.isNotNull(), "late:")
         .when(stopped, "excused:stopped")

@@ -118,7 +118,12 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
     streams = settled(receipts.sent_streams(publications))
     heard = receipts.heard(rest, known.runs, known.intervals, settings)
     heard = receipts.looked_up(settled(receipts.receipts(heard, streams)), publications, streams)
-    items = delivery.items(publications, known.commits, known.sent_points, settings)
+    publishers = settled(strays.publishers(known.overview, known.runs))
+    unsent = settled(strays.unsent(heard, publishers, known.skews, settings))
+    unrecorded = strays.unrecorded(
+        publications, publishers, heard, unsent, known.histories, known.commits, known.sent_points, settings
+    )
+    items = delivery.items(publications, known.commits, known.sent_points, unrecorded.shown, settings)
     expected = delivery.expected(items, known.histories)
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
@@ -126,10 +131,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
     judged = delivery.delivery(
         expected, heard, known.histories, applied, known.stale, known.skews, known.domains, settings
     )
-    publishers = settled(strays.publishers(known.overview, known.runs))
-    unsent = settled(strays.unsent(heard, publishers, known.skews, settings))
-    unrecorded = strays.unrecorded(publications, publishers, unsent, known.histories, settings)
-    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded))
+    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items))
     return delivered, strays.strays(heard, known.runs, unsent)
 
 

@@ -2,11 +2,12 @@
 
 from typing import Final
 
+import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.settings import AuditSettings
-from pubsub_lib.audit.words import ID, RUN, with_skew
+from pubsub_lib.audit.words import ID, POINT, RUN, settled, with_skew
 
 COLUMNS: Final = ("domain", "name", "uuid", "topic", "sequence", "verdict")
 
@@ -65,27 +66,96 @@ def none(rows: DataFrame) -> DataFrame:
     return rows.limit(0).withColumn("verdict", F.lit("")).select(*COLUMNS)
 
 
+class Unrecorded(msgspec.Struct, frozen=True):
+    """Messages whose publication nobody recorded."""
+
+    items: DataFrame
+    """One row per sequence that is an item of its own, and replica that listened: domain, name, uuid, …, p."""
+    shown: DataFrame | None
+    """The points that receipts of such messages show, and when first (``shown_at``); None: there are none."""
+
+
 def unrecorded(
-    publications: DataFrame, publishers: DataFrame, unsent: DataFrame, histories: DataFrame, settings: AuditSettings
-) -> DataFrame:
-    """One row per sequence whose publication nobody recorded, and replica that listened: domain, name, uuid, …, p"""
+    publications: DataFrame,
+    publishers: DataFrame,
+    receipts: DataFrame,
+    unsent: DataFrame,
+    histories: DataFrame,
+    commits: DataFrame,
+    sent_points: DataFrame,
+    settings: AuditSettings,
+) -> Unrecorded:
+    """The sequences of which receipts or gaps tell. A delivery counts once, so a sequence for which an unpublished
+    commit stands is left out.
+    """
+    received = unsent.filter(~F.col("phantom")).select(*ID, "p")
+    holes = settled(_holes(publications, publishers, settings))
+    if received.isEmpty() and holes.isEmpty():
+        return Unrecorded(_listening(received, histories, settings), None)
+    points = settled(receipts.filter(~F.col("published")).select(*ID, "position", "nonce", "wall").join(received, ID))
+    shown = settled(points.groupBy(*POINT).agg(F.min("wall").alias("shown_at")))
+    here = F.broadcast(holes.select("domain", "topic").unionByName(received.select("domain", "topic")).distinct())
+    known = (
+        commits.select(*POINT, "service")
+        .join(here, ["domain", "topic"], "left_semi")
+        .join(sent_points, POINT, "left")
+        .join(shown, POINT, "left")
+    )
+    known = settled(known)
+    horizon = F.col("p") + settings.reach
+    unpublished = F.col("sent_at").isNull() | (F.col("sent_at") > horizon)
+    stood_for = points.join(known, POINT).filter(unpublished).select(*ID).distinct()
+    # Of a hole, the commits between its ends that no other message shows.
+    unseen = unpublished & (F.col("shown_at").isNull() | (F.col("shown_at") > horizon))
+    between = F.col("position").between(F.col("after") + 1, F.col("before") - 1)
+    of_service = (F.col("service") == "") | (F.col("service") == F.col("publisher"))
+    stand = (
+        holes.join(known, ["domain", "topic"])
+        .filter(unseen & between & of_service)
+        .groupBy("domain", "uuid", "topic", "first")
+        .agg(F.count("*").alias("commits"))
+    )
+    unheard = (
+        holes.select("domain", "uuid", "topic", "p", "first", F.explode(F.sequence("first", "last")).alias("sequence"))
+        .join(unsent.select(*ID), ID, "left_anti")
+        .withColumn(
+            "place", F.row_number().over(Window.partitionBy("domain", "uuid", "topic", "first").orderBy("sequence"))
+        )
+        .join(stand, ["domain", "uuid", "topic", "first"], "left")
+        .filter(F.col("place") > F.coalesce("commits", F.lit(0)))
+    )
+    items = received.join(stood_for, ID, "left_anti").unionByName(unheard.select(*ID, "p"))
+    return Unrecorded(_listening(items, histories, settings), shown)
+
+
+def _holes(publications: DataFrame, publishers: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per hole between two neighbouring publications whose run has a gap: its ``first`` and ``last`` sequence,
+    and the positions ``after`` and ``before`` which its links lie.
+    """
     holed = publishers.filter(F.col("publisher_holed").isNotNull()).select("domain", "uuid", "publisher_holed")
-    before = Window.partitionBy("domain", "uuid", "topic").orderBy("sequence")
-    between = (
+    in_order = Window.partitionBy("domain", "uuid", "topic").orderBy("sequence")
+    previous = F.lag(F.struct("sequence", "position")).over(in_order)
+    return (
         publications.join(F.broadcast(holed), ["domain", "uuid"])
-        .select(*ID, "p", "publisher_holed", F.lag("sequence").over(before).alias("previous"))
-        .filter(F.col("sequence") > F.col("previous") + 1)
+        .select(*ID, "p", "position", "service", "publisher_holed", previous.alias("previous"))
+        .filter(F.col("sequence") > F.col("previous.sequence") + 1)
         .filter(F.col("publisher_holed") <= F.col("p") + settings.reach)
         .select(
             "domain",
             "uuid",
             "topic",
             "p",
-            F.explode(F.sequence(F.col("previous") + 1, F.col("sequence") - 1)).alias("sequence"),
+            F.col("service").alias("publisher"),
+            (F.col("previous.sequence") + 1).alias("first"),
+            (F.col("sequence") - 1).alias("last"),
+            F.col("previous.position").alias("after"),
+            F.col("position").alias("before"),
         )
-        .join(unsent.select(*ID), ID, "left_anti")
     )
-    missing = unsent.filter(~F.col("phantom")).select(*ID, "p").unionByName(between)
+
+
+def _listening(missing: DataFrame, histories: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Each of these ids for every replica that listened at its horizon."""
     opened = F.array_min(F.transform("intervals", lambda each: each["opened"])).alias("opened")
     listeners = F.broadcast(histories.filter(~F.col("polls")).select("domain", "topic", "name", opened))
     there = missing.join(listeners, ["domain", "topic"])

@@ -394,6 +394,9 @@ class Oracle:
             return verdict("unknown", "gap")
         if item.kind == "unpublished" and self._hidden_at_publisher(item):
             return verdict("unknown", "gap of a publisher")
+        point = (item.topic, item.position, item.nonce)
+        if item.kind == "unpublished" and settled is not None and self._shown_until(point, self.horizon(item.p)):
+            return verdict("unknown", "unrecorded")
         blame = self._blame(item, bool(received))
         if settled is not None:
             return verdict("repaired" if settled - skew <= item.p + self.bound else "late", "", blame, "repair")
@@ -533,23 +536,20 @@ class Oracle:
         return any(lo_wall <= self.horizon(time) for _, lo_wall, _, _ in self.gaps(run))
 
     def _unrecorded(self) -> list[tuple[str, str, str, int]]:
-        missing = {
-            (row.uuid, row.topic, row.sequence)
-            for row in self.receipts
-            if (row.uuid, row.topic, row.sequence) not in self.publications
-            and not self._is_phantom(row.uuid, row.topic, row.sequence)
-        }
+        heard = {(row.uuid, row.topic, row.sequence) for row in self.receipts}
+        missing = {each for each in heard if self._is_unrecorded(*each) and not self._commit_stands_for(*each)}
         streams = defaultdict(set)
         runs: dict[str, set[str]] = defaultdict(set)
         for (uuid, topic, sequence), rows in self.publications.items():
             streams[uuid, topic].add(sequence)
             runs[uuid] |= {row.run for row in rows}
         for (uuid, topic), sequences in streams.items():
-            for each in range(min(sequences), max(sequences)):
-                if each not in sequences and not self._received_phantom(uuid, topic, each):
-                    after = self.publications[uuid, topic, min(other for other in sequences if other > each)][0].wall
-                    if any(self._holed(run, after) for run in runs[uuid]):
-                        missing.add((uuid, topic, each))
+            for one, two in pairwise(sorted(sequences)):
+                after = self.publications[uuid, topic, two][0].wall
+                if any(self._holed(run, after) for run in runs[uuid]):
+                    unheard = [each for each in range(one + 1, two) if (uuid, topic, each) not in heard]
+                    stand = self._commits_between(uuid, topic, one, two)
+                    missing |= {(uuid, topic, each) for each in unheard[stand:]}
         return [
             (name, *each)
             for each in missing
@@ -557,9 +557,44 @@ class Oracle:
             if self.until(self.matching(each[1], name, polling=False), self.horizon(self.light(*each)))
         ]
 
-    def _received_phantom(self, uuid: str, topic: str, sequence: int) -> bool:
-        ids = {(row.uuid, row.topic, row.sequence) for row in self.receipts}
-        return (uuid, topic, sequence) in ids and self._is_phantom(uuid, topic, sequence)
+    def _is_unrecorded(self, uuid: str, topic: str, sequence: int) -> bool:
+        return (uuid, topic, sequence) not in self.publications and not self._is_phantom(uuid, topic, sequence)
+
+    def _published_until(self, point: tuple[str, int, int], time: int) -> bool:
+        every = (row for rows in self.publications.values() for row in rows)
+        return any((row.topic, row.position, row.nonce) == point and row.wall <= time for row in every)
+
+    def _shown_until(self, point: tuple[str, int, int], time: int) -> bool:
+        """Whether a receipt of an unrecorded message shows the point."""
+        return any(
+            (row.topic, row.position, row.nonce) == point
+            and row.wall <= time
+            and self._is_unrecorded(row.uuid, row.topic, row.sequence)
+            for row in self.receipts
+        )
+
+    def _commit_stands_for(self, uuid: str, topic: str, sequence: int) -> bool:
+        """Whether the delivery is counted as that of an unpublished commit."""
+        horizon = self.horizon(self.light(uuid, topic, sequence))
+        points = {
+            (row.topic, row.position, row.nonce)
+            for row in self.receipts
+            if (row.uuid, row.topic, row.sequence) == (uuid, topic, sequence)
+        }
+        return any(point in self.commits and not self._published_until(point, horizon) for point in points)
+
+    def _commits_between(self, uuid: str, topic: str, one: int, two: int) -> int:
+        """How many unpublished commits the sequences between two neighbours may have carried unseen."""
+        before, after = self.publications[uuid, topic, one][0], self.publications[uuid, topic, two][0]
+        horizon = self.horizon(after.wall)
+        return sum(
+            point[0] == topic
+            and before.position < point[1] < after.position
+            and min((row.cause for row in rows if row.cause), default="") in ("", after.service)
+            and not self._published_until(point, horizon)
+            and not self._shown_until(point, horizon)
+            for point, rows in self.commits.items()
+        )
 
     def strays(self) -> list[Stray]:
         found = set()

@@ -267,13 +267,49 @@ def a_hole_in_the_subscribers_journal(world: Scenario) -> list[Row]:
     return [row for row in rows if row is not gone]
 
 
-@case({("unknown", "unrecorded", ""): 1, ("unknown", "gap of a publisher", ""): 1}, 32)
+@case({("unknown", "gap of a publisher", ""): 1}, 32)
 def a_hole_in_the_services_journal(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(5)
     rows = world.rows()
     gone = next(row for row in rows if row.outcome == "sent" and row.sequence == 3)
     return [row for row in rows if row is not gone]
+
+
+@case({("unknown", "gap of a publisher", ""): 2}, 32)
+def a_hole_in_the_services_journal_over_what_was_lost(world: Scenario) -> list[Row]:
+    """Nobody received one of the two, so no receipt shows which commit the sequence carried."""
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.deliver(3)
+    rows = world.rows()
+    return [row for row in rows if not (row.outcome == "sent" and row.sequence in (3, 4))]
+
+
+@case({("unknown", "unrecorded", ""): 2}, 32)
+def a_hole_in_the_services_journal_of_an_unknown_commit(world: Scenario) -> list[Row]:
+    """Neither the writer nor the store has a journal: the sequences are all that is known."""
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.deliver(3)
+    rows = world.rows(store=False)
+    gone = [row for row in rows if row.position in (3, 4) and row.side == "service"]
+    return [row for row in rows if row not in gone and row.side != "writer"]
+
+
+@case({("unknown", "unrecorded", ""): 3, ("lost", "", "service"): 1, ("unpublished", "", ""): 4}, 33)
+def one_of_two_services_has_no_journal(world: Scenario) -> list[Row]:
+    """What nobody received is lost; what was received did not come by a repair."""
+    other = world.begin("service", "s2")
+    world.follow()
+    world.deliver(2)
+    for number in range(4):
+        sent = world.publish(service=other)
+        if number != 1:
+            world.receive(sent)
+    return [row for row in world.rows() if row.run != other.run]
 
 
 @case({("corrupt", "", ""): 1}, 2)
