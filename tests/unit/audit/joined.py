@@ -250,6 +250,7 @@ class World:
         self._open = database
         self.victim = ""
         self.planted: Planted | None = None
+        self._writes = 0
 
     def run(self, steps: int) -> None:
         """Everything, to the last record of every journal."""
@@ -352,7 +353,9 @@ class World:
             replica.lose(0)
 
     def _write(self, sender: Sender, of: tuple[str, str]) -> None:
-        sender.pending.append(self.database.commit([(*of, "7" * self.rng.randint(1, 9))]))
+        # Unlike any value before: what is equal to the stored value is no change.
+        self._writes += 1
+        sender.pending.append(self.database.commit([(*of, str(7_000_000 + self._writes))]))
 
     def _heal(self) -> None:
         """No trouble any more: everything that is asked is answered."""
