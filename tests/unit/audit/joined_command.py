@@ -7,13 +7,15 @@ arguments.
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.testing.servers import PrivatePostgres
@@ -145,7 +147,13 @@ def _show(tally: Tally, seed: int, runs: int, *, judged: bool) -> None:
         print(f"wrong: {each}")
 
 
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    for each in (signal.SIGINT, signal.SIGTERM):  # a shell starts commands in the background with SIGINT ignored
+        signal.signal(each, _interrupt)
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
