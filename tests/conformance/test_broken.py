@@ -179,6 +179,25 @@ class Ignorant(MemorySubscriber):
         super().daemonize()
 
 
+class NeverMeetsAgain(MemorySubscriber):
+    met = False
+
+    def meet(self) -> None:
+        if self.met:
+            self._bus.detach_inbox(self)
+        self.met = True
+        super().meet()
+
+
+class PublisherIsNotToldOfTheNextConnection(MemoryPublisher):
+    met = False
+
+    def meet(self) -> None:
+        if not self.met:
+            super().meet()
+        self.met = True
+
+
 BROKEN: dict[str, tuple[type[Any], str]] = {
     "drops silently": (DropsSilently, "test_send_event_must_not_lose_an_envelope_silently"),
     "delivers a neighbouring topic": (DeliversNeighbours, "test_register_topic_must_be_exact"),
@@ -213,6 +232,11 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
         BlocksInRequestHello,
         "test_request_hello_must_not_block_and_a_silent_publisher_is_no_error",
     ),
+    "never connects again": (NeverMeetsAgain, "test_both_halves_must_connect_again_by_themselves"),
+    "publisher is not told of the next connection": (
+        PublisherIsNotToldOfTheNextConnection,
+        "test_on_connected_must_be_called_at_each_connection",
+    ),
     "runs in a child": (Ignorant, "test_daemonize_must_be_refused_in_a_forked_child_and_not_disturb_the_parent"),
 }
 
@@ -235,17 +259,20 @@ def driver_of(half: type[Any], bus: MemoryBus) -> type[Driver]:
     return Broken
 
 
+def rig_of(half: type[Any], patience: float = 30.0) -> Rig:
+    bus = MemoryBus()
+    driver = driver_of(half, bus)
+    return Rig(driver, DriverSettings(), inject=bus.send, cut=bus.cut, restore=bus.restore, patience=patience)
+
+
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("fault", sorted(BROKEN))
 def test_a_broken_driver_fails(fault: str) -> None:
     half, check = BROKEN[fault]
-    bus = MemoryBus()
-    rig = Rig(driver_of(half, bus), DriverSettings(), inject=bus.send, patience=1.0)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        getattr(DriverConformance(), check)(rig)
+        getattr(DriverConformance(), check)(rig_of(half, patience=1.0))
 
 
 @pytest.mark.parametrize("check", sorted({check for _, check in BROKEN.values()}))
 def test_the_same_checks_pass_for_the_driver_unbroken(check: str) -> None:
-    bus = MemoryBus()
-    getattr(DriverConformance(), check)(Rig(driver_of(MemorySubscriber, bus), DriverSettings(), inject=bus.send))
+    getattr(DriverConformance(), check)(rig_of(MemorySubscriber))

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,16 @@ import pytest
 import zmq
 
 from pubsub_ipc import IpcDriver
+from pubsub_ipc.place import path_of
 from pubsub_ipc.publisher import IpcPublisher
 from pubsub_ipc.subscriber import IpcSubscriber
-from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import TransportError
-from pubsub_lib.testing.conformance import DriverConformance, Rig
+from pubsub_lib.testing.conformance import DriverConformance
 from tests.conformance.broken import ending_at
 from tests.conformance.test_ipc import TestIpc as IpcConformance
+from tests.conformance.test_ipc import rig_in
 
 Socket = zmq.Socket[bytes]
 
@@ -40,6 +42,19 @@ class LeaksForeignException(IpcPublisher):
     def send_event(self, envelope: Envelope) -> None:
         bytes.fromhex(envelope.uuid)
         super().send_event(envelope)
+
+
+class NeverConnectsAgain(IpcPublisher):
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        with pytest.MonkeyPatch.context() as changed:
+            changed.setattr("pubsub_ipc.publisher._RECONNECT_MS", -1)
+            super().initialize(on_ask, on_connected)
+
+
+class TellsOfAConnection(IpcPublisher):
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        super().initialize(on_ask, on_connected)
+        on_connected()
 
 
 class DiesOnABadFrame(IpcSubscriber):
@@ -89,6 +104,11 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
     "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
     "loses silently": (LosesWhatItHasNoRoomFor, "test_send_event_must_not_lose_an_envelope_silently"),
     "leaks a foreign exception": (LeaksForeignException, "test_send_event_must_raise_no_foreign_exception"),
+    "never connects again": (NeverConnectsAgain, "test_both_halves_must_connect_again_by_themselves"),
+    "tells of a connection": (
+        TellsOfAConnection,
+        "test_on_connected_must_not_be_called_without_declared_connections",
+    ),
     "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
     "dies of a callback": (DiesOfACallback, "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread"),
     "delivers a neighbouring topic": (DeliversNeighbours, "test_register_topic_must_be_exact_with_one_subscriber"),
@@ -97,20 +117,19 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
 }
 
 
-def rig_of(half: type[Any], tmp_path: Path, stranger: Socket, patience: float = 30.0) -> Rig:
+def driver_of(half: type[Any]) -> type[IpcDriver]:
     class Broken(IpcDriver):
         @classmethod
         def publisher(cls, settings: DriverSettings) -> Publisher:
             kind = half if issubclass(half, IpcPublisher) else IpcPublisher
-            return kind(tmp_path / "hop" / "socket", settings.limits, 1000, 0.5, 0.1)
+            return kind(path_of(settings.bind_address), settings.limits, 1000, 0.5, 0.1)
 
         @classmethod
         def subscriber(cls, settings: DriverSettings) -> Subscriber:
             kind = half if issubclass(half, IpcSubscriber) else IpcSubscriber
-            return kind(tmp_path / "hop" / "socket", settings.limits, 10_000)
+            return kind(path_of(settings.bind_address), settings.limits, 10_000)
 
-    settings = DriverSettings(bind_address=f"ipc://{tmp_path}/hop/socket")
-    return Rig(Broken, settings, inject=lambda *frames: stranger.send_multipart(frames), patience=patience)
+    return Broken
 
 
 @pytest.fixture
@@ -124,6 +143,10 @@ def stranger(tmp_path: Path) -> Iterator[Socket]:
     context.term()
 
 
+def injecting(stranger: Socket) -> Callable[..., object]:
+    return lambda *frames: stranger.send_multipart(frames)
+
+
 def suite() -> DriverConformance:
     return IpcConformance()
 
@@ -132,11 +155,13 @@ def suite() -> DriverConformance:
 @pytest.mark.parametrize("fault", sorted(BROKEN))
 def test_a_broken_hop_fails(fault: str, tmp_path: Path, stranger: Socket) -> None:
     half, check = BROKEN[fault]
-    with pytest.raises((AssertionError, TransportError, pytest.fail.Exception)):
-        getattr(suite(), check)(rig_of(half, tmp_path, stranger, patience=1.0))
+    failed = pytest.raises((AssertionError, TransportError, pytest.fail.Exception))
+    with rig_in(tmp_path, injecting(stranger), driver_of(half), patience=1.0) as rig, failed:
+        getattr(suite(), check)(rig)
 
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("check", sorted({check for _, check in BROKEN.values()}))
 def test_the_same_checks_pass_for_the_hop_unbroken(check: str, tmp_path: Path, stranger: Socket) -> None:
-    getattr(suite(), check)(rig_of(IpcPublisher, tmp_path, stranger))
+    with rig_in(tmp_path, injecting(stranger), driver_of(IpcPublisher)) as rig:
+        getattr(suite(), check)(rig)

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -74,6 +75,53 @@ class DiesOnABadFrame(Receiver):
             self._life.closed = True
 
 
+class NeverConnectsAgain(Receiver):
+    """Neither ZeroMQ nor the driver tries again."""
+
+    def run(self, context: "zmq.Context[Socket]", sub: Socket, monitor: Monitor, waker: Waker) -> None:
+        sub.setsockopt(zmq.RECONNECT_IVL, -1)
+        super().run(context, sub, monitor, waker)
+
+    def _keep_up(self, sub: Socket) -> float:
+        return math.inf
+
+
+class ForgetsItsSubscriptions(Receiver):
+    """As if every connection had to be told by the driver, and the driver did not know."""
+
+    def _hear(self, events: Iterable[tuple[int, str]]) -> None:
+        told = list(events)
+        if any(event == zmq.EVENT_DISCONNECTED for event, _ in told):
+            self._orders.extend(("unsubscribe", topic) for topic in ("", "tenant-1", "tenant-2", "tenant-3"))
+        super()._hear(told)
+
+
+class TellsOfTheFirstConnection(Receiver):
+    told = False
+
+    def _hear(self, events: Iterable[tuple[int, str]]) -> None:
+        connected, self._life.connected = self._life.connected, lambda: None  # type: ignore[method-assign]
+        before = self._health.counts["connected"]
+        super()._hear(events)
+        self._life.connected = connected  # type: ignore[method-assign]
+        if not self.told and self._health.counts["connected"] > before:
+            self.told = True
+            connected()
+
+
+class PublisherTellsOfNoConnection(ZmqPublisher):
+    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        super()._answer(on_ask, lambda: None)
+
+
+class LeaksWhenNobodyListens(ZmqPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        counters = self.counters()
+        if counters["disconnected"] and counters["disconnected"] >= counters["connected"]:
+            raise BrokenPipeError("nobody listens")
+        super().send_event(envelope)
+
+
 class DropsSilently(ZmqSubscriber):
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         def some(envelope: Envelope) -> None:
@@ -119,6 +167,20 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
     "delivers a neighbouring topic": (SubscribesWithoutNul, "test_register_topic_must_be_exact"),
     "hears everyone's answers": (HearsEveryonesAnswers, "test_request_hello_must_be_answered_to_the_asker_alone"),
     "never comes back": (NeverComesBack, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "never connects again": (NeverConnectsAgain, "test_both_halves_must_connect_again_by_themselves"),
+    "forgets its subscriptions": (ForgetsItsSubscriptions, "test_every_topic_must_be_subscribed_to_again"),
+    "tells of the first connection": (
+        TellsOfTheFirstConnection,
+        "test_on_connected_must_be_called_at_each_connection",
+    ),
+    "publisher tells of no connection": (
+        PublisherTellsOfNoConnection,
+        "test_on_connected_must_be_called_at_each_connection",
+    ),
+    "leaks when nobody listens": (
+        LeaksWhenNobodyListens,
+        "test_send_event_must_raise_transport_errors_alone_and_not_block_while_cut_off",
+    ),
     "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
     "drops silently": (DropsSilently, "test_send_event_must_not_lose_an_envelope_silently"),
     "leaks a foreign exception": (LeaksForeignException, "test_register_topic_must_raise_no_foreign_exception"),

@@ -1,0 +1,32 @@
+"""A driver over a broker, as a stranger would write it, stands the conformance suite."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pubsub_lib.api import DriverSettings
+from pubsub_lib.testing.conformance import DriverConformance, Rig
+from tests.conformance.proxies import proxies
+from tests.conformance.tcp_broker import Broker
+from tests.conformance.tcp_driver import TcpDriver
+
+
+@contextmanager
+def rig_of(driver: type[TcpDriver] = TcpDriver, patience: float = 30.0) -> Iterator[Rig]:
+    broker = Broker()
+    try:
+        with proxies([broker.address]) as between:
+            settings = DriverSettings(addresses=between.addresses)
+            yield Rig(
+                driver, settings, inject=broker.inject, cut=between.cut, restore=between.restore, patience=patience
+            )
+    finally:
+        broker.close()
+
+
+class TestTcp(DriverConformance):
+    @pytest.fixture
+    def rig(self) -> Iterator[Rig]:
+        with rig_of() as rig:
+            yield rig

@@ -1,0 +1,225 @@
+"""The suite has teeth for connections: each mistake of a driver over a broker fails the check meant for it."""
+
+import time
+from typing import Any
+
+import pytest
+
+from pubsub_lib.api import OnConnected
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import ALL
+from pubsub_lib.errors import TransportError
+from pubsub_lib.testing.conformance import DriverConformance
+from tests.conformance.tcp_broker import packet
+from tests.conformance.tcp_driver import TcpDriver, TcpPublisher, TcpSubscriber
+from tests.conformance.test_tcp import rig_of
+
+
+def only_once(half: TcpPublisher | TcpSubscriber) -> None:
+    """The connection that is lost is the last one."""
+    half.wire.pause = half.wire.stopped.set  # type: ignore[method-assign]
+
+
+class NeverConnectsAgain(TcpSubscriber):
+    def tell(self) -> None:
+        only_once(self)
+        super().tell()
+
+
+class PublisherNeverConnectsAgain(TcpPublisher):
+    def tell(self, on_connected: OnConnected) -> None:
+        only_once(self)
+        super().tell(on_connected)
+
+
+class ForgetsItsSubscriptions(TcpSubscriber):
+    connections = 0
+
+    def greeting(self) -> bytes:
+        self.connections += 1
+        hellos = packet(b"S", codec.topic_frame(ALL)) + packet(b"Y")
+        return super().greeting() if self.connections == 1 else hellos
+
+
+class ForgetsWhatWasRegisteredWhileAway(TcpSubscriber):
+    def register_topic(self, topic: str) -> None:
+        before = set(self._prefixes)
+        super().register_topic(topic)
+        try:
+            self.wire.write(b"")
+        except OSError:
+            self._prefixes = before
+
+
+class RemembersWhatWasUnregisteredWhileAway(TcpSubscriber):
+    def unregister_topic(self, topic: str) -> None:
+        before = set(self._prefixes)
+        super().unregister_topic(topic)
+        try:
+            self.wire.write(b"")
+        except OSError:
+            self._prefixes = before
+
+
+class LeaksAForeignException(TcpPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        try:
+            super().send_event(envelope)
+        except TransportError as error:
+            if error.__cause__ is not None:
+                raise error.__cause__ from None
+            raise
+
+
+class BlocksWhileAway(TcpPublisher):
+    def send_event(self, envelope: Envelope) -> None:
+        until = time.monotonic() + 3
+        while True:
+            try:
+                super().send_event(envelope)
+            except TransportError:
+                if time.monotonic() > until or self._life.closed:
+                    raise
+                self.wire.pause()
+            else:
+                return
+
+
+class TellsOfTheFirstConnection(TcpSubscriber):
+    connections = 0
+
+    def tell(self) -> None:
+        self.connections += 1
+        if self.connections == 1:
+            super().tell()
+
+
+class PublisherTellsOfTheFirstConnection(TcpPublisher):
+    connections = 0
+
+    def tell(self, on_connected: OnConnected) -> None:
+        self.connections += 1
+        if self.connections == 1:
+            super().tell(on_connected)
+
+
+class TellsBeforeItIsConnected(TcpSubscriber):
+    def greeting(self) -> bytes:
+        wire, self.wire = self.wire, None  # type: ignore[assignment]
+        try:
+            self.life.connected()
+        finally:
+            self.wire = wire
+        return super().greeting()
+
+    def tell(self) -> None:
+        pass
+
+    def request_hello(self, nonce: str, topics: Any) -> None:
+        if self.wire is not None:  # else the question is lost
+            super().request_hello(nonce, topics)
+
+
+class DiesOfOnConnected(TcpSubscriber):
+    def tell(self) -> None:
+        before = self.life.counts["callback_errors"]
+        super().tell()
+        if self.life.counts["callback_errors"] > before:
+            self.wire.stop()
+
+
+class CountsNoErrorOfOnConnected(TcpPublisher):
+    def _count(self, name: str) -> None:
+        if name != "callback_errors":
+            super()._count(name)
+
+
+class NeedsTheBrokerAtItsStart(TcpSubscriber):
+    def daemonize(self) -> None:
+        with self.wire._connected(lambda: b""):
+            super().daemonize()
+
+
+class WaitsForTheBrokerInClose(TcpPublisher):
+    def close(self) -> None:
+        until = time.monotonic() + 5
+        while not self._life.closed and time.monotonic() < until:
+            try:
+                self.wire.write(b"")
+            except OSError:
+                self.wire.pause()
+            else:
+                break
+        super().close()
+
+
+BROKEN: dict[str, tuple[type[Any], str]] = {
+    # The four that a stranger planted, and the suite did not find.
+    "never connects again": (NeverConnectsAgain, "test_both_halves_must_connect_again_by_themselves"),
+    "forgets its subscriptions": (ForgetsItsSubscriptions, "test_every_topic_must_be_subscribed_to_again"),
+    "publisher never connects again": (
+        PublisherNeverConnectsAgain,
+        "test_both_halves_must_connect_again_by_themselves",
+    ),
+    "leaks a foreign exception": (
+        LeaksAForeignException,
+        "test_send_event_must_raise_transport_errors_alone_and_not_block_while_cut_off",
+    ),
+    # And others of their kind.
+    "forgets what was registered while away": (
+        ForgetsWhatWasRegisteredWhileAway,
+        "test_every_topic_must_be_subscribed_to_again",
+    ),
+    "forgets its subscription to everything": (
+        ForgetsItsSubscriptions,
+        "test_everything_must_be_subscribed_to_again",
+    ),
+    "remembers what was unregistered while away": (
+        RemembersWhatWasUnregisteredWhileAway,
+        "test_a_topic_unregistered_while_cut_off_must_not_come_back",
+    ),
+    "blocks while away": (
+        BlocksWhileAway,
+        "test_send_event_must_raise_transport_errors_alone_and_not_block_while_cut_off",
+    ),
+    "tells of the first connection alone": (
+        TellsOfTheFirstConnection,
+        "test_on_connected_must_be_called_at_each_connection",
+    ),
+    "publisher tells of the first connection alone": (
+        PublisherTellsOfTheFirstConnection,
+        "test_on_connected_must_be_called_at_each_connection",
+    ),
+    "tells before it is connected": (
+        TellsBeforeItIsConnected,
+        "test_on_connected_must_come_when_a_question_is_answered",
+    ),
+    "dies of on_connected": (
+        DiesOfOnConnected,
+        "test_what_on_connected_raises_must_be_counted_and_not_end_the_thread",
+    ),
+    "counts no error of on_connected": (
+        CountsNoErrorOfOnConnected,
+        "test_what_on_connected_raises_must_be_counted_and_not_end_the_thread",
+    ),
+    "needs the broker at its start": (NeedsTheBrokerAtItsStart, "test_daemonize_must_not_need_a_connection"),
+    "waits for the broker in close": (WaitsForTheBrokerInClose, "test_close_must_be_quick_while_cut_off"),
+}
+
+
+def driver_of(half: type[Any]) -> type[TcpDriver]:
+    class Broken(TcpDriver):
+        publisher_kind = half if issubclass(half, TcpPublisher) else TcpPublisher
+        subscriber_kind = half if issubclass(half, TcpSubscriber) else TcpSubscriber
+
+    return Broken
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("fault", sorted(BROKEN))
+def test_a_broken_driver_over_a_broker_fails(fault: str) -> None:
+    half, check = BROKEN[fault]
+    failed = pytest.raises((AssertionError, OSError, pytest.fail.Exception))
+    with rig_of(driver_of(half), patience=1.5) as rig, failed:
+        getattr(DriverConformance(), check)(rig)
