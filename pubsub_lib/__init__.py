@@ -8,6 +8,7 @@ what it commits adds :func:`open_publisher`: a :class:`Worker` where its host ru
 
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import DEFAULT_TOPIC, Point
 from pubsub_lib.core.objects import Object
@@ -32,6 +33,7 @@ __all__ = [
     "Event",
     "Handle",
     "HandlerPolicy",
+    "HistoryChange",
     "JournalSettings",
     "Limits",
     "Object",

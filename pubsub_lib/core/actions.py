@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.model import Full, Head, Link, Want
+from pubsub_lib.core.model import Full, Head, Link, Point, Want
 
 
 class Apply(msgspec.Struct, frozen=True):
@@ -18,6 +18,8 @@ class Replace(msgspec.Struct, frozen=True):
 
     chain: str
     answer: Full
+    before: Point | None = None
+    """What was known until now."""
 
 
 class Compare(msgspec.Struct, frozen=True):

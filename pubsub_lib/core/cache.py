@@ -28,12 +28,14 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     ``events``: the changes of the merged view, in the order to be told. ``intact``: the topic's count and
     digest equal those that the link or the snapshot promised; if not, a repair is due. ``guarded``: changes
     that were not applied because they are older than what stands: never more than 0 without a fault
-    elsewhere.
+    elsewhere. ``went_back``: a sync brought something older than what stood, another value of the same version, or
+    an object back that had ended.
     """
 
     events: list[Event]
     intact: bool
     guarded: int = 0
+    went_back: bool = False
 
 
 Read = Callable[[Object[Any]], Any]
@@ -166,9 +168,10 @@ class Cache:
             self._reindex(events[begun:])
         return faults
 
-    def replace(self, topic: str, snapshot: TopicSnapshot, *, told: bool = True) -> Applied:
+    def replace(self, topic: str, snapshot: TopicSnapshot, *, told: bool = True, reached: int = 0) -> Applied:
         """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets``. ``told`` False: nobody
-        would look at the events, which may be missing then.
+        would look at the events, which may be missing then. ``reached``: the position up to which the topic had
+        everything; an object that is new and yet not younger shows another history.
 
         What the snapshot lacks is deleted and told with the last known value and version None. Versions may
         go down: the snapshot may be of another history. When that shows, the topic's floors are forgotten; else
@@ -181,13 +184,17 @@ class Cache:
         state.walk = None
         told = told or bool(self._indexes)  # which live on events
         if not state.tables:
+            back = snapshot.head.point.position < state.position
+            back = back or (reached > 0 and min(map(_version_of, snapshot.records), default=reached + 1) <= reached)
             events = self._fill(topic, state, snapshot, told)
             self._reindex(events)
-            return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
+            intact = (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest)
+            return Applied(events, intact, went_back=back)
         position = snapshot.head.point.position
         merged = self._merged
         shift = merged.shift
         same_history = position >= state.position
+        returned = False
         gone = {
             (table, key): entry
             for table, key, entry in state.objects()
@@ -205,6 +212,7 @@ class Cache:
                 continue
             if old is not None and old.version >= version:
                 same_history = False
+            returned = returned or (old is None and version <= reached)
             new = Entry(version, value, print_, topic)
             state.tables.setdefault(table, {})[key] = new
             changed.append(record)
@@ -242,7 +250,8 @@ class Cache:
             if event is not None:
                 events.append(event)
         self._reindex(events)
-        return Applied(events, (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest))
+        intact = (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest)
+        return Applied(events, intact, went_back=returned or not same_history)
 
     def _fill(self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, told: bool) -> list[Event]:
         """:meth:`replace` for a topic that holds nothing, which is every first sync: one loop, and no order unless

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.limits import Positive
 from pubsub_lib.core.model import Action
 from pubsub_lib.core.timing import Seconds
@@ -174,6 +175,9 @@ class HandlerQueue:
     A failed event waits for its next try (exponential backoff) and takes up later ones of its object, so that
     none overtakes it. After ``tries`` failures it is parked; the next new event of that object merges into it
     and is tried afresh. Other objects go on meanwhile. An object's last event is tried at least once.
+
+    A barrier (:mod:`.history_change`) that waits lets nothing pass that was pushed after it: no event is merged into
+    one before it, and no retry comes while it waits. So the limit above holds once more for each barrier that waits.
     """
 
     def __init__(self, policy: HandlerPolicy) -> None:
@@ -195,6 +199,10 @@ class HandlerQueue:
         self._parked: OrderedDict[Ident, _Item] = OrderedDict()
         self._serial = 0
         self._position = 0
+        self._barrier = 0
+        """The serial of the newest barrier, ..."""
+        self._barriers = 0
+        """... and how many wait."""
 
     def __len__(self) -> int:
         """How many events wait, those in backoff included, the one handed out not."""
@@ -214,6 +222,8 @@ class HandlerQueue:
             waiting = self._tails.get(ident)
             if waiting is not None and event.new_value is None and waiting.is_of_known:
                 waiting = None
+            if waiting is not None and waiting.serial < self._barrier:
+                waiting = None
         if waiting is not None:
             self._merge(waiting, event)
             return
@@ -222,6 +232,9 @@ class HandlerQueue:
         if parked is not None:
             item.first, item.tried = parked.first, parked.tried
         self.initial_left += initial
+        if is_barrier(event):
+            self._barrier = self._serial
+            self._barriers += 1
         tail = self._tails.get(ident)
         if tail is not None:
             item.earlier, tail.later = tail, item
@@ -268,7 +281,7 @@ class HandlerQueue:
         if self._running is not None:
             raise UsageError("the event before is neither done nor failed; say so first")
         item: _Item | None = None
-        if self._due and self._due[0][0] <= now:
+        if self._due and self._due[0][0] <= now and not self._barriers:
             item = heappop(self._due)[2]
             del self._retrying[item.ident]
             self.retried += 1
@@ -277,6 +290,7 @@ class HandlerQueue:
             if head is not None:
                 self._order.popleft()
                 self._unchain(head)
+                self._barriers -= is_barrier(head.first)
                 item = head
         if item is None:
             return None
@@ -405,6 +419,7 @@ class HandlerQueue:
         for item in self._order:
             item.earlier = item.later = None
         self._order.clear()
+        self._barriers = 0
         self._dead = 0
         self._tails.clear()
         self._retrying.clear()

@@ -11,12 +11,13 @@ from typing import Final, Protocol, assert_never
 import msgspec
 
 from pubsub_lib.core.actions import Action, Apply, Compare, Replace, RequestHello, StartSync
-from pubsub_lib.core.cache import Applied, Cache
+from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.liveness import cut
-from pubsub_lib.core.model import ALL, Full, Head, Link, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, TopicSnapshot, Want
 from pubsub_lib.core.recount import Recount
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
@@ -47,6 +48,8 @@ class Outcome(msgspec.Struct, frozen=True):
     rotted: Sequence[Rot] = ()
     """What a recount found; the repair is on its way."""
     by_sync: int = 0
+    history: HistoryChange | None = None
+    """The store's history changed: to be told before ``events``, in which versions may go back."""
 
 
 NOTHING = Outcome()
@@ -143,12 +146,17 @@ class Follower:
         questions: list[RequestHello] = []
         sync: StartSync | None = None
         by_sync = 0
+        changed: dict[str, tuple[Point, Point]] = {}
         for action in actions:
             if isinstance(action, Apply):  # most of all: to match it as a pattern takes four times as long
                 self._apply(action.links, events, now)
             elif isinstance(action, Replace):
-                self._replace(action.chain, action.answer, events, now)
+                before, after = action.before, action.answer.head
+                reached = 0 if before is None else before.position
+                back = self._replace(action.chain, action.answer, reached, events, now)
                 by_sync = len(events)
+                if before is not None and before not in (ZERO, after) and (back or after.position <= before.position):
+                    changed[action.chain] = before, after
             elif isinstance(action, Compare):
                 self._compare(action.heads, now)
             elif isinstance(action, RequestHello):
@@ -158,25 +166,32 @@ class Follower:
                 sync = StartSync(action.number, wants, action.causes)
             else:
                 assert_never(action)
-        return Outcome(events, questions, sync, by_sync=by_sync)
+        self.tracker.counters.history_changes += len(changed)
+        history = HistoryChange(changed) if changed else None
+        return Outcome(events, questions, sync, by_sync=by_sync, history=history)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
         for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
             self._faulty(topic, guarded, intact, now)
 
-    def _replace(self, chain: str, answer: Full, events: list[Event], now: float) -> None:
+    def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
+        """Take a full sync's answer; True when versions went back by it."""
         if chain == ALL:
             for topic in [each for each in self.cache.topics() if each not in answer.topics]:
                 events.extend(self.cache.drop(topic))
+        back = False
         for topic, snapshot in answer.topics.items():
-            self._replace_topic(topic, snapshot, events, now)
+            back = self._replace_topic(topic, snapshot, reached, events, now) or back
+        return back
 
-    def _replace_topic(self, topic: str, snapshot: TopicSnapshot, events: list[Event], now: float) -> None:
-        self._note(topic, self.cache.replace(topic, snapshot, told=self.listens()), events, now)
-
-    def _note(self, topic: str, applied: Applied, events: list[Event], now: float) -> None:
+    def _replace_topic(
+        self, topic: str, snapshot: TopicSnapshot, reached: int, events: list[Event], now: float
+    ) -> bool:
+        applied = self.cache.replace(topic, snapshot, told=self.listens(), reached=reached)
         events.extend(applied.events)
         self._faulty(topic, applied.guarded, applied.intact, now)
+        # What a repair by buckets puts right had rotted in memory; it says nothing about the store's history.
+        return applied.went_back and snapshot.buckets is None
 
     def _faulty(self, topic: str, guarded: int, intact: bool, now: float) -> None:
         self.faults.guarded += guarded

@@ -42,6 +42,8 @@ class Counters(msgspec.Struct):
     """Messages dropped because too much waited."""
     unfollowed: int = 0
     """Messages of topics that are not followed (any more)."""
+    history_changes: int = 0
+    """Times that a chain was read anew because the store's history changed."""
     late_answers: int = 0
     """Sync answers that nobody waited for any more."""
     syncs_failed: int = 0
@@ -542,6 +544,7 @@ class Tracker:
         return self._applied(applied)
 
     def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Action]:
+        before = chain.known
         chain.jump(full.head, now)
         fresh = self.liveness.of(chain.name)
         fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False), now)
@@ -558,7 +561,7 @@ class Tracker:
         self._after_sync(chain, now, applied)
         for head in told:
             self._judge_told(chain, head, now)
-        return [Replace(chain.name, full), *self._applied(applied)]
+        return [Replace(chain.name, full, before), *self._applied(applied)]
 
     def _judge_told(self, chain: Chain, head: HelloHead, now: float) -> None:
         """A head that a hello told of while known stood still. One behind known was read before or during the sync,

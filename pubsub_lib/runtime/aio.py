@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Table
@@ -287,6 +288,7 @@ class AsyncReplica:
         topic: str | None = None,
         key: str | None = None,
         order: Order = (),
+        on_history_changed: Callable[[HistoryChange], object] | None = None,
     ) -> AsyncHandle:
         """As :meth:`.Replica.on`. A coroutine function runs in the event loop, one change at a time: the next one is
         told when it has ended, and what waits meanwhile is bounded and conflated. A plain function runs on a thread.
@@ -295,7 +297,11 @@ class AsyncReplica:
         """
         chosen = self._in_loop(handler) if is_coroutine_function(handler) else handler
         pool = self._open_pool()
-        adding = pool.submit(self.threaded.on, table, chosen, topic=topic, key=key, order=order)
+        notice = on_history_changed
+        if notice is not None and is_coroutine_function(notice):
+            notice = self._in_loop(notice)
+        given: dict[str, Any] = {"topic": topic, "key": key, "order": order, "on_history_changed": notice}
+        adding = pool.submit(partial(self.threaded.on, table, chosen, **given))
         try:
             return AsyncHandle(await asyncio.shield(asyncio.wrap_future(adding)), self)
         except asyncio.CancelledError:
@@ -351,11 +357,11 @@ class AsyncReplica:
             if handle is not None and not self._closing:
                 await handle.remove()
 
-    def _in_loop(self, handler: AsyncHandler) -> Callable[[Event], None]:
+    def _in_loop(self, handler: Callable[[T], Coroutine[Any, Any, object]]) -> Callable[[T], None]:
         """The handler as its thread calls it: the thread waits until the coroutine has ended."""
         loop = asyncio.get_running_loop()
 
-        async def call(event: Event) -> None:
+        async def call(event: T) -> None:
             task = asyncio.current_task()
             assert task is not None
             if self._closing:
@@ -369,7 +375,7 @@ class AsyncReplica:
             finally:
                 self._tasks.discard(task)
 
-        def wait(event: Event) -> None:
+        def wait(event: T) -> None:
             coroutine = call(event)
             try:
                 running = asyncio.run_coroutine_threadsafe(coroutine, loop)

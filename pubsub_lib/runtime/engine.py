@@ -20,6 +20,7 @@ from pubsub_lib.core.actions import RequestHello, StartSync
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
 from pubsub_lib.core.topic_objects import Rot
@@ -48,7 +49,8 @@ class SyncReader(Protocol):
 class Engine:
     """One replica's running machinery. ``lock`` guards follower and cache; hold it around every look at them.
 
-    ``on_events`` is called with the lock held, with an outcome that has events and whether they are of a first sync;
+    ``on_events`` is called with the lock held, with an outcome that has events, or notifies of a changed history, and
+    whether they are of a first sync;
     it must only enqueue.
     """
 
@@ -273,6 +275,17 @@ class Engine:
             _log.error("%s", unfit(topic), extra=fields(topic=topic))
         self._doubtful = doubtful
 
+    def _complain_of_history(self, change: HistoryChange) -> None:
+        for topic, (before, after) in change.points.items():
+            _log.warning(
+                "the history of the store changed: %s was at position %d and is at position %d of another history now; "
+                "what was committed in between is lost (a restored backup, a fail-over, or commits lost by a crash)",
+                f"the topic {topic!r}" if topic else "the store",
+                before.position,
+                after.position,
+                extra=fields(topic=topic, position=after.position),
+            )
+
     def _complain_of_rot(self, rotted: Sequence[Rot]) -> None:
         for rot in rotted:
             named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "none can be named"
@@ -362,7 +375,9 @@ class Engine:
     # -- all threads ----------------------------------------------------------------------------------------------
 
     def _tell(self, outcome: Outcome, *, first: bool = False) -> None:
-        if outcome.events:
+        if outcome.history is not None:
+            self._complain_of_history(outcome.history)
+        if outcome.events or outcome.history is not None:
             self._on_events(outcome, first)
         self._announce()
 

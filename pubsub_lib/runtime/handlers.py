@@ -6,17 +6,20 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
 from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
 from pubsub_lib.core.ordering import in_order
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
 from pubsub_lib.failpoints import hit
 from pubsub_lib.lifecycle import start_thread
 from pubsub_lib.logs import fields, logger
+
+T = TypeVar("T")
 
 _log = logger(__name__)
 
@@ -25,6 +28,9 @@ LOG_INTERVAL = 10.0
 
 Handler = Callable[[Event], object]
 """A controller's callback. What it returns is ignored; what it raises makes the event fail."""
+
+HistoryHandler = Callable[[HistoryChange], object]
+"""What a controller wants to be called when the store's history changed."""
 
 
 class HandlerCounters(msgspec.Struct, frozen=True):
@@ -44,11 +50,21 @@ class HandlerCounters(msgspec.Struct, frozen=True):
 class Handle:
     """One registered handler. Made by :meth:`Handlers.add`; all methods may be called from any thread."""
 
-    def __init__(self, owner: "Handlers", selector: Selector, fn: Handler, policy: HandlerPolicy, name: str) -> None:
+    def __init__(
+        self,
+        owner: "Handlers",
+        selector: Selector,
+        fn: Handler,
+        policy: HandlerPolicy,
+        name: str,
+        on_history_changed: HistoryHandler | None = None,
+    ) -> None:
         self.name = name
         self.selector = selector
         self._owner = owner
         self._fn = fn
+        self._on_history_changed = on_history_changed
+        self._histories = 0
         self._clock = owner.clock
         self._queue = HandlerQueue(policy)
         self._changed = owner.condition()
@@ -127,6 +143,16 @@ class Handle:
                     self._queue.push(selected, now, initial=initial)
             self._changed.notify_all()
 
+    def push_history(self, change: HistoryChange) -> None:
+        """Put in the notice that the history changed, if this handler asked for it."""
+        if self._on_history_changed is None or not change.concerns(self.selector.topic):
+            return
+        with self._changed:
+            if not self._gone:
+                self._histories += 1
+                self._queue.push(change.as_event(self._histories), self._clock())
+                self._changed.notify_all()
+
     def waiter(self, position: int | None) -> Callable[[float | None], bool]:
         """Remember what waits now up to a position. The function returned waits, at most so many seconds,
         until that is handled or parked or the handler is removed; False: time is over.
@@ -178,7 +204,10 @@ class Handle:
         self._inside = threading.get_ident()
         try:
             hit("replica.in_handler")
-            self._fn(event)
+            if self._on_history_changed is not None and is_barrier(event):
+                self._on_history_changed(of_event(event))
+            else:
+                self._fn(event)
         except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
             error = raised
         finally:
@@ -262,7 +291,13 @@ class Handlers:
         self._made = 0
         self._closed = False
 
-    def add(self, selector: Selector, fn: Handler, initial_events: Sequence[Event] = ()) -> Handle:
+    def add(
+        self,
+        selector: Selector,
+        fn: Handler,
+        initial_events: Sequence[Event] = (),
+        on_history_changed: HistoryHandler | None = None,
+    ) -> Handle:
         """Register a handler and start its thread; it is told ``initial_events`` first. Does not block.
 
         Raises UsageError for what cannot be called (or is a coroutine function: nobody would await it),
@@ -270,17 +305,23 @@ class Handlers:
         """
         if not callable(fn):
             raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")
-        if is_coroutine_function(fn):
+        if on_history_changed is not None and not callable(on_history_changed):
             raise UsageError(
-                f"the handler {fn!r} is a coroutine function and nobody would await it; use an AsyncReplica, or give "
-                "a plain function"
+                f"on_history_changed={on_history_changed!r} cannot be called; give a function of one argument"
             )
+        for each in (fn, on_history_changed):
+            if each is not None and is_coroutine_function(each):
+                raise UsageError(
+                    f"the handler {each!r} is a coroutine function and nobody would await it; use an AsyncReplica, or "
+                    "give a plain function"
+                )
         with self._lock:
             if self._closed:
                 raise ClosedError("the handlers are closed; make a new replica")
             self._made += 1
             label = getattr(fn, "__qualname__", type(fn).__name__)
-            handle = Handle(self, selector, fn, self._policy, f"{self._name}-handler-{self._made}-{label}")
+            name = f"{self._name}-handler-{self._made}-{label}"
+            handle = Handle(self, selector, fn, self._policy, name, on_history_changed)
             handle.push(initial_events, initial=True, by_sync=len(initial_events))
             others = self._handles
             self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here
@@ -300,6 +341,13 @@ class Handlers:
         if events:
             for handle in self._handles:
                 handle.push(events, initial=initial, by_sync=by_sync)
+
+    def push_history(self, change: HistoryChange) -> None:
+        """Notify the handlers that asked for it that the history changed; push the changes that follow from it
+        afterwards. Does not block.
+        """
+        for handle in self._handles:
+            handle.push_history(change)
 
     def listening(self) -> bool:
         """True when somebody would be told of an event that is pushed now. Does not block."""
@@ -426,7 +474,7 @@ class Handlers:
             raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
 
 
-def is_coroutine_function(fn: Callable[[Event], object]) -> TypeGuard[Callable[[Event], Coroutine[Any, Any, object]]]:
+def is_coroutine_function(fn: Callable[[T], object]) -> TypeGuard[Callable[[T], Coroutine[Any, Any, object]]]:
     """True when a call of ``fn`` makes a coroutine that has to be awaited: an ``async def``, or an object whose
     ``__call__`` is one.
     """

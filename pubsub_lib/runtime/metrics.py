@@ -82,6 +82,7 @@ def _syncs(now: Status) -> Iterable[Metric]:
         for cause, value in causes.items():
             syncs.add_metric([kind, cause], value)
     yield syncs
+    yield _counter("history_changes", "Topics read anew because the store's history changed.", counters.history_changes)
     yield _counter("syncs_failed", "Syncs that failed or took too long.", counters.syncs_failed)
     tally = now.sequences
     seen = {"holes": tally.holes, "filled": tally.filled, "duplicates": tally.duplicates, "restarts": tally.restarts}

@@ -17,6 +17,7 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import selector
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.follower import Outcome
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL, DEFAULT_TOPIC
@@ -330,6 +331,7 @@ class Replica:
         topic: str | None = None,
         key: str | None = None,
         order: Order = (),
+        on_history_changed: Callable[[HistoryChange], object] | None = None,
     ) -> Handle:
         """Call ``handler`` with every change of a table, of several tables, or of all (None), a topic or a key.
 
@@ -340,13 +342,17 @@ class Replica:
         One handler of several tables is called for all of them in chain order; between two handlers there is no order.
         ``order`` names tables, those first that others refer to: what a full sync finds (at the start or later), and
         what an unfollow takes away, is told as creates and sets in this order, then deletes in the reverse.
+        ``on_history_changed`` is called once, on the handler's thread, each time that the store's history changed (a
+        restored backup, a fail-over, acknowledged commits lost): after every change of the old history and before the
+        first one of the new history, in which versions may go back. When it raises, it is tried again like a change.
         Raises UsageError, NotFollowed for the topic, ValueRefused for a table that is not declared, ClosedError.
         """
         self._check()
         tables, order = self._names(table), self._order(order)
         with self._engine.lock:
             chosen = selector(tables, self._only(topic), key, order)
-            return self._handlers.add(chosen, handler, self._cache.present(chosen.tables, chosen.topic, chosen.key))
+            present = self._cache.present(chosen.tables, chosen.topic, chosen.key)
+            return self._handlers.add(chosen, handler, present, on_history_changed)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -494,6 +500,8 @@ class Replica:
         self._engine.resync(() if everything else topics)
 
     def _enqueue(self, outcome: Outcome, first: bool) -> None:
+        if outcome.history is not None:
+            self._handlers.push_history(outcome.history)
         self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
 
     # -- small things ----------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
-"""Mistakes in the tracker and in its proofs of freshness."""
+"""Mistakes in the tracker, in its proofs of freshness, and in the notice of another history."""
 
 from _mutants.table import Mutant
 
 TRACKER = "pubsub_lib/core/tracker.py"
 LIVENESS = "pubsub_lib/core/liveness.py"
 CHAIN = "pubsub_lib/core/chain.py"
+QUEUE = "pubsub_lib/core/dispatch.py"
+NOTICE = "tests/unit/core/test_history_change.py"
 RULES = "tests/unit/core/test_tracker.py"
 PROOFS = "tests/unit/core/test_liveness.py"
 
@@ -48,6 +50,30 @@ MUTANTS = (
         after="        self.earlier.clear()\n",
         tests=(f"{PROOFS}::test_rule_07_a_head_of_an_undone_history_proves_nothing_after_a_full_sync",),
         wrong="an answer from an undone history proves freshness, and a lost commit is called applied",
+    ),
+    Mutant(
+        name="retry_passes_a_notice",
+        path=QUEUE,
+        before=" and not self._barriers:",
+        after=":",
+        tests=(f"{NOTICE}::test_a_retry_that_took_up_what_follows_a_notice_comes_after_it",),
+        wrong="a handler gets an older version before it is notified that the history changed",
+    ),
+    Mutant(
+        name="change_is_merged_across_a_notice",
+        path=QUEUE,
+        before="waiting.serial < self._barrier:",
+        after="waiting.serial < 0:",
+        tests=(f"{NOTICE}::test_over_the_limit_nothing_is_merged_into_what_waits_before_a_notice",),
+        wrong="a slow handler gets an older version before it is notified that the history changed",
+    ),
+    Mutant(
+        name="returned_object_is_no_other_history",
+        path="pubsub_lib/core/cache.py",
+        before="returned or (old is None and version <= reached)",
+        after="returned",
+        tests=("tests/unit/core/test_follower.py::test_an_object_that_a_restore_brings_back_comes_with_a_notice",),
+        wrong="an object whose delete was undone comes back without a notice",
     ),
     Mutant(
         name="late_answer_takes_a_proof_back",

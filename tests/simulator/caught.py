@@ -60,6 +60,8 @@ CAUGHT: dict[str, Caught] = {
     "only_first_connection_asked": Caught(20, "reconnected"),
     "new_topic_missed": Caught(3, "clock"),
     "lease_too_long": Caught(26, "lease"),
+    "history_is_not_told": Caught(1, "handler back"),
+    "history_ahead_is_ours": Caught(54, "handler back"),
     "handlers_twice": Caught(1, "handler twice"),
     "conflated_to_first": Caught(1, "handler last"),
     "not_retried": Caught(6, "handler last"),

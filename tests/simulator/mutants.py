@@ -14,6 +14,8 @@ from pubsub_lib.core.awaited import Awaited
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.dispatch import HandlerQueue
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.liveness import Freshness, Liveness
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Incomplete, TopicSnapshot, Want
@@ -549,13 +551,34 @@ def lease_too_long() -> list[Patch]:
 # -- handlers --------------------------------------------------------------------------------------------------------
 
 
+@mutant("handlers are not notified that the history changed")
+def history_is_not_told() -> list[Patch]:
+    def as_event(self: Any, number: int) -> Event:
+        value = msgspec.json.encode(self)
+        return Event("no barrier", f"{number}", "", "create", None, None, None, value, 0)
+
+    return [(HistoryChange, "as_event", as_event)]
+
+
+@mutant("handlers are notified of another history only when its head is behind")
+def history_ahead_is_ours() -> list[Patch]:
+    replace = WatchedFollower._replace
+
+    def _replace(self: Any, *given: Any) -> bool:
+        replace(self, *given)
+        return False
+
+    return [(WatchedFollower, "_replace", _replace)]
+
+
 @mutant("handlers run again after a sync")
 def handlers_twice() -> list[Patch]:
     replace = WatchedFollower._replace
 
-    def _replace(self: Any, chain: str, answer: Any, events: Any, now: float) -> None:
-        replace(self, chain, answer, events, now)
+    def _replace(self: Any, chain: str, answer: Any, reached: int, events: Any, now: float) -> bool:
+        back = replace(self, chain, answer, reached, events, now)
         events.extend(self.cache.present(topic=None if chain == ALL else chain))
+        return back
 
     return [(WatchedFollower, "_replace", _replace)]
 

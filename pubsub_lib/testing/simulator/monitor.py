@@ -7,6 +7,7 @@ from pubsub_lib.core.actions import StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Outcome
+from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.core.transitions import DUE, State
@@ -292,6 +293,11 @@ class Monitor:
 
     def handled(self, replica: "Replica", handler: "Handler", event: Event) -> None:
         """A handler was told."""
+        if is_barrier(event):
+            if self._history.restored_at < 0:
+                raise Violation("history notice", f"{replica.name}: although the history never changed")
+            handler.versions.clear()  # they may go back from here on
+            return
         ident = event.table, event.key
         last = handler.versions.get(ident)
         if event.version is not None and last is not None and not self._may_repeat(replica):
@@ -309,8 +315,8 @@ class Monitor:
             handler.told[ident] = event.new_value
 
     def _may_repeat(self, replica: "Replica") -> bool:
-        # Another history uses the same versions again, and a topic that is dropped takes its memory along.
-        return self._history.restored_at >= 0 or self._watches[replica].dropped_topics > 0
+        # A topic that is dropped takes its memory along.
+        return self._watches[replica].dropped_topics > 0
 
     # -- waiting for commits -----------------------------------------------------------------------------------------
 

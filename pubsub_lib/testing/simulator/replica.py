@@ -12,6 +12,7 @@ from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
 from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
@@ -37,9 +38,9 @@ class WatchedFollower(Follower):
         """Rule 10 is an invariant here."""
         self.monitor.mismatched(self.owner, topic)
 
-    def _replace(self, chain: str, answer: Full, events: list[Event], now: float) -> None:
+    def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         self.owner.replaced.append(chain)
-        super()._replace(chain, answer, events, now)
+        return super()._replace(chain, answer, reached, events, now)
 
 
 class Handler:
@@ -50,6 +51,7 @@ class Handler:
         self.signal = Signal()
         self.told: dict[tuple[str, str], bytes] = {}
         self.versions: dict[tuple[str, str], int] = {}
+        self.notices = 0
 
 
 class Replica:
@@ -154,8 +156,11 @@ class Replica:
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def _act(self, outcome: Outcome) -> None:
-        if outcome.events:
+        if outcome.events or outcome.history is not None:
             for handler in self.handlers:
+                if outcome.history is not None:
+                    handler.notices += 1
+                    handler.queue.push(outcome.history.as_event(handler.notices), self.clock.now())
                 for event in outcome.events:
                     handler.queue.push(event, self.clock.now())
                 handler.signal.set()
@@ -240,7 +245,7 @@ class Replica:
                 yield Await("handler idle", handler.signal, wait)
                 continue
             yield Sleep("handling", self.world.slowness(self.name) * 2 * self._rng.random())
-            if self.world.handler_fails():
+            if self.world.handler_fails() and not is_barrier(event):
                 queue.failed(clock.now(), RuntimeError("a simulated handler raised"))
                 continue
             self.world.monitor.handled(self, handler, event)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pubsub_lib.core.actions import StartSync
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.digest import subtract
-from pubsub_lib.core.follower import MAX_COMPARED, NOTHING, Follower
+from pubsub_lib.core.follower import MAX_COMPARED, NOTHING, Follower, Outcome
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Full, Head, Want
 from pubsub_lib.core.transitions import State
@@ -254,6 +254,87 @@ def test_a_failed_sync_is_tried_again() -> None:
     assert again is not None
     assert again.wants == sync.wants
     assert again.number != sync.number
+
+
+# -- another history -----------------------------------------------------------------------------------------------
+
+
+def read_anew(follower: Follower, history: History, now: float) -> list[Outcome]:
+    """What a hello of another history leads to, until nothing is to be read any more: the answers' outcomes."""
+    question = follower.tick(now).questions[0]
+    follower.feed(hello(history.reading(), nonce=question.nonce), now)
+    outcomes: list[Outcome] = []
+    until = now + CALM.message_delay_window + 3.0
+    while now < until:
+        sync = follower.tick(now).sync
+        if sync is not None:
+            outcomes.append(follower.sync_done(sync.number, history.answer(sync.wants), now))
+        now += 0.25
+    return outcomes
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+@pytest.mark.parametrize("further", [0, 2, 20], ids=["behind", "same position", "ahead"])
+def test_a_changed_history_is_told_once_with_what_goes_back(chain: str, further: int) -> None:
+    history = History()
+    history.some(4)
+    history.some(4)
+    follower = start(chain, history=history)
+    before = history.point
+    other = history.restored(6)
+    for _ in range(further):
+        other.one(key="new")
+    outcomes = read_anew(follower, other, 10.0)
+    changes = [outcome.history for outcome in outcomes if outcome.history is not None]
+    assert [change.points for change in changes] == [{chain: (before, other.point)}]
+    (told,) = [outcome for outcome in outcomes if outcome.events]
+    assert told.history is not None, "what goes back comes with the notice"
+    assert {(event.key, event.version) for event in told.events} >= {("k2", 3), ("k3", 4)}
+    assert follower.tracker.counters.history_changes == 1
+
+
+def test_an_object_that_a_restore_brings_back_comes_with_a_notice() -> None:
+    history = History()
+    history.some(3)
+    kept = history.restored(3)
+    history.one(key="k1", value=None)
+    follower = start("t", history=history)
+    for _ in range(5):
+        kept.one(key="new")
+    outcomes = read_anew(follower, kept, 10.0)
+    (told,) = [outcome for outcome in outcomes if outcome.events]
+    assert ("k1", 2) in {(event.key, event.version) for event in told.events}
+    assert told.history is not None
+
+
+def test_a_trimmed_changelog_is_no_other_history() -> None:
+    history = History()
+    history.some(4)
+    follower = start("t", history=history)
+    history.some(6)
+    history.trim(9)
+    outcomes = read_anew(follower, history, 10.0)
+    assert any(outcome.events for outcome in outcomes)
+    assert all(outcome.history is None for outcome in outcomes)
+
+
+def test_rot_that_is_repaired_while_links_go_on_is_no_other_history() -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(500)])
+    follower = start("t", history=history)
+    follower.cache._topics["t"].tables["port"]["k5"].value = b'"rotten"'
+    now = 0.4
+    while not (outcome := follower.tick(now)).rotted:
+        for question in outcome.questions:
+            follower.feed(hello(history.reading(), nonce=question.nonce), now)
+        now = max(now, follower.next_time())
+    link = history.one(key="k9", value="2")
+    sync = outcome.sync or follower.tick(now + 2.0).sync
+    assert sync is not None
+    follower.feed(envelope(link), now + 2.1)
+    repaired = follower.sync_done(sync.number, history.answer(sync.wants), now + 2.2)
+    assert {event.key for event in repaired.events} >= {"k5"}
+    assert repaired.history is None
 
 
 # -- proofs ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pubsub_lib import AsyncReplica, Replica, Settings, Store
+from pubsub_lib import AsyncReplica, Event, HistoryChange, Replica, Settings, Store
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable, WaitTimeout
 from pubsub_lib.runtime.readback import Committed, HistoryReader
@@ -204,3 +204,46 @@ def test_a_number_knows_no_history(config: Settings) -> None:
     with running(config, ["a"]) as replica:
         replica.wait_for(lost.point.position, LONG)
         assert poll(lambda: bool(replica.get("t", "k") == "again"), LONG)
+
+
+@TOPICS
+def test_a_handler_is_notified_once_before_versions_go_back(config: Settings, topics: list[str] | None) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    told: list[object] = []
+    with running(config, topics) as replica:
+        replica.on("t", lambda event: told.append(event.version), on_history_changed=told.append)
+        lost = put(config, "lost", times=3)
+        replica.wait_handled(lost, LONG)
+        backups.put_back()
+        again = put(config, "again")
+        replica.wait_handled(again, LONG)
+    assert told[:2] == [1, lost.point.position] or told[:4] == [1, 2, 3, 4]
+    (notice,) = [each for each in told if isinstance(each, HistoryChange)]
+    assert notice.points == {"" if topics is None else "a": (lost.point, again.point)}
+    assert told[told.index(notice) :] == [notice, again.point.position]
+
+
+def test_a_coroutine_is_notified_too(config: Settings) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    told: list[object] = []
+
+    async def handle(event: Event) -> None:
+        told.append(event.version)
+
+    async def notice(change: HistoryChange) -> None:
+        told.append(change)
+
+    async def main() -> None:
+        async with AsyncReplica(config, ["a"]) as replica:
+            await replica.wait_synced(LONG)
+            await replica.on("t", handle, on_history_changed=notice)
+            await replica.wait_handled(put(config, "lost", times=2), LONG)
+            backups.put_back()
+            await replica.wait_handled(put(config, "again"), LONG)
+
+    asyncio.run(main())
+    assert [type(each) for each in told[-2:]] == [HistoryChange, int]
