@@ -111,11 +111,7 @@ def _import(name: str) -> type[Driver]:
     except NoMatches as error:
         if failures:
             raise _unusable(name, failures[0]) from failures[0]
-        known = ", ".join(sorted(options.installed())) or "none"
-        raise DriverError(
-            f"there is no driver {name!r}; installed are {known}: correct the name or install the package that "
-            "brings it"
-        ) from error
+        raise DriverError(options.no_driver(name)) from error
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise DriverError(
             f"the entry point {name!r} in {GROUP} is {found!r}, not a class derived from pubsub_lib.api.Driver; "

@@ -17,6 +17,7 @@ from typing import Final
 
 from oslo_config import cfg
 
+from pubsub_lib import dragonflow
 from pubsub_lib.errors import DriverError
 
 GROUP: Final = "pubsub"
@@ -25,7 +26,6 @@ DRIVERS: Final = "pubsub_lib.drivers"
 POLLING_DRIVER: Final = "db_polling_pubsub_driver"
 """What a replica follows by while publish-subscribe is off."""
 
-_DRAGONFLOW: Final = "df"
 _LOWEST: Final = 0.001  # seconds; below that a timer is a busy loop
 MOST_SECONDS: Final = 3e9
 """About a century: far below what a timer, or the database's arithmetic, overflows at."""
@@ -121,7 +121,7 @@ PUBSUB: Final[tuple[cfg.Opt, ...]] = (
         "enable_pub_sub",
         default=False,
         deprecated_opts=[
-            cfg.DeprecatedOpt("enable_df_pub_sub", group=_DRAGONFLOW),
+            cfg.DeprecatedOpt("enable_df_pub_sub", group=dragonflow.GROUP),
             cfg.DeprecatedOpt("enable_df_pub_sub", group=GROUP),
         ],
         help="Follow the messages of publishers. When off, replicas follow by polling the database.",
@@ -129,57 +129,60 @@ PUBSUB: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "pub_sub_driver",
         default="zmq_pubsub_driver",
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="The driver between publishers and subscribers, by its name among the installed ones.",
     ),
     cfg.StrOpt(
         "local_ip",
         default="127.0.0.1",
         sample_default="<your address>",
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="Address of this host, for use in other options as $local_ip.",
     ),
     cfg.ListOpt(
         "publishers_ips",
         default=["$local_ip"],
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="Addresses of the hosts that run a publisher.",
     ),
-    cfg.PortOpt("publisher_port", default=8866, min=1, deprecated_group=_DRAGONFLOW, help="Port that publishers bind."),
+    cfg.PortOpt(
+        "publisher_port", default=8866, min=1, deprecated_group=dragonflow.GROUP, help="Port that publishers bind."
+    ),
     cfg.StrOpt(
         "publisher_transport",
         default="tcp",
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="Transport protocol of the publishers, the first part of their addresses.",
     ),
     cfg.StrOpt(
         "publisher_bind_address",
         default="*",
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="Address that a publisher binds. '*' means every interface, and that only with insecure = true; "
-        "without it loopback alone is bound.",
+        "without it $local_ip alone is bound.",
     ),
     cfg.BoolOpt(
         "insecure",
         default=False,
-        help="Allow a publisher without keys to bind '*', so that everybody in reach can read and ask.",
+        help="Allow a publisher without keys to bind every interface ('*', 0.0.0.0 or [::]), so that everybody in "
+        "reach can read and ask.",
     ),
     cfg.BoolOpt(
         "pub_sub_use_multiproc",
         default=True,
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="Worker processes hand their messages to the host's one publisher service (bind-based drivers only).",
     ),
     cfg.StrOpt(
         "pub_sub_multiproc_driver",
         default="zmq_pubsub_multiproc_driver",
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="The driver between worker processes and the publisher service.",
     ),
     cfg.StrOpt(
         "publisher_multiproc_socket",
         default="/var/run/zmq_pubsub/zmq-publisher-socket",
-        deprecated_group=_DRAGONFLOW,
+        deprecated_group=dragonflow.GROUP,
         help="Socket between worker processes and the publisher service.",
     ),
     _seconds(
@@ -351,6 +354,22 @@ def installed() -> dict[str, str]:
     return {entry.name: entry.module.partition(".")[0] for entry in found}
 
 
+def no_driver(name: str) -> str:
+    """The sentence for a driver that is not installed."""
+    way_out = dragonflow.driver_hint(name) or "correct the name or install the package that brings it"
+    return f"there is no driver {name!r}; installed are {', '.join(sorted(installed())) or 'none'}: {way_out}"
+
+
+def dragonflow_names() -> dict[str, str]:
+    """Name in a Dragonflow file's ``[df]`` -> our name, of the options that are read from there."""
+    return {
+        old.name or option.dest: option.dest
+        for option in PUBSUB
+        for old in option.deprecated_opts
+        if old.group == dragonflow.GROUP
+    }
+
+
 def driver_options(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
     """(group, options) of an installed driver, without loading the driver; no options when it has none.
 
@@ -358,10 +377,7 @@ def driver_options(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
     """
     known = installed()
     if driver not in known:
-        raise DriverError(
-            f"there is no driver {driver!r}; installed are {', '.join(sorted(known)) or 'none'}: "
-            "correct the name or install the package that brings it"
-        )
+        raise DriverError(no_driver(driver))
     return known[driver], _options_of(known[driver])
 
 

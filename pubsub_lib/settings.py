@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import msgspec
 from oslo_config import cfg
 
-from pubsub_lib import options
+from pubsub_lib import dragonflow, options
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
@@ -27,6 +27,10 @@ _CHANGE_OVERHEAD: Final = 4096
 
 
 _IPV6: Final = 6
+WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
+"""Hosts of addresses that bind every interface."""
+_NEAR: Final = 0.85
+"""How much alike (difflib's ratio) the names of two groups are of which one is a slip."""
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=options.STORE_MOST_COUNT)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=options.STORE_MOST_SECONDS)]
@@ -164,11 +168,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> "Settings":
         """The settings in this ``conf``, which was already called with its files; it is read once and not
-        kept.
+        kept. What a Dragonflow file sets without effect is logged, in one warning for each file.
 
         Raises ConfigError for an option that cannot be used, DriverError for an unknown driver.
         """
         options.register(conf)
+        for path in files_of(conf):
+            _warn_of_dragonflow(path)
         values = read_group(conf, options.GROUP, options.OPTIONS)
         enabled = values["enable_pub_sub"]
         driver = values["pub_sub_driver"] if enabled else options.POLLING_DRIVER
@@ -176,6 +182,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         transport, port = values["publisher_transport"], values["publisher_port"]
         for ip in values["publishers_ips"]:
             _check_host("publishers_ips", ip, transport)
+            if ip in WILDCARDS:
+                raise ConfigError(
+                    f"the option 'publishers_ips' in group [{options.GROUP}] holds {ip!r}, to which no replica can "
+                    "connect; name the addresses of the hosts that run a publisher, or set local_ip"
+                )
         bind = _bind_address(values) if enabled else values["publisher_bind_address"]
         return cls(
             store_url=_needed(values, "store_url", "a SQLAlchemy URL such as sqlite:///net.db"),
@@ -212,9 +223,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Settings":
-        """The settings in this INI file alone. Blocks for reading it.
+        """The settings in this INI file, and no other. Blocks for reading it. An environment variable
+        ``OS_PUBSUB__<OPTION>`` (``OS_PUBSUB__STORE_URL``) takes precedence over the file's option.
 
-        Raises ConfigError also for an option that nobody knows, which is a slip of the pen in most cases.
+        Raises ConfigError also for an option that nobody knows, which is a typo in most cases.
         """
         conf = cfg.ConfigOpts()
         try:
@@ -312,16 +324,32 @@ def _check_host(option: str, host: str, transport: str) -> None:
 
 
 def _bind_address(values: Mapping[str, Any]) -> str:
+    """What is bound: of a wildcard without ``insecure`` the address of this host alone, which other hosts are told."""
     bind = str(values["publisher_bind_address"])
     _check_host("publisher_bind_address", bind, values["publisher_transport"])
-    if bind == "*" and not values["insecure"]:
-        if values["service_name"]:  # without a name nothing here can publish, and so nothing binds
-            _log.warning(
-                "publisher_bind_address is '*' but there are no keys: binding loopback only; name an address, "
-                "or set insecure = true to bind every interface"
-            )
-        return "127.0.0.1"
-    return bind
+    if bind not in WILDCARDS or values["insecure"]:
+        return bind
+    alone = _numeric(str(values["local_ip"])) or "127.0.0.1"
+    if values["service_name"]:  # without a name nothing here can publish, and so nothing binds
+        what = "loopback only" if is_loopback(f"{alone}:0") else f"local_ip ({alone}) only"
+        _log.warning(
+            "publisher_bind_address is %r but there are no keys: binding %s; name an address, or set insecure = true "
+            "to bind every interface",
+            bind,
+            what,
+        )
+    return alone
+
+
+def _numeric(host: str) -> str:
+    """The host as it stands before a port when it is an IP address of one interface; "" for a name or a wildcard."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return ""
+    if address.is_unspecified:
+        return ""
+    return f"[{address}]" if address.version == _IPV6 else str(address)
 
 
 def _driver_options(conf: cfg.ConfigOpts, driver: str) -> dict[str, Any]:
@@ -335,24 +363,35 @@ def check_names(path: str | Path) -> None:
 
     Other groups may belong to other programs that share the file; ``[pubsub]`` and those of drivers are ours.
     """
+    sections = sections_of(path)
     path = str(path)
-    sections: dict[str, dict[str, list[str]]] = {}
-    cfg.ConfigParser(path, sections).parse()
-    refuse_misspelt_groups(sections, (options.GROUP, *options.installed().values()), path)
+    refuse_misspelt_groups(
+        sections, (options.GROUP, options.SERVICE_GROUP, dragonflow.GROUP, *options.installed().values()), path
+    )
     refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt("enable_df_pub_sub")], path)
     for driver, group in options.installed().items():
         if group in sections:
             refuse_unknown(sections, group, options.driver_options(driver)[1], path)
 
 
+def sections_of(path: str | Path) -> dict[str, dict[str, list[str]]]:
+    """What stands in a readable INI file: group -> option -> its values, one for each time it is set."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(path), sections).parse()
+    return sections
+
+
 def refuse_misspelt_groups(sections: Iterable[str], groups: Iterable[str], path: str) -> None:
-    """Raises ConfigError for a group of a file that is one of these but for case, hyphens or underscores: nobody would
-    read it. Other groups may be another program's.
+    """Raises ConfigError for a group of a file that is nearly one of these: nobody would read it. Other groups may be
+    another program's.
     """
     known = {_plain(group): group for group in groups}
     for section in sections:
-        meant = known.get(_plain(section), section)
-        if meant != section:
+        if section in known.values():
+            continue
+        near = difflib.get_close_matches(_plain(section), known, 1, cutoff=_NEAR)
+        if near:
+            meant = known[near[0]]
             raise ConfigError(f"{path!r} has a group [{section}], which nobody reads; did you mean [{meant}]?")
 
 
@@ -368,8 +407,42 @@ def refuse_unknown(
     for name in sections.get(group, {}):
         if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
             near = difflib.get_close_matches(name, known, 1)
+            elsewhere = _group_of(name, group)
             hint = f"did you mean {near[0]!r}?" if near else "remove it"
+            if elsewhere:
+                hint = f"move it to group [{elsewhere}]"
             raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{group}]; {hint}")
+
+
+def _group_of(name: str, but: str) -> str:
+    """Another of our groups than ``but`` that has this option; "" when there is none."""
+    ours = {options.GROUP: options.OPTIONS, options.SERVICE_GROUP: options.SERVICE}
+    found = (group for group, opts in ours.items() if group != but and name in [each.dest for each in opts])
+    return next(found, "")
+
+
+def files_of(conf: cfg.ConfigOpts) -> list[Path]:
+    """The files that a ``conf`` was read from; none when it was not called yet."""
+    try:
+        named, folders = conf.config_file, conf.config_dir
+    except cfg.NoSuchOptError:
+        return []
+    return [
+        *map(Path, named or ()),
+        *(each for folder in folders or () for each in sorted(Path(folder).glob("*.conf"))),
+    ]
+
+
+def _warn_of_dragonflow(path: Path) -> None:
+    """Name what a Dragonflow file sets without effect, in one warning."""
+    found = dragonflow.without_effect(list(sections_of(path).get(dragonflow.GROUP, ())), options.dragonflow_names())
+    if found:
+        _log.warning(
+            "%r sets options of Dragonflow in [%s] that have no effect here: %s; docs/dragonflow.md says why",
+            str(path),
+            dragonflow.GROUP,
+            ", ".join(found),
+        )
 
 
 def _reason(error: BaseException) -> str:

@@ -57,7 +57,10 @@ with, is [etc/pubsub_lib.conf.sample](../etc/pubsub_lib.conf.sample). The words 
 [protocol.md](protocol.md#words).
 
 The file is in INI format, one group in brackets after the other. `Settings.from_file(path)` reads it, and
-`publisher-service --config-file FILE --check` says whether it can be used, in one sentence. A program that has an
+`publisher-service --config-file FILE --check` says whether it can be used, in one sentence. An environment variable
+`OS_PUBSUB__<OPTION>` takes precedence over the file, for example `OS_PUBSUB__STORE_URL`, so that a password need \
+not be
+in a file. A program that has an
 oslo.config `ConfigOpts` of its own passes it to `Settings.from_conf(conf)`. Whichever way, the options are read once
 and become frozen settings; a changed file takes effect at the next start.
 
@@ -68,7 +71,7 @@ from pubsub_lib import Settings
 
 Path("pubsub.conf").write_text('''
 [pubsub]
-store_url = sqlite:///net.db
+store_url = postgresql://pubsub@db/net
 service_name = host-7
 topics = tenant-1, tenant-2
 enable_pub_sub = true
@@ -93,8 +96,11 @@ named like the options.
 *Range* is what is taken; anything else is refused when the file is read, by name. Times are in seconds. A list is
 separated by commas. *Dragonflow's name* is what is still read from a Dragonflow file, where the option stands in the
 group `[df]`; our own name goes before it. In `[pubsub]`, in the groups of installed drivers, and for the service in
-`[publisher_service]`, an option that nobody knows is refused, with the nearest name that there is; other groups may
-belong to other programs.
+`[publisher_service]`, an option that nobody knows is refused, with the nearest name that there is. So is a group \
+whose name
+is nearly one of ours; other groups may belong to other programs. [Moving from Dragonflow](dragonflow.md) has the \
+table
+of all its options.
 
 `$local_ip` and other options of the same group can be used in a value; a dollar sign itself is `$$`, also in
 a password.
@@ -113,7 +119,41 @@ a password.
 listen |
 | a driver that is not installed, or that cannot do what the addresses ask for | see [drivers.md](drivers.md) |
 
-`publisher_bind_address = *` is taken and binds loopback only, with a warning, unless `insecure = true`.
+`publisher_bind_address = *` (or `0.0.0.0`, `[::]`) is taken and binds `local_ip` only, with a warning, unless
+`insecure = true`. With the default `local_ip` this is loopback.
+
+`publisher-service --check` also refuses (exit code 2) what cannot be meant together:
+
+| what | why |
+|---|---|
+| `publishers_ips` with an address of this host (`local_ip`, loopback) that is not bound | replicas would connect \
+in vain |
+| `publishers_ips` with other hosts while loopback is bound | no other host could reach this service |
+| every interface bound (`insecure = true`) while `local_ip` is loopback | the directory would lead each replica to \
+its \
+own host |
+| `address` in `[publisher_service]` is loopback, and another address is bound | replicas would connect in vain |
+| `discovery_interval = 0` and `publishers_ips` without this service | no replica would listen to it |
+| `publishers_ips` with other hosts and an SQLite file as `store_url` | the file is on one host |
+| `publisher_transport = ipc` with hosts in `publishers_ips` | a socket file has no host |
+| `pub_sub_use_multiproc = false` with a bind-based driver | programs and service would bind the same address |
+| a driver that does not leave its process (`memory`) | the service is a process of its own |
+| two endpoints on one port; one path for two of database, journals and sockets | the second could not be had, or \
+would \
+remove the first |
+| `journal_keep_bytes`, `journal_keep_seconds` below `journal_roll_bytes`, `journal_roll_seconds` | journals would be \
+removed as soon as they are made |
+| `keep_time` of `follow_interval` + `grace` or less | links would leave the changelog before the service has read \
+them |
+| an option that is set twice; a group `[pubsub_…]` or `[publisher_…]` that nobody reads; a typo in `[df]` | it \
+would have \
+no effect |
+
+Where `address` in `[publisher_service]` is given, and is not loopback, it is believed: it may be translated, or a \
+tunnel's.
+
+`publisher-service --check --connect` tries the database, the folders, the sockets and the ports as well
+([operating](operating.md#ports-files-exit-codes)).
 """
 
 

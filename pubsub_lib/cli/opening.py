@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -17,7 +16,7 @@ from pubsub_lib.masking import masked
 from pubsub_lib.runtime.opening import hands_over, is_bound
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.worker import Worker
-from pubsub_lib.settings import Settings, check_names
+from pubsub_lib.settings import Settings, check_names, files_of
 from pubsub_lib.store import Store, url
 
 _log = logging.getLogger("pubsub_lib.cli")
@@ -109,15 +108,9 @@ def settings_of(command: Command) -> Settings:
     elif not conf.config_file and not conf.config_dir and not conf[options.GROUP].store_url:
         raise ConfigError("there is no configuration; give --config-file PATH, or --database URL")
     settings = Settings.from_conf(conf)
-    for path in _files(conf):
+    for path in files_of(conf):
         check_names(path)
     return settings
-
-
-def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
-    yield from map(Path, conf.config_file or ())
-    for folder in conf.config_dir or ():
-        yield from sorted(Path(folder).glob("*.conf"))
 
 
 def shown(settings: Settings) -> str:

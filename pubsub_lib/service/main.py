@@ -1,19 +1,23 @@
 """The command ``publisher-service``.
 
-Exit codes: 0 ended as asked, or ``--check`` found nothing; 2 the command line or the configuration is wrong; 3 an
-address, socket or thread cannot be had; 4 the database cannot be used; 130 Ctrl-C before it ran; 1 anything else.
+Exit codes: 0 ended as asked, or ``--check`` found nothing; 2 the command line or the configuration is wrong, or
+contradicts itself; 3 an address, port, socket, folder or thread cannot be had; 4 the database cannot be used; 130
+Ctrl-C before it ran; 1 anything else. Of several failures of ``--check --connect`` the first one's.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from pubsub_lib import standard_streams
 from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
 from pubsub_lib.logs import logger
+from pubsub_lib.service import probing
 from pubsub_lib.service import settings as service_settings
+from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.settings import ServiceSettings
@@ -39,16 +43,18 @@ DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit code. Whatever goes wrong is one sentence, never a traceback."""
     standard_streams.stand_in_for_closed()
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.connect and not options.check:
+        parser.error("--connect goes with --check")
     try:
         _set_up_logging(options.config_file, options.log_level)
         settings, service = service_settings.load(options.config_file)
         if options.check:
-            _answer(check(settings, service))
-            return OK
+            return _check(Path(options.config_file), settings, service, options.connect)
         return run(settings, service)
     except PubSubError as error:
-        print(f"publisher-service: {error}", file=sys.stderr)  # noqa: T201 - for whoever called
+        _complain(error)
         return code_of(error)
     except KeyboardInterrupt:  # before it ran: a service that runs takes the signal itself
         return INTERRUPTED
@@ -59,6 +65,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return BROKEN
+
+
+def _complain(what: object) -> None:
+    print(f"publisher-service: {what}", file=sys.stderr)  # noqa: T201 - for whoever called
+
+
+def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bool) -> int:
+    """Say what is wrong, one sentence a line, or in one line what would run; the exit code."""
+    good = check(settings, service)
+    contradictions = find(path, settings, service)
+    for sentence in contradictions:
+        _complain(sentence)
+    if contradictions:
+        return WRONG
+    if connect:
+        failures = list(probing.failures(settings, service))
+        for error in failures:
+            _complain(error)
+        if failures:
+            return code_of(failures[0])
+        good += "; database, folders, sockets and ports can be had"
+    _answer(good)
+    return OK
 
 
 def _answer(good: str) -> None:
@@ -172,11 +201,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="publisher-service",
         description="Take what this host's workers commit and send it to the replicas.",
-        epilog="Exit codes: 0 ended as asked; 2 the configuration is wrong; 3 an address cannot be had; "
-        "4 the database cannot be used; 1 anything else.",
+        epilog="Exit codes: 0 ended as asked, or --check found nothing; 2 the configuration is wrong, or contradicts "
+        "itself; 3 an address, port, socket or folder cannot be had; 4 the database cannot be used; 130 Ctrl-C; "
+        "1 anything else.",
     )
     parser.add_argument("--config-file", default=DEFAULT_FILE, metavar="FILE", help=f"the INI file ({DEFAULT_FILE})")
     parser.add_argument("--check", action="store_true", help="say whether the configuration can be used, and end")
+    parser.add_argument(
+        "--connect",
+        action="store_true",
+        help="with --check: also try the database, folders, sockets and ports; run it before the service does",
+    )
     parser.add_argument(
         "--log-level",
         default="",

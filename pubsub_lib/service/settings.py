@@ -1,7 +1,7 @@
 """What the publisher service is told beyond the settings that all programs share, frozen."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from oslo_config import cfg
@@ -9,14 +9,11 @@ from oslo_config import cfg
 from pubsub_lib import options
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import logger
-from pubsub_lib.settings import Settings, is_loopback, read_group, refuse_misspelt_groups, refuse_unknown
+from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, refuse_unknown, sections_of
 
 _log = logger(__name__)
 
 Day = Annotated[float, msgspec.Meta(gt=0, le=options.DAY)]
-
-_WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
-
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """All times in seconds. The options of the group ``[publisher_service]`` say what each means."""
@@ -40,14 +37,8 @@ def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
     Raises ConfigError for what cannot be used, contradicts itself or is unknown; DriverError for an unknown driver.
     """
     settings = Settings.from_file(path)
-    conf = cfg.ConfigOpts()
-    options.register(conf)
-    conf.register_opts(options.SERVICE, group=options.SERVICE_GROUP)
-    conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
-    sections: dict[str, dict[str, list[str]]] = {}
-    cfg.ConfigParser(str(path), sections).parse()
-    refuse_misspelt_groups(sections, (options.SERVICE_GROUP,), str(path))
-    refuse_unknown(sections, options.SERVICE_GROUP, options.SERVICE, str(path))
+    conf = parsed(path)
+    refuse_unknown(sections_of(path), options.SERVICE_GROUP, options.SERVICE, str(path))
     values = read_group(conf, options.SERVICE_GROUP, options.SERVICE)
     values["address"] = values["address"] or reachable(settings.bind_address, conf[options.GROUP].local_ip)
     try:
@@ -58,6 +49,15 @@ def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
     _check_ports(settings, service)
     _warn_of_loopback(service.address)
     return settings, service
+
+
+def parsed(path: str | Path) -> cfg.ConfigOpts:
+    """The options of all programs and of the service, from one readable INI file. Blocks for reading it."""
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf.register_opts(options.SERVICE, group=options.SERVICE_GROUP)
+    conf(args=[], project="pubsub_lib", default_config_files=[str(path)], default_config_dirs=[])
+    return conf
 
 
 def check(settings: Settings) -> None:
@@ -81,20 +81,24 @@ def _check_ports(settings: Settings, service: ServiceSettings) -> None:
     """Refuse two listeners on one port before the second one finds the first, which is ourselves."""
     scheme, _, rest = settings.bind_address.partition("://")
     host, _, port = rest.rpartition(":")
-    hosts = {host.strip("[]"), service.metrics_address.strip("[]")}
-    meet = len(hosts) == 1 or not hosts.isdisjoint(("*", "0.0.0.0", "::"))
-    if scheme == "tcp" and port == str(service.metrics_port) and meet:
+    if scheme == "tcp" and port == str(service.metrics_port) and meet(host, service.metrics_address):
         raise ConfigError(
             f"metrics_port in [{options.SERVICE_GROUP}] and publisher_port in [{options.GROUP}] are both {port}; "
             "change one of them"
         )
 
 
+def meet(host: str, other: str) -> bool:
+    """Whether two listeners on these hosts' addresses would want one port, when their ports are equal."""
+    hosts = {host.strip("[]"), other.strip("[]")}
+    return len(hosts) == 1 or not hosts.isdisjoint(("*", "0.0.0.0", "::"))
+
+
 def reachable(bind_address: str, local_ip: str) -> str:
     """What to enter in the directory for a service that binds this: a wildcard reaches nobody."""
     scheme, separator, rest = bind_address.partition("://")
     host, colon, port = rest.rpartition(":")
-    return f"{scheme}{separator}{local_ip}{colon}{port}" if host in _WILDCARDS else bind_address
+    return f"{scheme}{separator}{local_ip}{colon}{port}" if host in WILDCARDS else bind_address
 
 
 def _warn_of_loopback(address: str) -> None:

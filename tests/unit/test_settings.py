@@ -225,6 +225,50 @@ def test_everywhere_is_bound_only_when_insecure_and_a_publisher_is_told(
     assert ("loopback only" in caplog.text) == (insecure == "false" and name != "")
 
 
+@pytest.mark.parametrize("wildcard", ["*", "0.0.0.0", "[::]"])
+@pytest.mark.parametrize(
+    ("local_ip", "bound"),
+    [
+        ("10.0.0.5", "tcp://10.0.0.5:8866"),
+        ("[fe80::5]", "tcp://[fe80::5]:8866"),
+        ("127.0.0.1", "tcp://127.0.0.1:8866"),
+        ("host-5.example", "tcp://127.0.0.1:8866"),
+    ],
+)
+def test_without_keys_a_wildcard_binds_the_address_of_this_host_alone(
+    tmp_path: Path, wildcard: str, local_ip: str, bound: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What other hosts are sent to by publishers_ips = $local_ip must be bound; it was loopback."""
+    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+        got = read(
+            tmp_path,
+            f"[pubsub]\nstore_url = {URL}\nservice_name = x\nenable_pub_sub = true\nlocal_ip = {local_ip}\n"
+            f"publisher_bind_address = {wildcard}\n",
+        )
+    assert got.bind_address == bound
+    assert ("loopback only" if "127" in bound else f"local_ip ({local_ip}) only") in caplog.text
+
+
+@pytest.mark.parametrize("ip", ["*", "0.0.0.0", "[::]"])
+def test_a_wildcard_is_nothing_to_connect_to(ip: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'publishers_ips' .*to which no replica can connect"):
+        read(tmp_path, f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npublishers_ips = 10.0.0.1, {ip}\n")
+
+
+@pytest.mark.parametrize(
+    ("group", "meant"),
+    [("publisher_servce", "publisher_service"), ("pubsb", "pubsub"), ("pubsub_zqm", "pubsub_zmq"), ("DF", "df")],
+)
+def test_a_group_with_a_typo_is_named(group: str, meant: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"\[{group}\], which nobody reads; did you mean \[{meant}\]"):
+        read(tmp_path, f"[pubsub]\nstore_url = {URL}\n[{group}]\nx = 1\n")
+
+
+def test_the_environment_takes_precedence_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OS_PUBSUB__STORE_URL", "sqlite:///other.db")
+    assert read(tmp_path, f"[pubsub]\nstore_url = {URL}\n").store_url == "sqlite:///other.db"
+
+
 def test_an_unknown_driver_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="no driver 'carrier_pigeon'"):
         read(tmp_path, f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = carrier_pigeon\n")

@@ -1,0 +1,287 @@
+"""What ``publisher-service --check`` finds: options that are right one by one and cannot be meant together.
+
+Each finding is one sentence: the options, their values, and what to set. Nothing is opened, no name is looked up.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import URL
+
+from pubsub_lib import dragonflow, loader, options
+from pubsub_lib.errors import PubSubError
+from pubsub_lib.runtime.opening import is_bound
+from pubsub_lib.service.settings import ServiceSettings, meet, parsed
+from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, sections_of
+from pubsub_lib.store import sqlite, url
+
+_OURS: Final = ("pubsub", "publisher")
+"""How the names of our groups begin, those of drivers included."""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """All that is compared."""
+
+    path: Path
+    settings: Settings
+    service: ServiceSettings
+    values: Mapping[str, Any]
+    """The options of ``[pubsub]`` as the file has them."""
+    address_given: bool
+    """``address`` in ``[publisher_service]`` is set, and not derived."""
+
+    @property
+    def bound(self) -> str:
+        """The host that is bound; "" for anything but tcp."""
+        return _host(self.settings.bind_address)
+
+    @property
+    def publishers(self) -> Sequence[str]:
+        """``publishers_ips``."""
+        return tuple(self.values["publishers_ips"])
+
+    @property
+    def database(self) -> URL:
+        """The parsed ``store_url``."""
+        return url.parse(self.settings.store_url)
+
+    def is_own(self, host: str) -> bool:
+        """Whether this is certainly the host that the file is read on."""
+        return _loopback(host) or _same(host, str(self.values["local_ip"]))
+
+    @property
+    def others(self) -> list[str]:
+        """Publishers on other hosts."""
+        return [each for each in self.publishers if not self.is_own(each)]
+
+
+def find(path: Path, settings: Settings, service: ServiceSettings) -> list[str]:
+    """One sentence for each contradiction in this file, from which the settings were loaded. Blocks for reading it.
+
+    Raises ConfigError for a database URL that cannot be read.
+    """
+    conf = parsed(path)
+    values = read_group(conf, options.GROUP, options.OPTIONS)
+    found = _Found(path, settings, service, values, bool(conf[options.SERVICE_GROUP].address))
+    rules: tuple[Callable[[_Found], Iterator[str]], ...] = (
+        _names,
+        _driver,
+        _heard_here,
+        _heard_elsewhere,
+        _discovered,
+        _transport,
+        _shared_database,
+        _listeners,
+        _paths,
+        _journals,
+        _trimming,
+    )
+    return [sentence for rule in rules for sentence in rule(found)]
+
+
+def _names(found: _Found) -> Iterator[str]:
+    sections = sections_of(found.path)
+    read = {
+        options.GROUP,
+        options.SERVICE_GROUP,
+        *options.installed().values(),
+    }
+    for group, given in sections.items():
+        if group not in read and group.startswith(_OURS):
+            yield f"no program and no installed driver reads the group [{group}]; remove it, or install its driver"
+        if group not in read and group != dragonflow.GROUP:
+            continue
+        for name, values in given.items():
+            if len(values) > 1:
+                yield f"{name} is set {len(values)} times in [{group}], and only one of them counts; remove the others"
+    slips = dragonflow.slips(list(sections.get(dragonflow.GROUP, ())), options.dragonflow_names())
+    for name, near in slips.items():
+        yield f"[{dragonflow.GROUP}] sets an unknown option {name!r}; did you mean {near!r}?"
+
+
+def _driver(found: _Found) -> Iterator[str]:
+    settings = found.settings
+    try:
+        driver = loader.load(
+            settings.driver,
+            {**settings.needs(), "cross_process": "the publisher service, which is a process of its own"},
+        )
+        driver.subscriber(settings.for_driver())  # as a replica will, by the same file
+    except PubSubError as error:
+        yield str(error)
+        return
+    if driver.capabilities.bind_based and not settings.multiproc_driver:
+        yield (
+            f"pub_sub_use_multiproc is false, so every program would bind {settings.bind_address} itself, which the "
+            "service holds; set pub_sub_use_multiproc = true, or run no service"
+        )
+
+
+def _heard_here(found: _Found) -> Iterator[str]:
+    """Replicas of this host are sent to where the service listens."""
+    bound = found.bound
+    if not _comparable(found) or bound in WILDCARDS:
+        return
+    for ip in found.publishers:
+        if found.is_own(ip) and not _same(ip, bound) and not (_loopback(ip) and _loopback(bound)):
+            yield (
+                f"publishers_ips names this host by {ip}, but the service binds {bound} alone, so replicas could not "
+                f"connect; set publisher_bind_address = {ip}, or name {bound} in publishers_ips"
+            )
+
+
+def _heard_elsewhere(found: _Found) -> Iterator[str]:
+    """Replicas of other hosts, where such are expected, can reach what the directory tells them."""
+    bound, address = found.bound, _host(found.service.address)
+    if not bound:
+        return
+    if found.address_given:
+        if _loopback(address) and not _loopback(bound) and bound not in WILDCARDS:
+            yield (
+                f"address in [{options.SERVICE_GROUP}] is {found.service.address}, but what is bound is {bound}; "
+                f"set address to tcp://{bound}:{found.values['publisher_port']}, or leave it out"
+            )
+        return
+    if bound in WILDCARDS and _loopback(address):
+        yield (
+            f"publisher_bind_address = {bound} lets other hosts connect, but the directory would name the service as "
+            f"{found.service.address}, which leads every replica to its own host; set local_ip to this host's address"
+        )
+    elif _loopback(bound) and found.others and is_bound(found.settings) and not list(_heard_here(found)):
+        yield (
+            f"publishers_ips names other hosts ({', '.join(found.others)}), but this service binds {bound}, which "
+            "none of them can reach; set local_ip, or publisher_bind_address, to this host's address"
+        )
+
+
+def _discovered(found: _Found) -> Iterator[str]:
+    """With discovery off, publishers_ips alone says where replicas listen."""
+    address = _host(found.service.address)
+    numeric = all(_is_number(each) for each in (*found.publishers, address))
+    if found.settings.discovery_interval or not address or not numeric or not is_bound(found.settings):
+        return
+    if not any(_same(each, address) for each in found.publishers):
+        yield (
+            f"discovery_interval is 0 and publishers_ips ({', '.join(found.publishers)}) does not name {address}, so "
+            "no replica would listen to this service; add it, or give discovery_interval"
+        )
+
+
+def _transport(found: _Found) -> Iterator[str]:
+    values = found.values
+    if values["publisher_transport"] != "ipc":
+        return
+    hosts = [each for each in found.publishers if not each.startswith("/")]
+    derived = hosts == [values["local_ip"]] and found.settings.discovery_interval > 0
+    if hosts and not derived:
+        yield (
+            f"publisher_transport is ipc, which has no hosts, but publishers_ips names {', '.join(hosts)}; name the "
+            "path in publisher_bind_address there, or set publisher_transport = tcp"
+        )
+
+
+def _shared_database(found: _Found) -> Iterator[str]:
+    database = found.database
+    if database.get_backend_name() == "sqlite" and found.bound and found.others:
+        yield (
+            f"publishers_ips names other hosts ({', '.join(found.others)}), but store_url is the file "
+            f"{sqlite.path_of(database)} of this host; use a database server, or name this host alone"
+        )
+
+
+def _listeners(found: _Found) -> Iterator[str]:
+    settings, service = found.settings, found.service
+    port, address = settings.metrics_port, settings.metrics_address
+    if not port:
+        return
+    if port == service.metrics_port and meet(address, service.metrics_address):
+        yield (
+            f"replica_metrics_port in [{options.GROUP}] and metrics_port in [{options.SERVICE_GROUP}] are both {port}; "
+            "change one of them"
+        )
+    if found.bound and port == found.values["publisher_port"] and meet(address, found.bound):
+        yield f"replica_metrics_port and publisher_port in [{options.GROUP}] are both {port}; change one of them"
+
+
+def _paths(found: _Found) -> Iterator[str]:
+    """No two things want one path. A socket would take the place of a file that is there."""
+    settings, database = found.settings, found.database
+    wanted: dict[Path, str] = {}
+    named = {
+        "store_url": sqlite.path_of(database) if database.get_backend_name() == "sqlite" else None,
+        "journal_folder": _path(settings.journal.folder),
+        "publisher_multiproc_socket": _path(settings.multiproc_socket),
+        "publisher_bind_address": _path(settings.bind_address.removeprefix("ipc://"))
+        if settings.bind_address.startswith("ipc://")
+        else None,
+    }
+    for name, path in named.items():
+        if path is None:
+            continue
+        if path in wanted:
+            yield f"{wanted[path]} and {name} are both {path}; change one of them"
+        wanted[path] = name
+
+
+def _journals(found: _Found) -> Iterator[str]:
+    journal = found.settings.journal
+    if not journal.folder:
+        return
+    for first, then, what in (
+        ("roll_bytes", "keep_bytes", "a finished file would be removed as soon as it is made"),
+        ("roll_seconds", "keep_seconds", "a file would be removed before it is finished"),
+    ):
+        least, most = getattr(journal, first), getattr(journal, then)
+        if least > most:
+            prefix = options.JOURNAL_PREFIX
+            yield f"{prefix}{then} ({most:g}) is below {prefix}{first} ({least:g}), so {what}; raise it"
+
+
+def _trimming(found: _Found) -> Iterator[str]:
+    service = found.service
+    needed = service.follow_interval + service.grace
+    if 0 < service.keep_time <= needed:
+        yield (
+            f"keep_time in [{options.SERVICE_GROUP}] is {service.keep_time:g} s, so links would leave the changelog "
+            f"before the service has read them (follow_interval + grace = {needed:g} s); raise it, or set 0"
+        )
+
+
+def _comparable(found: _Found) -> bool:
+    """Whether ``publishers_ips`` and the address that is bound speak of the same thing."""
+    return bool(found.bound) and not found.address_given and is_bound(found.settings)
+
+
+def _host(address: str) -> str:
+    scheme, _, rest = address.partition("://")
+    return rest.rpartition(":")[0] if scheme == "tcp" else ""
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).absolute() if text else None
+
+
+def _loopback(host: str) -> bool:
+    return is_loopback(f"{host}:0")
+
+
+def _same(host: str, other: str) -> bool:
+    return _normal(host) == _normal(other)
+
+
+def _normal(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return host.lower()
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True

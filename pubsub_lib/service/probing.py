@@ -1,0 +1,155 @@
+"""What ``publisher-service --check --connect`` tries: database, folders, sockets and ports, as the service uses them.
+
+Nothing is left behind: no table, no file, no folder, and no listener.
+"""
+
+import errno
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
+from pubsub_lib.holders import holder_of_port
+from pubsub_lib.runtime.opening import is_bound
+from pubsub_lib.service.settings import ServiceSettings
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store, administration, sqlite, url
+
+CONNECT_TIMEOUT: Final = 2.0
+"""Seconds to find out whether somebody listens at a socket file."""
+_EVERY: Final = ("*", "0.0.0.0")
+
+
+def failures(settings: Settings, service: ServiceSettings) -> Iterator[PubSubError]:
+    """Everything that the service could not have if it started now; each error names it and the way out.
+
+    StoreError for the database, TransportError for all else. Blocks for the database's timeouts, and for 2 s a socket.
+    Raises DriverError, ConfigError for settings that were not checked before.
+    """
+    yield from _tried(_database, settings)
+    if settings.journal.folder:
+        yield from _tried(_folder, Path(settings.journal.folder), "journal_folder")
+    if settings.multiproc_driver and settings.multiproc_socket:
+        yield from _tried(_socket_file, Path(settings.multiproc_socket), "publisher_multiproc_socket", True)
+    scheme, _, rest = settings.bind_address.partition("://")
+    if is_bound(settings) and scheme == "ipc":
+        yield from _tried(_socket_file, Path(rest), "publisher_bind_address", False)
+    if is_bound(settings) and scheme == "tcp":
+        host, _, port = rest.rpartition(":")
+        yield from _tried(_port, host, int(port), "publisher_port")
+    if service.metrics_port:
+        yield from _tried(_port, service.metrics_address, service.metrics_port, "metrics_port")
+
+
+def _tried(probe: Callable[..., None], *arguments: object) -> Iterator[PubSubError]:
+    try:
+        probe(*arguments)
+    except PubSubError as error:
+        yield error
+
+
+def _database(settings: Settings) -> None:
+    parsed = url.parse(settings.store_url)
+    if parsed.get_backend_name() == "sqlite" and not sqlite.path_of(parsed).exists():
+        folder = sqlite.path_of(parsed).parent
+        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise StoreUnavailable(
+                f"the SQLite file {sqlite.path_of(parsed)} cannot be made: {_why_not(folder)}; correct store_url, or "
+                "make the folder and let the service's user write in it"
+            )
+        return  # the service makes the file at its start
+    once = msgspec.structs.replace(settings.store, retry_attempts=1)
+    if administration.revision(settings.store_url, settings=once) is None:
+        return  # it answers; the service makes the tables at its start
+    with Store(msgspec.structs.replace(settings, store=once), create=False) as store:
+        # Locks the counter's row, as every writer does, and lets it go.
+        store.committed(store.read_heads([]).store.nonce)
+
+
+def _folder(folder: Path, option: str) -> None:
+    """Write in it, or make sure that it could be made."""
+    try:
+        if folder.exists():
+            with tempfile.TemporaryFile(dir=folder):
+                return
+        _makable(folder)
+    except OSError as error:
+        raise TransportError(
+            f"nothing can be written in {str(folder)!r} ({error.strerror or error}); let the service's user write "
+            f"there, or set {option} to another folder"
+        ) from error
+
+
+def _makable(folder: Path) -> None:
+    """Raises OSError when the nearest folder above that exists could not take the missing ones."""
+    above = next(each for each in folder.absolute().parents if each.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{above} is no folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, f"{folder} does not exist, and {above} cannot be written")
+
+
+def _socket_file(path: Path, option: str, private: bool) -> None:
+    """``private``: its folder must be the service's own."""
+    way_out = f"set {option} to a path in a folder of the service's own"
+    try:
+        if not path.parent.exists():
+            _makable(path.parent)
+            return
+        found = path.parent.stat()
+        if private and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077):
+            raise TransportError(
+                f"the folder {str(path.parent)!r} of {option} must belong to the service's user, with mode 0700; "
+                f"{way_out}"
+            )
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"{path.parent} cannot be written")
+        if not path.exists():
+            return
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise TransportError(f"{option} is {str(path)!r}, which is a file and no socket; {way_out}")
+    except OSError as error:
+        raise TransportError(
+            f"the socket {str(path)!r} cannot be made ({error.strerror or error}); {way_out}"
+        ) from error
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(CONNECT_TIMEOUT)
+        with suppress(OSError):  # nobody listens: a service that died left the file
+            client.connect(str(path))
+            raise TransportError(
+                f"somebody listens at {str(path)!r} already; stop that service, or set {option} to another path"
+            )
+
+
+def _port(host: str, port: int, option: str) -> None:
+    bare = host.strip("[]")
+    family = socket.AF_INET6 if ":" in bare else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("" if bare in _EVERY else bare, port))
+            listener.listen(1)
+    except OSError as error:
+        raise TransportError(f"{host}:{port} cannot be bound: {_refused(error, port)} ({option})") from error
+
+
+def _refused(error: OSError, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        holder = holder_of_port(port)
+        return f"the port is held by {holder}; stop it, or take another port" if holder else "another process holds it"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return "this host has no such address; correct the address"
+    return f"{error.strerror or error}; take another address or port"
+
+
+def _why_not(folder: Path) -> str:
+    if not folder.exists():
+        return f"the folder {folder} does not exist"
+    return f"{folder} cannot be written" if folder.is_dir() else f"{folder} is no folder"

@@ -1,0 +1,199 @@
+"""``publisher-service --check`` refuses what cannot be meant together, in one sentence, with exit code 2."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.service import main as main_module
+from pubsub_lib.service.contradictions import find
+from pubsub_lib.service.main import main
+from pubsub_lib.service.settings import load
+
+OURS = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nenable_pub_sub = true\nservice_name = api-1\n"
+HERE = OURS + "local_ip = 10.0.0.5\n"
+
+# A compute cluster of two API hosts as Dragonflow's devstack wrote it: redis for the database, ZeroMQ in between.
+DRAGONFLOW = (
+    "[DEFAULT]\ndebug = True\n"
+    "[df]\nremote_db_ip = 10.0.0.9\nremote_db_port = 4001\nremote_db_hosts = 10.0.0.9:4001\n"
+    "nb_db_class = etcd_nb_db_driver\nlocal_ip = 10.0.0.5\nmanagement_ip = 10.0.0.5\ntunnel_types = geneve,vxlan\n"
+    "apps_list = l2,l3_proactive,dhcp\nintegration_bridge = br-int\nenable_df_pub_sub = True\n"
+    "pub_sub_driver = zmq_pubsub_driver\npublishers_ips = $local_ip,10.0.0.2\npublisher_port = 8877\n"
+    "publisher_bind_address = *\npub_sub_use_multiproc = True\npublisher_rate_limit_timeout = 180\n"
+    "publisher_rate_limit_count = 1\nmonitor_table_poll_time = 30\ndb_sync_time = 120\n"
+    "enable_selective_topology_distribution = True\n[df_dnat_app]\nexternal_network_bridge = br-ex\n"
+)
+MOVED = "[pubsub]\nstore_url = postgresql://pubsub@db/net\nservice_name = api-1\n"
+
+# File -> what the one sentence must hold. Each exits with 2.
+WRONG: dict[str, tuple[str, str]] = {
+    "dragonflow: without a store": (DRAGONFLOW, "'store_url' in group [pubsub] is missing"),
+    "dragonflow: redis in between": (
+        DRAGONFLOW.replace("zmq_pubsub_driver", "redis_db_pubsub_driver") + MOVED,
+        "zmq_pubsub_multiproc_driver: set zmq_pubsub_driver in its place",
+    ),
+    "dragonflow: etcd in between": (
+        DRAGONFLOW.replace("zmq_pubsub_driver", "etcd_pubsub_driver") + MOVED,
+        "no driver 'etcd_pubsub_driver'",
+    ),
+    "dragonflow: an option with a slip": (
+        DRAGONFLOW.replace("publisher_port", "publisher_prt") + MOVED,
+        "[df] sets an unknown option 'publisher_prt'; did you mean 'publisher_port'?",
+    ),
+    "dragonflow: bound elsewhere": (
+        DRAGONFLOW.replace("publisher_bind_address = *", "publisher_bind_address = 10.0.1.5") + MOVED,
+        "publishers_ips names this host by 10.0.0.5, but the service binds 10.0.1.5 alone",
+    ),
+    "dragonflow: loopback bound": (
+        DRAGONFLOW.replace("publisher_bind_address = *", "publisher_bind_address = 127.0.0.1") + MOVED,
+        "publishers_ips names this host by 10.0.0.5, but the service binds 127.0.0.1 alone",
+    ),
+    "dragonflow: no local_ip": (
+        DRAGONFLOW.replace("local_ip = 10.0.0.5\n", "").replace("$local_ip,10.0.0.2", "10.0.0.5,10.0.0.2") + MOVED,
+        "publishers_ips names other hosts (10.0.0.5, 10.0.0.2), but this service binds 127.0.0.1",
+    ),
+    "dragonflow: every interface, no local_ip": (
+        DRAGONFLOW.replace("local_ip = 10.0.0.5\n", "").replace("$local_ip,10.0.0.2", "10.0.0.5,10.0.0.2")
+        + MOVED
+        + "insecure = true\n",
+        "the directory would name the service as tcp://127.0.0.1:8877, which leads every replica to its own host",
+    ),
+    "dragonflow: a database of one host": (
+        DRAGONFLOW + MOVED.replace("postgresql://pubsub@db/net", "sqlite:////var/lib/net.db"),
+        "publishers_ips names other hosts (10.0.0.2), but store_url is the file /var/lib/net.db of this host",
+    ),
+    "dragonflow: publish-subscribe off": (
+        DRAGONFLOW.replace("enable_df_pub_sub = True", "enable_df_pub_sub = False") + MOVED,
+        "set enable_pub_sub = true",
+    ),
+    "dragonflow: programs that bind by themselves": (
+        DRAGONFLOW.replace("pub_sub_use_multiproc = True", "pub_sub_use_multiproc = False") + MOVED,
+        "every program would bind tcp://10.0.0.5:8877 itself",
+    ),
+    "dragonflow: epgm": (
+        DRAGONFLOW + MOVED + "publisher_transport = epgm\n",
+        "'epgm://10.0.0.5:8877' begins with neither tcp:// nor ipc://",
+    ),
+    "dragonflow: publishers everywhere": (
+        DRAGONFLOW.replace("$local_ip,10.0.0.2", "*") + MOVED,
+        "'publishers_ips' in group [pubsub] holds '*', to which no replica can connect",
+    ),
+    "a group with a typo": (HERE + "[publisher_servce]\nlease = 3\n", "did you mean [publisher_service]?"),
+    "a driver's group with a typo": (HERE + "[pubsub_zqm]\nsend_hwm = 3\n", "did you mean [pubsub_zmq]?"),
+    "a group of a driver that is not here": (HERE + "[pubsub_nats]\nurl = x\n", "reads the group [pubsub_nats]"),
+    "an option with a typo": (HERE + "publisher_prot = 3\n", "did you mean 'publisher_port'?"),
+    "an option in another group": (HERE + "[publisher_service]\ntopics = a\n", "move it to group [pubsub]"),
+    "an option of the service in another group": (HERE + "keep_links = 3\n", "move it to group [publisher_service]"),
+    "an option twice": (HERE + "publisher_port = 1\npublisher_port = 2\n", "publisher_port is set 2 times in [pubsub]"),
+    "a driver within one process": (
+        OURS + "pub_sub_driver = memory\n",
+        "lacks the capability 'cross_process', needed by the publisher service",
+    ),
+    "an address that is not bound": (
+        HERE + "[publisher_service]\naddress = tcp://127.0.0.1:8866\n",
+        "address in [publisher_service] is tcp://127.0.0.1:8866, but what is bound is 10.0.0.5",
+    ),
+    "loopback by number for replicas of this host": (
+        HERE + "publishers_ips = 127.0.0.1, 10.0.0.2\n",
+        "names this host by 127.0.0.1, but the service binds 10.0.0.5 alone",
+    ),
+    "nobody looks for it": (
+        HERE + "publishers_ips = 10.0.0.2\ndiscovery_interval = 0\n",
+        "discovery_interval is 0 and publishers_ips (10.0.0.2) does not name 10.0.0.5",
+    ),
+    "files of hosts": (
+        HERE + "publisher_transport = ipc\npublisher_bind_address = /run/x/out\npublishers_ips = 10.0.0.5,10.0.0.2\n",
+        "publisher_transport is ipc, which has no hosts, but publishers_ips names 10.0.0.5, 10.0.0.2",
+    ),
+    "one port for two endpoints": (
+        HERE + "replica_metrics_port = 8867\n",
+        "replica_metrics_port in [pubsub] and metrics_port in [publisher_service] are both 8867",
+    ),
+    "one port for endpoint and publisher": (
+        HERE + "replica_metrics_port = 8866\nreplica_metrics_address = *\n",
+        "replica_metrics_port and publisher_port in [pubsub] are both 8866",
+    ),
+    "a socket over the database": (
+        HERE.replace("postgresql://pubsub@db/net", "sqlite:////var/lib/x/net.db")
+        + "publisher_multiproc_socket = /var/lib/x/net.db\n",
+        "store_url and publisher_multiproc_socket are both /var/lib/x/net.db",
+    ),
+    "journals that are removed at once": (
+        HERE + "journal_folder = /var/lib/x\njournal_keep_bytes = 1000\n",
+        "journal_keep_bytes (1000) is below journal_roll_bytes",
+    ),
+    "a changelog that nobody can read": (
+        HERE + "[publisher_service]\nkeep_time = 0.5\n",
+        "keep_time in [publisher_service] is 0.5 s, so links would leave the changelog before",
+    ),
+}
+
+Written = Callable[[str], Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    def write(text: str) -> Path:
+        path = tmp_path / "net.conf"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("case", sorted(WRONG))
+def test_a_configuration_that_contradicts_itself_is_refused(
+    case: str, written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    text, sentence = WRONG[case]
+    assert main(["--check", "--config-file", str(written(text))]) == 2
+    said = capsys.readouterr()
+    print(said.err, file=sys.stderr)
+    assert said.out == ""
+    assert sentence in said.err
+    assert said.err.startswith("publisher-service: ")
+    assert said.err.count("\n") == 1, "one sentence for one cause"
+
+
+GOOD = {
+    "one host": OURS,
+    "one host, SQLite": OURS.replace("postgresql://pubsub@db/net", "sqlite:////var/lib/net.db"),
+    "one of several": HERE + "publishers_ips = 10.0.0.5, 10.0.0.2\n",
+    "dragonflow, moved": DRAGONFLOW + MOVED,
+    "dragonflow, moved, everywhere": DRAGONFLOW + MOVED + "insecure = true\n",
+    "by name": HERE + "publishers_ips = api-1.example, api-2.example\ndiscovery_interval = 0\n",
+    "behind a translated address": HERE
+    + "publishers_ips = 192.0.2.1\n[publisher_service]\naddress = tcp://192.0.2.1:9000\n",
+    "a tunnel on this host": HERE
+    + "publisher_bind_address = 127.0.0.1\n[publisher_service]\naddress = tcp://10.0.0.5:9000\n",
+    "every interface": HERE + "publisher_bind_address = 0.0.0.0\ninsecure = true\n",
+    "IP version 6": OURS + "local_ip = fe80::5\npublishers_ips = [fe80::5]\n",
+    "files": OURS + "publisher_transport = ipc\npublisher_bind_address = /run/x/out\n",
+    "another program's groups": HERE + "[database]\nconnection = x\n[nova]\nconnection = y\nconnection = z\n",
+}
+
+
+@pytest.mark.parametrize("case", sorted(GOOD))
+def test_a_configuration_that_can_be_meant_is_taken(case: str, written: Written) -> None:
+    path = written(GOOD[case])
+    assert find(path, *load(path)) == []
+
+
+def test_every_contradiction_is_named(
+    written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    path = written(HERE + "publisher_port = 8866\npublisher_port = 8868\n[pubsub_nats]\na = 1\n")
+    assert main(["--check", "--config-file", str(path)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert all(line.startswith("publisher-service: ") for line in said)
+
+
+def test_the_dragonflow_file_binds_the_address_that_other_hosts_are_told(written: Written) -> None:
+    settings, service = load(written(DRAGONFLOW + MOVED))
+    assert settings.bind_address == service.address == "tcp://10.0.0.5:8877"
+    assert settings.addresses == ("tcp://10.0.0.5:8877", "tcp://10.0.0.2:8877")

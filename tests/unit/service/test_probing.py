@@ -1,0 +1,203 @@
+"""``publisher-service --check --connect`` names what cannot be had, with an exit code, and leaves nothing behind."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import sqlalchemy
+
+from pubsub_lib import Store
+from pubsub_lib.errors import PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
+from pubsub_lib.service import main as main_module
+from pubsub_lib.service import probing
+from pubsub_lib.service.main import main
+from pubsub_lib.service.settings import load
+from pubsub_lib.testing.processes import free_port
+
+Config = Callable[..., Path]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Write an INI file in which everything can be had; some of its lines replaced."""
+
+    def write(**changed: object) -> Path:
+        lines: dict[str, object] = {
+            "store_url": f"sqlite:///{tmp_path}/net.db",
+            "enable_pub_sub": "true",
+            "service_name": "api-1",
+            "publisher_bind_address": "127.0.0.1",
+            "publisher_port": free_port(),
+            "publisher_multiproc_socket": f"{tmp_path}/hop/socket",
+            "journal_folder": f"{tmp_path}/journals",
+        }
+        metrics = changed.pop("metrics_port", free_port())
+        lines |= changed
+        path = tmp_path / "net.conf"
+        text = "\n".join(f"{name} = {value}" for name, value in lines.items())
+        path.write_text(f"[pubsub]\n{text}\n[publisher_service]\nmetrics_port = {metrics}\n")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that this process listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def failures(path: Path) -> list[PubSubError]:
+    return list(probing.failures(*load(path)))
+
+
+def only(path: Path) -> PubSubError:
+    (error,) = failures(path)
+    assert "\n" not in str(error)
+    return error
+
+
+def test_nothing_is_left_behind_when_all_can_be_had(
+    config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    path = config()
+    assert main(["--check", "--connect", "--config-file", str(path)]) == 0
+    assert capsys.readouterr().out.strip().endswith("; database, folders, sockets and ports can be had")
+    assert [each.name for each in path.parent.iterdir()] == ["net.conf"]
+
+
+def test_connect_without_check_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--connect"])
+    assert ended.value.code == 2
+    assert "--connect goes with --check" in capsys.readouterr().err
+
+
+def test_database_that_is_there_is_used_as_a_writer(config: Config, database_url: str) -> None:
+    path = config(store_url=database_url)
+    assert failures(path) == []  # empty, and left so
+    engine = sqlalchemy.create_engine(database_url)
+    if not database_url.startswith("sqlite"):
+        assert sqlalchemy.inspect(engine).get_table_names() == []
+    with Store(database_url) as store, store.transaction() as tx:
+        tx.set("t", "k", 1)
+    assert failures(path) == []
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("UPDATE pubsub_version SET version_num = '9999'"))
+    assert isinstance(only(path), SchemaError)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_database_that_cannot_be_reached_is_named_without_its_password(
+    scheme: str, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    path = config(store_url=f"{scheme}://me:tOpSeCrEt@127.0.0.1:{free_port()}/net", store_connect_timeout=2)
+    assert isinstance(only(path), StoreUnavailable)
+    assert main(["--check", "--connect", "--config-file", str(path)]) == 4
+    said = capsys.readouterr().err
+    assert said.startswith("publisher-service: ")
+    assert "tOpSeCrEt" not in said
+
+
+def test_database_in_a_folder_that_is_not_there(config: Config, tmp_path: Path) -> None:
+    error = only(config(store_url=f"sqlite:///{tmp_path}/missing/net.db"))
+    assert isinstance(error, StoreError)
+    assert f"the folder {tmp_path}/missing does not exist" in str(error)
+
+
+def test_file_that_is_no_database(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "net.db").write_text("this is no database, but a text of some length\n" * 100)
+    assert isinstance(only(config()), StoreError)
+
+
+@pytest.mark.parametrize("option", ["publisher_port", "metrics_port"])
+def test_port_that_is_held_is_named_with_its_holder(option: str, config: Config, taken: int) -> None:
+    error = only(config(**{option: taken}))
+    assert isinstance(error, TransportError)
+    assert f"127.0.0.1:{taken} cannot be bound: the port is held by process {os.getpid()} (" in str(error)
+    assert option in str(error)
+
+
+def test_address_that_is_not_of_this_host(config: Config) -> None:
+    error = only(config(publisher_bind_address="192.0.2.1", publishers_ips="192.0.2.1"))
+    assert isinstance(error, TransportError)
+    assert "192.0.2.1" in str(error)
+    assert "this host has no such address" in str(error)
+
+
+@pytest.mark.parametrize("where", ["file", "file/below"])
+def test_journal_folder_that_is_a_file(where: str, config: Config, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = only(config(journal_folder=tmp_path / where))
+    assert isinstance(error, TransportError)
+    assert "journal_folder" in str(error)
+    assert str(tmp_path / where) in str(error)
+
+
+def test_folders_that_may_not_be_written(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    # As the system answers to anybody but root, who may run these tests.
+    monkeypatch.setattr(os, "access", lambda path, mode: closed not in (path, *path.parents))
+    assert "journal_folder" in str(only(config(journal_folder=closed / "below")))
+    assert "cannot be written" in str(only(config(store_url=f"sqlite:///{closed}/net.db")))
+
+
+def test_file_in_the_place_of_the_workers_socket(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "hop").mkdir(mode=0o700)
+    (tmp_path / "hop" / "socket").write_text("precious")
+    assert "which is a file and no socket" in str(only(config()))
+    assert (tmp_path / "hop" / "socket").read_text() == "precious"
+
+
+def test_folder_of_the_socket_that_is_open_to_others(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "hop").mkdir(mode=0o755)
+    assert "with mode 0700" in str(only(config()))
+
+
+@pytest.mark.parametrize("ipc", [False, True])
+def test_socket_at_which_somebody_listens(ipc: bool, config: Config, tmp_path: Path) -> None:
+    (tmp_path / "hop").mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        more = {}
+        at = tmp_path / "hop" / "socket"
+        if ipc:
+            port = free_port()
+            at = tmp_path / f"out:{port}"
+            more = {"publisher_transport": "ipc", "publisher_bind_address": tmp_path / "out", "publisher_port": port}
+        listener.bind(str(at))
+        listener.listen()
+        assert f"somebody listens at '{at}' already" in str(only(config(**more)))
+    assert failures(config(**more)) == []  # what a service that died left behind is no obstacle
+
+
+def test_all_failures_are_named(
+    config: Config,
+    taken: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(main_module, "_set_up_logging", lambda config_file, level: None)
+    path = config(store_url=f"sqlite:///{tmp_path}/missing/net.db", publisher_port=taken)
+    assert main(["--check", "--connect", "--config-file", str(path)]) == 4
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert "missing" in said[0]
+    assert str(taken) in said[1]
+
+
+def test_program_that_publishes_by_itself_needs_no_socket(config: Config, tmp_path: Path) -> None:
+    settings, service = load(config())
+    (tmp_path / "hop").mkdir(mode=0o755)
+    alone = msgspec.structs.replace(settings, multiproc_driver="", multiproc_socket="")
+    assert list(probing.failures(alone, service)) == []

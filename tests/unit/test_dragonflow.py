@@ -1,0 +1,102 @@
+"""A Dragonflow file: each of its options is read or named, and the docs' table is the one that is used."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from pubsub_lib import dragonflow, options
+from pubsub_lib.errors import DriverError
+from pubsub_lib.settings import Settings
+
+PAGE = Path(__file__).parents[2] / "docs" / "dragonflow.md"
+STORE = "[pubsub]\nstore_url = sqlite:///net.db\n"
+OURS = {
+    option.dest: group
+    for group, opts in ((options.GROUP, options.OPTIONS), (options.SERVICE_GROUP, options.SERVICE))
+    for option in opts
+}
+
+
+def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    path = tmp_path / "df.conf"
+    path.write_text(text)
+    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+        Settings.from_file(path)
+    return [each.getMessage() for each in caplog.records if each.name == "pubsub_lib.settings"]
+
+
+def test_options_without_effect_and_slips_are_named_in_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (said,) = warned(
+        tmp_path,
+        caplog,
+        "[df]\nlocal_ip = 10.0.0.5\npublisher_timeout = 300\nmonitor_table_poll_time = 30\napps_list = l2\n"
+        f"publisher_prt = 1\nwhatever = 2\n{STORE}",
+    )
+    assert "publisher_timeout (set lease in [publisher_service])" in said
+    assert "monitor_table_poll_time (set follow_interval in [publisher_service])" in said
+    assert "publisher_prt (unknown; did you mean 'publisher_port'?)" in said
+    assert "apps_list, " in said
+    assert "whatever (unknown)" in said
+    assert "local_ip" not in said
+    assert "\n" not in said
+
+
+def test_file_that_sets_only_what_is_read_warns_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = {"enable_df_pub_sub": "false", "publisher_port": "99"}
+    given = "\n".join(f"{name} = {lines.get(name, 'x')}" for name in options.dragonflow_names() if name in lines)
+    assert warned(tmp_path, caplog, f"[df]\n{given}\n{STORE}") == []
+
+
+def test_program_with_a_conf_of_its_own_is_warned_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "df.conf"
+    path.write_text(f"[df]\ndb_sync_time = 120\n{STORE}")
+    conf = cfg.ConfigOpts()
+    conf(args=[], project="x", default_config_files=[str(path)], default_config_dirs=[])
+    with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
+        Settings.from_conf(conf)
+    assert "db_sync_time (set recount_time in [pubsub])" in caplog.text
+
+
+@pytest.mark.parametrize("name", sorted(dragonflow.REPLACED_DRIVERS))
+@pytest.mark.parametrize("option", ["pub_sub_driver", "pub_sub_multiproc_driver"])
+def test_driver_that_is_not_here_is_refused_with_its_replacement(option: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "df.conf"
+    path.write_text(f"[df]\nenable_df_pub_sub = true\n{option} = {name}\n{STORE}")
+    with pytest.raises(DriverError, match=f"no driver '{name}'.*: set {dragonflow.REPLACED_DRIVERS[name].by} in its"):
+        Settings.from_file(path)
+
+
+def test_what_is_to_be_set_in_place_of_an_option_exists_and_drivers_are_installed() -> None:
+    for name, replaced in dragonflow.REPLACED.items():
+        if replaced.by:
+            ours, _, group = replaced.by.partition(" in ")
+            assert OURS[ours] == group.strip("[]"), name
+        assert replaced.why.endswith(".")
+    assert {each.by for each in dragonflow.REPLACED_DRIVERS.values()} <= set(options.installed())
+
+
+def test_no_option_is_both_read_and_without_effect() -> None:
+    assert not set(options.dragonflow_names()) & set(dragonflow.REPLACED)
+
+
+def test_page_names_every_option_and_driver_of_the_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in [*options.dragonflow_names(), *dragonflow.REPLACED, *dragonflow.REPLACED_DRIVERS]:
+        assert f"| `{name}` |" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("publisher_prt", "publisher_port"),
+        ("publishers_ip", "publishers_ips"),
+        ("enable_df_pubsub", "enable_df_pub_sub"),
+    ],
+)
+def test_slip_is_told_from_an_option_of_somebody_else(name: str, meant: str) -> None:
+    known = options.dragonflow_names()
+    assert dragonflow.slips([name, "local_ip", "apps_list", "quota_driver"], known) == {name: meant}
