@@ -23,7 +23,8 @@ TEXT: Final = 48
 """At most so many characters has a label."""
 
 _INK, _GRID = "#33404d", "#e4e8ec"
-_COLORS: Final = ("#3a6ea5", "#d98032", "#2f9e78", "#7d63ad", "#d1495b", "#5c8d9e", "#a08b3d", "#8a8f98")
+_COLORS: Final = ("#3a6ea5", "#d98032", "#2f9e78", "#7d63ad", "#b8609a", "#5c8d9e", "#a08b3d", "#8a8f98")
+"""Of hops, domains and causes. None is red: red is for what needs a person."""
 _PERCENTILES: Final = {"p50": "50 %", "p95": "95 %", "p99": "99 %", "p999": "99.9 %", "max": "max"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -77,6 +78,7 @@ def balance(balances: Mapping[str, Balance]) -> str:
             "hovertemplate": f"%{{x}} {name}<extra></extra>",
         }
         for name, color in SUMS.items()
+        if name == "delivered" or any(getattr(each, name) for _, each in some)
     ]  # fmt: skip
     shown = len(some) > 1
     return _figure(
@@ -152,10 +154,8 @@ def losses(rows: Sequence[Losses]) -> str:
     only_repaired = [
         [0 if lost else repaired for lost, repaired in zip(each.lost, each.repaired, strict=True)] for each in some
     ]
-    grids = [
-        _grid("repaired", only_repaired, names, _BLUES),
-        _grid("lost", [each.lost for each in some], names, _REDS),
-    ]
+    parts = (("repaired", only_repaired, _BLUES), ("lost", [each.lost for each in some], _REDS))
+    grids = [_grid(what, counts, names, colors) for what, counts, colors in parts if any(map(any, counts))]
     return _figure(
         "losses", grids, 120 + 28 * len(some), xaxis={"title": {"text": "% of the stream"}, "range": [0, 100]},
         yaxis={"autorange": "reversed", "type": "category"},
