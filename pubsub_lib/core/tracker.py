@@ -120,7 +120,8 @@ class Tracker:
     @property
     def restless(self) -> bool:
         """True while a clock, a sync's start or a question may come sooner than the last ``next_time()`` said; as long
-        as it stays true, only a hello makes something come sooner still."""
+        as it stays true, only a hello makes something come sooner still, or a count or digest that differs: its sync
+        may then start late by up to ``message_delay_window`` (docs/scheduler.md)."""
         return bool(self._holding) or self.slot.waits or self._hints.waits
 
     @property

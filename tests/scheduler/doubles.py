@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pubsub_lib.api import OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
-from pubsub_lib.core.model import ALL, Heads, Link, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from tests.scheduler.explore import World
 from tests.unit.core.builders import History, Write
@@ -61,7 +61,12 @@ class StoreDouble:
         return stop
 
     def read_heads(self, topics: Collection[str], /) -> Heads:
-        return self._read(self.history.reading)
+        def read() -> Heads:
+            heads = self.history.reading()
+            asked = {topic: EMPTY for topic in topics if topic != ALL}  # those that nobody ever wrote to among them
+            return Heads(heads.store, {**asked, **heads.topics})
+
+        return self._read(read)
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         return self._read(lambda: self.history.answer(wants))

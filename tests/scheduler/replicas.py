@@ -9,7 +9,7 @@ from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.follower import Outcome
-from pubsub_lib.core.model import ALL, Link, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, SyncAnswer, Want
 from pubsub_lib.journal import Journal
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handlers
@@ -49,7 +49,8 @@ class WatchedReplica(Replica):
         self.stopped = False
         """``close`` has returned."""
         settings = Settings(store_url="sqlite://", timing=timing)
-        super().__init__(settings, topics, store=store, subscriber=self.driver, rng=random.Random(0))
+        rng = random.Random(world.scheduler.chooser.seed)
+        super().__init__(settings, topics, store=store, subscriber=self.driver, rng=rng)
 
     def _make_handlers(self, settings: Settings) -> Handlers:
         world = self.world
@@ -174,6 +175,6 @@ def answer(replica: WatchedReplica, store: StoreDouble, *, takes: float = 0.0) -
     began = replica.world.now
     heads = store.history.reading()
     replica.world.sleep(takes)
-    named = {topic: head for topic, head in heads.topics.items() if topic in asked.topics or ALL in asked.topics}
-    heads = type(heads)(heads.store, named)
+    named = [topic for topic in asked.topics if topic != ALL]
+    heads = Heads(heads.store, {topic: heads.topics.get(topic, EMPTY) for topic in named})
     replica.driver.deliver(hello(heads, nonce=asked.nonce, age=replica.world.now - began))

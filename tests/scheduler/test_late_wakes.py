@@ -1,0 +1,30 @@
+"""A wake-up that is lost costs no more than the thread's next tick; see the table in docs/scheduler.md."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.scheduler.late_wakes import CASES, Case, delays, table
+
+SEEDS = range(25)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_effect_comes_in_time_and_without_the_wake_up_at_the_next_tick(case: Case) -> None:
+    prompt, late = max(delays(case, False, SEEDS)), max(delays(case, True, SEEDS))
+    assert prompt <= case.prompt
+    assert case.prompt < late <= case.prompt + case.tick  # it was lost indeed
+
+
+def test_page_names_every_case_and_its_bounds() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scheduler.md").read_text(encoding="utf-8")
+    inside = page.split("<!-- late wakes -->\n")[1].split("<!-- /late wakes -->")[0]
+
+    def stated(lines: str) -> list[list[str]]:
+        """All but what was measured: the fourth and the last column."""
+        return [
+            cells[:3] + cells[4:6]
+            for cells in ([each.strip() for each in line.split("|")[1:-1]] for line in lines.splitlines())
+        ]
+
+    assert stated(inside) == stated(table(range(1)))
