@@ -145,8 +145,8 @@ OTHERS = (
     BUS(
         "halves_that_join_together_do_not_meet",
         "            self._desks += (desk,)\n            inboxes = () if self._is_cut else self._inboxes\n",
-        "            inboxes = () if self._is_cut else self._inboxes\n        with self._lock:\n"
-        "            self._desks += (desk,)\n",
+        "            inboxes = () if self._is_cut else self._inboxes\n            self._lock.release()\n"
+        "            self._lock.acquire()\n            self._desks += (desk,)\n",
         "test_both_halves_learn_of_each_other_whoever_joins_first",
         "neither half says that it is connected",
     ),
