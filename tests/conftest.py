@@ -4,6 +4,7 @@ A server is started when the first test asks for it and stopped at the end, also
 Without a server's binaries its tests are skipped with one sentence; with ``CI=true`` they fail.
 """
 
+import contextlib
 import logging
 import os
 import random
@@ -15,6 +16,7 @@ from typing import NoReturn
 
 import hypothesis
 import pytest
+from xdist.workermanage import WorkerController
 
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import RepeatFilter
@@ -29,13 +31,32 @@ hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 _seed = int(os.environ.get(SEED_VARIABLE) or (0 if IN_CI else random.SystemRandom().getrandbits(32)))
 os.environ[SEED_VARIABLE] = str(_seed)  # one for all processes that run tests side by side
+_side_by_side: list[WorkerController] = []
+"""The processes that run tests, in the one that has started them."""
 
 
 def pytest_configure() -> None:
     # As after Ctrl-C: fixtures are torn down, and no server is left behind.
     signal.signal(signal.SIGTERM, _interrupt)
     # In the background of a script Ctrl-C is ignored, also by every child: tests that press it would wait for ever.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodeready(node: WorkerController) -> None:
+    _side_by_side.append(node)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(exitstatus: int) -> None:
+    # xdist would now end the processes that run tests. It gives them 5 s, a KeyboardInterrupt and 5 s more, and kills
+    # them, and nobody is left to stop their servers. On a busy machine that is too short.
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        for node in _side_by_side:
+            node.gateway._io.popen.terminate()
+        for node in _side_by_side:
+            with contextlib.suppress(EOFError, node.channel.RemoteError, node.channel.TimeoutError):
+                node.channel.waitclose(300)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -146,5 +167,9 @@ def _database(server: PrivateServer) -> Iterator[str]:
     server.drop_database(url)
 
 
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt("SIGTERM")
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Whoever runs tests side by side gets more than one; the second would break off the end that the first began.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt(signal.Signals(number).name)

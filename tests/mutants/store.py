@@ -159,6 +159,14 @@ HISTORY = (
         wrong="a transaction whose COMMIT still runs in the server is said to be lost",
     ),
     Mutant(
+        name="committed_asks_the_changelog_only",
+        path=f"{STORE}/store.py",
+        before="for table in (schema.links, schema.topics)",
+        after="for table in (schema.links,)",
+        tests=tuple(f"{IS_IN}[sqlite-{keep}]" for keep in (0, 1, 2)),
+        wrong="a transaction that is the head of a topic is said to be lost once the changelog was trimmed",
+    ),
+    Mutant(
         name="is_in_at_the_head_without_nonce",
         path=f"{STORE}/writer.py",
         before="    if head.nonce == point.nonce:",

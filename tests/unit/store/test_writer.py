@@ -162,6 +162,8 @@ def test_history_is_in_knows_every_transaction_that_the_changelog_reaches_back_t
     for point in points:
         known = point in left | heads
         assert ask(store, point) is (True if known else None), (keep, point)
+        assert store.committed(point.nonce) is known, (keep, point)
+    assert store.committed(12345) is False
     oldest = min((point.position for point in left), default=points[-1].position + 1)
     for position in range(1, points[-1].position + 1):  # also between two points: each transaction took all of its
         answer = ask(store, Point(position, 12345))
