@@ -5,7 +5,7 @@ of the others that something may be missing. It says nothing about a topic, so t
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pubsub_lib.core.timing import Timing
 
@@ -50,13 +50,13 @@ class StoreHints:
         jitter = min(self._timing.connect_jitter, self._timing.message_delay_window)
         self.ask_at = min(self.ask_at, now + self._rng.random() * jitter)
 
-    def due(self, now: float) -> tuple[int, Sequence[str]]:
-        """The chains to ask about now, unless the store's position that comes with them was reached meanwhile."""
+    def due(self, now: float, is_behind: Callable[[str, int], bool]) -> Sequence[str]:
+        """The chains to ask about now: those that are still behind the position that was shown."""
         if now < self.ask_at:
-            return 0, ()
-        due = self._position, tuple(self._chains)
+            return ()
+        due = [name for name in self._chains if is_behind(name, self._position)]
         self._clear()
-        self._asked = True
+        self._asked = bool(due)
         return due
 
     def asked_about_all(self) -> None:

@@ -196,8 +196,7 @@ class Tracker:
             for chain in self._chains.values():
                 chain.new_round()
         if now >= self._hints.ask_at:
-            position, chains = self._hints.due(now)
-            actions.extend(self._questions([name for name in chains if self._is_behind(name, position)], now))
+            actions.extend(self._questions(self._hints.due(now, self._is_behind), now))
         if now >= self._reconnection.ask_at:
             actions.extend(self._questions(self._reconnection.due(now), now))
         for topic in [topic for topic, until in self._joining.items() if now >= until]:

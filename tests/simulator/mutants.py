@@ -14,6 +14,7 @@ from pubsub_lib.core.awaited import Awaited
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.dispatch import HandlerQueue
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.lease import Lease
@@ -27,6 +28,7 @@ from pubsub_lib.core.transitions import SYNCING, Happening, State
 from pubsub_lib.core.waiting import Held, Waiting
 from pubsub_lib.testing.simulator.database import Database
 from pubsub_lib.testing.simulator.network import Network
+from pubsub_lib.testing.simulator.publisher import PublisherTasks
 from pubsub_lib.testing.simulator.replica import WatchedFollower
 from pubsub_lib.testing.simulator.store import ModelStore
 from pubsub_lib.testing.simulator.writer import Writer
@@ -521,6 +523,68 @@ def only_first_connection_asked() -> list[Patch]:
             connected(self, chains, now)
 
     return [(Reconnection, "connected", _connected)]
+
+
+@mutant("the store's point of a broadcast says nothing about topics that it does not name")
+def store_point_ignored() -> list[Patch]:
+    return [(Tracker, "_take_hint", lambda self, hello, now: None)]
+
+
+@mutant("who connects is not greeted")
+def connection_not_greeted() -> list[Patch]:
+    return [(Publishing, "connected", lambda self, now: None)]
+
+
+@mutant("an idle publisher says one hello for each topic of the store")
+def hello_per_topic() -> list[Patch]:
+    next_hello = Publishing.next_hello
+    rest: dict[Any, list[Envelope]] = {}
+
+    def _next_hello(self: Any, now: float) -> Any:
+        if rest.get(self):
+            return rest[self].pop()
+        said = next_hello(self, now)
+        if said is not None and said.hello is not None and not said.hello.nonce:
+            rest[self] = [said for _ in self._heads.topics][1:]
+        return said
+
+    return [(Publishing, "next_hello", _next_hello)]
+
+
+@mutant("a broadcast names topics that its publisher never sent on")
+def hello_of_all_topics() -> list[Patch]:
+    hello = Publishing._hello
+
+    def _hello(self: Any, topics: Any, heads: Any, now: float, **more: Any) -> Any:
+        broadcast = self._heads is not None and not more
+        return hello(self, topics, self._heads.topics if broadcast else heads, now, **more)
+
+    return [(Publishing, "_hello", _hello)]
+
+
+@mutant("a hello is sent with the lock that numbers links")
+def hello_inside_lock() -> list[Patch]:
+    send = PublisherTasks._send_hello
+
+    def _send_hello(self: Any, hello: Any) -> Any:
+        self._held = True
+        taken = yield from send(self, hello)
+        self._held = False
+        return taken
+
+    return [(PublisherTasks, "_send_hello", _send_hello)]
+
+
+@mutant("after a hello that was refused the others are tried too")
+def refusal_ignored() -> list[Patch]:
+    refused = PublisherTasks._refused
+
+    def _refused(self: Any) -> bool:
+        with patch.object(Publishing, "refused", lambda self: 0):
+            refused(self)
+        return False
+
+    return [(PublisherTasks, "_refused", _refused)]
 
 
 @mutant("a replica of everything looks at the topics it knows: it misses a new topic's only message")

@@ -136,6 +136,17 @@ def clock_runs(replica: "Replica", chain: Chain, heard: Mapping[Point, float]) -
     return None
 
 
+def is_asked_about(replica: "Replica", chain: Chain, hinted: tuple[int, float] | None) -> str | None:
+    """A chain that may be behind the store's point of a broadcast is asked about, or brought up to it otherwise."""
+    if hinted is None or chain.state is not State.FOLLOWING:
+        return None
+    position, due = hinted
+    late = replica.clock.now() - due
+    if late > 0.1:
+        return f"{chain.name!r} at {chain.known}, of a store at {position}, is to be asked about since {late:.3f} s"
+    return None
+
+
 def is_back(history: "History", chain: Chain, since: float, now: float) -> str | None:
     """After a connection everything is here that was committed before it."""
     if chain.known is not None and history.covers(chain.name, chain.known, since, now):

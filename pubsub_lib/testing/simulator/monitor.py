@@ -12,6 +12,7 @@ from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.core.transitions import DUE, State
 from pubsub_lib.testing.simulator import invariants
+from pubsub_lib.testing.simulator.hello_watch import HelloWatch
 from pubsub_lib.testing.simulator.history import History
 from pubsub_lib.testing.simulator.invariants import Violation
 from pubsub_lib.testing.simulator.kernel import Process
@@ -44,6 +45,8 @@ class Evidence:
         self.known: Point | None = None
         self.missed = False
         """An answer to a question that followed a connection told of a head beyond known."""
+        self.hinted: tuple[int, float] | None = None
+        """A broadcast showed that the store stands at this position, beyond what was ever shown; and when to ask."""
         self.cause = ""
         """What is wrong with the cause of the sync that is due; "" for nothing."""
         self.due = False
@@ -70,9 +73,15 @@ class Evidence:
         """What must not wait for longer than the window, and since when it does."""
         return {point: when for point, when in self.heard.items() if point not in self.replaced}
 
+    def covers(self, position: int) -> None:
+        """All up to this position of the store is here, or something is under way that will bring it."""
+        if self.hinted is not None and position >= self.hinted[0]:
+            self.hinted = None
+
     def forget(self, position: int) -> None:
         """What is not beyond this position any more waits for nothing."""
         self.missed = self.missed and any(at.position > position for at in self.heard)
+        self.covers(position)
         self.heard = {at: when for at, when in self.heard.items() if at.position > position}
         self.heard_in_sync = {at: when for at, when in self.heard_in_sync.items() if at.position > position}
 
@@ -83,6 +92,10 @@ class Watch:
     def __init__(self) -> None:
         self.chains: dict[str, Evidence] = {}
         self.asked: dict[str, float] = {}
+        self.rounds: list[float] = []
+        """When questions went out, of the last ``max_idle_time``."""
+        self.shown = 0
+        """The latest position of the store that this replica was ever shown."""
         self.dropped_topics = 0
         self.running = 0
         """The number of the sync that was begun and not answered; 0: none."""
@@ -101,6 +114,7 @@ class Monitor:
         self._history = history
         self._watches: dict[Replica, Watch] = {}
         self._serials: dict[int, int] = {}
+        self._publishers: dict[str, HelloWatch] = {}
         self.syncs: dict[str, int] = {}
 
     def _demand(self, invariant: str, replica: "Replica | None", wrong: str | None) -> None:
@@ -127,9 +141,10 @@ class Monitor:
         """A replica asks for own hellos."""
         watch = self._watches[replica]
         watch.asked[ask.nonce] = now
+        watch.rounds = [at for at in watch.rounds if now - TIMING.max_idle_time < at < now] + [now]
         # A replica of everything asks about topics as well, for their digests; they are no chains of their own.
         for topic in (ALL,) if ALL in ask.topics else ask.topics:
-            watch.chains.setdefault(topic, Evidence(now))
+            watch.chains.setdefault(topic, Evidence(now)).hinted = None
 
     def heard(self, replica: "Replica", envelope: Envelope, now: float) -> None:
         """A replica is about to be fed."""
@@ -152,16 +167,36 @@ class Monitor:
         if hello.store is not None:
             told[ALL] = hello.store
         asked = watch.asked.get(hello.nonce)
+        if hello.store is not None:
+            if not hello.nonce and not hello.goodbye and hello.store.position > watch.shown:
+                self._hinted(watch, replica, hello, hello.store.position, now)
+            watch.shown = max(watch.shown, hello.store.position)
         for topic, point in told.items():
             evidence = watch.chains.get(topic)
             if evidence is None or (hello.nonce and asked is None):
                 continue
             evidence.hear(point, now)
             known = replica.follower.tracker.chain(topic).known_position if topic in replica.topics else -1
+            if asked is not None and hello.store is not None:
+                evidence.covers(hello.store.position)
             if asked is not None and asked >= watch.connected and point.position > known:
                 evidence.missed = True
             if asked is not None and evidence.known == point and not replica.follower.tracker.chain(topic).frozen:
                 evidence.proved = max(evidence.proved, asked - hello.age)
+
+    def _hinted(self, watch: Watch, replica: "Replica", hello: Hello, position: int, now: float) -> None:
+        """Of topics that this broadcast does not name it tells that something may be missing: they are asked about,
+        unless questions went out twice within the last ``max_idle_time``.
+        """
+        spent = len([at for at in watch.rounds if at > now - TIMING.max_idle_time]) > 1
+        tracker = replica.follower.tracker
+        if spent or ALL in tracker.topics:
+            return
+        for name in tracker.topics:
+            chain, evidence = tracker.chain(name), watch.chains.get(name)
+            behind = chain.state is State.FOLLOWING and chain.known_position < position
+            if evidence is not None and evidence.hinted is None and behind and name not in hello.heads:
+                evidence.hinted = position, now + TIMING.connect_jitter
 
     def acted(self, replica: "Replica", outcome: Outcome) -> None:
         """A replica did something: look at everything that may have changed."""
@@ -171,6 +206,8 @@ class Monitor:
         for name in tracker.topics:
             chain = tracker.chain(name)
             evidence = watch.chains.setdefault(name, Evidence(replica.clock.now()))
+            if chain.state is not State.FOLLOWING:
+                evidence.hinted = None  # what is under way brings it
             due = chain.state in DUE
             if due and not evidence.due and chain.state is State.DELTA_DUE:
                 evidence.cause = self._no_cause(replica, name, chain.cause, evidence, replica.clock.now()) or ""
@@ -266,12 +303,14 @@ class Monitor:
         if watch.running != start.number or not slot.running or slot.number != start.number:
             return False
         watch.running = 0
+        watch.shown = max(watch.shown, answer.store.position)
         untouched = not self._history.trims and self._history.restored_at < 0
         for name, part in answer.chains.items():
             evidence = watch.chains.get(name)
             if isinstance(part, Incomplete) and untouched:
                 raise Violation("incomplete", f"{replica.name}: {name!r} lost links that nobody trimmed")
             if evidence is not None:
+                evidence.hinted = None
                 evidence.heard = dict(evidence.heard_in_sync)
                 evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
         return True
@@ -282,6 +321,10 @@ class Monitor:
         for name, evidence in self._watches[replica].chains.items():
             if name in replica.topics and replica.follower.tracker.chain(name).known != evidence.known:
                 raise Violation("late answer", f"{replica.name}: {name!r} moved by an answer that came too late")
+
+    def resync_asked(self, replica: "Replica", topic: str) -> None:
+        """Somebody asks for everything of a topic."""
+        self._watches[replica].chains[topic].may_full = True
 
     def sync_failed(self, replica: "Replica", number: int) -> None:
         """The store did not answer."""
@@ -341,8 +384,24 @@ class Monitor:
         if self._history.repeated:
             raise Violation("twice", f"transaction {self._history.repeated} is in one history twice")
 
+    def _publisher(self, process: Process, publishing: Publishing) -> HelloWatch:
+        return self._publishers.setdefault(publishing.uuid, HelloWatch(process.name))
+
+    def publisher_connected(self, process: Process, publishing: Publishing) -> None:
+        """A publisher is notified of a connection."""
+        self._publisher(process, publishing).connected(self._world.kernel.now)
+
+    def hello_refused(self, process: Process, publishing: Publishing) -> None:
+        """A publisher's transport did not take a hello."""
+        self._publisher(process, publishing).refused(self._world.kernel.now)
+
+    def waits_for_hello(self, process: Process) -> None:
+        """A link does not leave because a hello is being sent."""
+        raise Violation("prompt", f"{process.name}: a commit waits for a hello")
+
     def said(self, process: Process, publishing: Publishing, envelope: Envelope) -> None:
         """A hello never claims more than is true."""
+        self._publisher(process, publishing).said(envelope, self._world.kernel.now)
         hello = envelope.hello
         if self._world.kernel.tracing:
             self._trace_envelope(process.name, "says", envelope)
@@ -374,6 +433,10 @@ class Monitor:
 
     def sweep(self, replicas: Collection["Replica"]) -> None:
         """What time alone can break."""
+        if "blind" not in self._world.plan.faults:
+            for service in self._world.services.values():
+                watch = self._publisher(service.process, service.sender.publishing)
+                watch.check_greeting(self._world.rest_since, self._world.kernel.now)
         for replica in replicas:
             if not replica.process.paused:
                 self._look_back(replica)
@@ -381,6 +444,7 @@ class Monitor:
                 for name, evidence in self._watches[replica].chains.items():
                     chain = replica.follower.tracker.chain(name)
                     self._demand("clock", replica, invariants.clock_runs(replica, chain, evidence.waits()))
+                    self._demand("asked", replica, invariants.is_asked_about(replica, chain, evidence.hinted))
 
     def _look_back(self, replica: "Replica") -> None:
         """In calm, what was lost before a connection is here soon after it, long before the periodic questions end."""

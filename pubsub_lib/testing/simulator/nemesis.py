@@ -178,6 +178,11 @@ class Nemesis:
 
         return lambda: backups.append(database.store.backup()), end
 
+    def _make_refuse(self, rng: random.Random) -> Toggle:
+        """A transport that takes nothing, and takes its time to say so."""
+        name, refusing = f"service{rng.randrange(3)}", self._world.network.weather.refusing
+        return lambda: refusing.add(name), lambda: refusing.discard(name)
+
     def _make_clock(self, rng: random.Random) -> Toggle:
         jump, number = rng.uniform(-5000.0, 5000.0), rng.randrange(100)
 

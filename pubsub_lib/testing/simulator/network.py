@@ -52,6 +52,8 @@ class Weather:
         self.delay = 0.0
         self.cut: dict[tuple[str, str], str] = {}
         """(from, to) -> the fault that cut it."""
+        self.refusing: set[str] = set()
+        """Services whose transport takes nothing."""
 
 
 class Network:

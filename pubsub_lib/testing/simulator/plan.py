@@ -44,11 +44,12 @@ DRIFT: Final = 1e-4
 FAULTS: Final = (
     "drop", "duplicate", "reorder", "delay", "burst", "partition", "flapping", "overflow", "slow", "kill", "pause",
     "lease", "blind", "late_service", "late_replica", "clock", "db_down", "db_slow", "deadlock", "commit_lost",
-    "restore", "trim", "handler", "same_position",
+    "restore", "trim", "handler", "same_position", "refuse",
 )  # fmt: skip
 """Every kind of fault, by the name that ``--without`` takes."""
-RARE: Final = {"same_position": 0.4}
-"""Kinds that end the writing: a run with one shows less of all others, so fewer runs have them."""
+SHARES: Final = {"same_position": 0.4, "refuse": 1.0}
+"""How often kinds are drawn that have random numbers of their own. One that ends the writing shows less of all
+others, so fewer runs have it."""
 
 
 class Cuts(msgspec.Struct, frozen=True):
@@ -71,6 +72,8 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
     born: float
     changes_topics: bool
     queue_limit: int
+    resyncs: bool = False
+    """Somebody asks for a topic to be read anew, now and then."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -108,7 +111,7 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
     rng = random.Random(f"{seed} plan")
     # Of its own generator, so that the other choices of a seed do not depend on it.
     chances = [
-        (kind, random.Random(f"{seed} {kind}").random() / RARE[kind] if kind in RARE else rng.random())
+        (kind, random.Random(f"{seed} {kind}").random() / SHARES[kind] if kind in SHARES else rng.random())
         for kind in FAULTS
     ]
     share = rng.choice((0.15, 0.3, 0.6))
@@ -122,7 +125,10 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
     services = services[: rng.choice((0, 1, 1, 2, 2, 3))]
     if "late_service" not in faults:
         services = [0.0 for _ in services]
-    replicas = [_replica(random.Random(f"{seed} replica {number}"), topics, faults) for number in range(3)]
+    replicas = [
+        _replica(random.Random(f"{seed} replica {number}"), random.Random(f"{seed} resyncs {number}"), topics, faults)
+        for number in range(3)
+    ]
     small = rng.random() < 0.3 and bool(faults)
     limits = Limits(
         max_frame_bytes=1400,
@@ -151,7 +157,9 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
     )
 
 
-def _replica(rng: random.Random, topics: tuple[str, ...], faults: tuple[str, ...]) -> ReplicaPlan:
+def _replica(
+    rng: random.Random, resyncs: random.Random, topics: tuple[str, ...], faults: tuple[str, ...]
+) -> ReplicaPlan:
     everything = rng.random() < 0.35
     chosen = tuple(topic for topic in topics if rng.random() < 0.7) or topics[:1]
     born = rng.uniform(0.5, 8.0) if rng.random() < 0.6 else 0.0
@@ -161,4 +169,5 @@ def _replica(rng: random.Random, topics: tuple[str, ...], faults: tuple[str, ...
         born=born if "late_replica" in faults else 0.0,
         changes_topics=not everything and rng.random() < 0.4,
         queue_limit=rng.choice((2, 5, 100)),
+        resyncs=resyncs.random() < 0.3,
     )

@@ -1,7 +1,7 @@
 """The sending half of a service, and of a replica that polls: ``Publishing`` with the tasks around it."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Final
 
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL
@@ -13,16 +13,39 @@ from pubsub_lib.testing.simulator.plan import TIMING
 if TYPE_CHECKING:
     from pubsub_lib.testing.simulator.world import World
 
+SEND_WAIT: Final = 0.1
+"""Seconds that a transport waits before it refuses."""
+TURN: Final = 0.001
+
+Sending = Generator[Sleep | Await, None, bool]
+"""Steps at whose end it is known whether the transport took something."""
+
 
 class PublisherTasks:
-    """Reads heads when ``Publishing`` wants them, says hello when due, and sends in the order of the numbers."""
+    """Reads heads when ``Publishing`` wants them, says hello when due, and sends in the order of the numbers.
 
-    def __init__(self, world: "World", process: Process, uuid: str, send: Callable[[Envelope], None]) -> None:
+    As in the real shell links are sent under the lock of the numbers; hellos are made under it and leave without it.
+    """
+
+    def __init__(
+        self,
+        world: "World",
+        process: Process,
+        uuid: str,
+        send: Callable[[Envelope], None],
+        refuses: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._world = world
         self._process = process
         self._send = send
+        self._refuses = refuses
         self._nudge = Signal()
         self._outbox: Mailbox[Envelope] = Mailbox(100_000)
+        self._leaving = False
+        """The outbox has the lock."""
+        self._held = False
+        """A hello that is being sent has the lock: only a mutant's does."""
+        self._saying = False
         self.publishing = Publishing(process.name, uuid, TIMING, world.plan.limits, process.clock.now())
         process.spawn(self._hellos())
         process.spawn(self._sending())
@@ -35,33 +58,67 @@ class PublisherTasks:
         self._nudge.set()
 
     def asked(self, ask: HelloAsk) -> None:
-        """A question came."""
+        """A question came: it is answered at once, also while the store is read."""
         self.publishing.asked(ask, self._process.clock.now())
-        self._say_hellos()
+        self._process.spawn(self._say_hellos())
         self._nudge.set()  # the next reading is due now
 
     def connected(self) -> None:
         """A replica has connected."""
+        self._world.monitor.publisher_connected(self._process, self.publishing)
         self.publishing.connected(self._process.clock.now())
         self._nudge.set()
 
-    def _say_hellos(self) -> None:
-        while (hello := self.publishing.next_hello(self._process.clock.now())) is not None:
-            self.out([hello])
+    def _say_hellos(self) -> Steps:
+        """Send what is due; the first that is refused ends it."""
+        if self._saying:
+            return  # whoever is at it goes on until nothing is due
+        self._saying = True
+        while True:
+            while self._leaving or self._outbox.items:
+                yield Sleep("hello's turn", TURN)
+            hello = self.publishing.next_hello(self._process.clock.now())
+            if hello is None:
+                break
+            self._world.monitor.said(self._process, self.publishing, hello)
+            if not (yield from self._send_hello(hello)) and self._refused():
+                break
+        self._saying = False
+
+    def _refused(self) -> bool:
+        """The transport refused a hello; whether that ends the others."""
+        self._world.monitor.hello_refused(self._process, self.publishing)
+        self.publishing.refused()
+        return True
+
+    def _send_hello(self, hello: Envelope) -> Sending:
+        return (yield from self._leave(hello))
+
+    def _leave(self, envelope: Envelope) -> Sending:
+        """Whether the transport took it. One that refuses takes its time."""
+        if self._refuses():
+            self._world.count("refuse")
+            yield Sleep("refused", SEND_WAIT)
+            return False
+        self._send(envelope)
+        yield Sleep("sent", 0.0)
+        return True
 
     def _sending(self) -> Steps:
         while True:
             yield Await("send", self._outbox)
             while self._outbox.items:
-                envelope = self._outbox.items.popleft()
-                self._send(envelope)
-                yield Sleep("sent", 0.0)
+                if self._held:
+                    self._world.monitor.waits_for_hello(self._process)
+                self._leaving = True
+                yield from self._leave(self._outbox.items.popleft())
+            self._leaving = False
 
     def _hellos(self) -> Steps:
         clock, publishing, database = self._process.clock, self.publishing, self._world.database
         name = self._process.name
         while True:
-            self._say_hellos()
+            yield from self._say_hellos()
             if publishing.wants_reading(clock.now()):
                 publishing.begin_reading()
                 try:
@@ -75,7 +132,7 @@ class PublisherTasks:
                     publishing.heads_failed(clock.now())
                 else:
                     publishing.heads_read(heads, began, clock.now())
-                self._say_hellos()
+                yield from self._say_hellos()
             self._nudge.is_set = False  # the time is asked anew right here
             wait = max(clock.true(publishing.next_time()) - self._world.kernel.now, 0.001)
             yield Await("hellos", self._nudge, wait)

@@ -87,6 +87,8 @@ class Replica:
             self.process.spawn(self._handling(handler))
         if plan.changes_topics:
             self.process.spawn(self._changing_topics())
+        if plan.resyncs:
+            self.process.spawn(self._resyncing(world.kernel.rng(f"{name} resyncs")))
 
     @property
     def topics(self) -> Collection[str]:
@@ -152,6 +154,18 @@ class Replica:
                 self.subscriptions[topic] = None
                 yield Sleep("subscribed", 0.001)
                 self._act(self.follower.follow((topic,), self.clock.now()))
+
+    def _resyncing(self, rng: random.Random) -> Steps:
+        """Somebody asks for everything of a topic to be read anew, until the faults stop."""
+        while True:
+            yield Sleep("resync", rng.uniform(2.0, 8.0))
+            if self.world.calm_since <= self.world.kernel.now:
+                return
+            if self.topics:
+                topic = rng.choice(list(self.topics))
+                self.world.monitor.resync_asked(self, topic)
+                self.follower.resync((topic,), self.clock.now())
+                self._nudge.set()
 
     # -- out ---------------------------------------------------------------------------------------------------------
 

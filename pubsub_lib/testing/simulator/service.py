@@ -29,7 +29,13 @@ class Service:
         self.name = name
         self.process = Process(world.kernel, "service", name, clock)
         self.inbox: Mailbox[Sequence[Link] | HelloAsk] = Mailbox(2000)
-        self.sender = PublisherTasks(world, self.process, uuid, lambda envelope: world.network.send(name, envelope))
+        self.sender = PublisherTasks(
+            world,
+            self.process,
+            uuid,
+            lambda envelope: world.network.send(name, envelope),
+            lambda: name in world.network.weather.refusing,
+        )
         self.takeover = Takeover(name, GRACE, 3 * LEASE_SECONDS)
         self.own_lease = Lease(LEASE_SECONDS, clock.now())
         self.orphans = Lease(LEASE_SECONDS, clock.now())

@@ -16,10 +16,14 @@ def made(seed: int = 0, timing: Timing = TIMING) -> StoreHints:
     return StoreHints(timing, random.Random(seed))
 
 
+def always(name: str, position: int) -> bool:
+    return True
+
+
 def test_nothing_was_heard_nothing_is_asked() -> None:
     hints = made()
     hints.heard(7, [], 100.0)
-    assert (hints.ask_at, hints.waits, hints.wanted, hints.due(1e9)) == (NEVER, False, True, (0, ()))
+    assert (hints.ask_at, hints.waits, hints.wanted, hints.due(1e9, always)) == (NEVER, False, True, ())
 
 
 @given(seed=st.integers(0, 1000))
@@ -28,7 +32,7 @@ def test_a_herd_asks_at_different_times_within_the_jitter(seed: int) -> None:
     for each in (one, other):
         each.heard(7, ["t"], 100.0)
         assert 100.0 <= each.ask_at <= 100.0 + TIMING.connect_jitter
-        assert each.due(each.ask_at - 1e-6) == (0, ())
+        assert each.due(each.ask_at - 1e-6, always) == ()
     assert one.ask_at != other.ask_at
 
 
@@ -47,19 +51,19 @@ def test_hellos_of_several_publishers_lead_to_one_question() -> None:
     first = hints.ask_at
     hints.heard(9, ["b", "c"], first - 1e-6)
     assert hints.ask_at <= first
-    assert hints.due(first) == (9, ("a", "b", "c"))
+    assert hints.due(first, lambda name, position: position == 9 and name != "b") == ["a", "c"]
 
 
 def test_it_asks_once_between_two_rounds_of_questions_about_all() -> None:
     hints = made()
     for position in range(1, 100):
         hints.heard(position, ["a"], 100.0 + position)
-        hints.due(101.0 + position)
+        hints.due(101.0 + position, always)
         assert not hints.wanted
     assert hints.ask_at == NEVER
     hints.asked_about_all()
     hints.heard(100, ["a"], 300.0)
-    assert hints.due(hints.ask_at) == (100, ("a",))
+    assert hints.due(hints.ask_at, always) == ["a"]
 
 
 def test_a_round_about_all_asks_what_was_to_be_asked() -> None:
@@ -67,3 +71,12 @@ def test_a_round_about_all_asks_what_was_to_be_asked() -> None:
     hints.heard(7, ["a"], 100.0)
     hints.asked_about_all()
     assert (hints.ask_at, hints.wanted) == (NEVER, True)
+
+
+def test_a_hint_that_came_to_nothing_leaves_room_for_the_next() -> None:
+    hints = made()
+    hints.heard(7, ["a"], 100.0)
+    assert hints.due(hints.ask_at, lambda name, position: False) == []
+    assert hints.wanted
+    hints.heard(9, ["a"], 102.0)
+    assert hints.due(hints.ask_at, always) == ["a"]

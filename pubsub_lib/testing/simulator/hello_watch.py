@@ -1,0 +1,70 @@
+"""Watches the broadcast hellos of publishers: what they cost, what they may name, and that who connects gets one.
+
+The evidence is what a publisher handed to its transport, and which connections it was notified of.
+"""
+
+from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS
+from pubsub_lib.testing.simulator.invariants import CLOCK_SLACK, Violation
+from pubsub_lib.testing.simulator.plan import QUICK, TIMING
+
+NEVER = float("-inf")
+GREETING = HELLO_DELAY + HELLO_SPACING + 2 * QUICK
+"""Seconds from a connection to the broadcast that it causes, while the database is well: its subscriptions, the
+distance to the broadcast before, a reading."""
+
+
+class HelloWatch:
+    """One start of a publisher. Times are true times. Methods raise Violation."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._sent_on: set[str] = set()
+        self._spoke = NEVER
+        self._broadcast = NEVER
+        self._connected = NEVER
+        self._refused = NEVER
+
+    def connected(self, now: float) -> None:
+        """The publisher is notified of a connection."""
+        self._connected = now
+
+    def refused(self, now: float) -> None:
+        """The transport did not take a hello."""
+        self._refused = now
+
+    def said(self, envelope: Envelope, now: float) -> None:
+        """The publisher made this, to be sent at once."""
+        hello = envelope.hello
+        if hello is None:
+            self._sent_on.add(envelope.topic)
+            self._spoke = now
+            return
+        if now == self._refused:
+            raise Violation("refusal", f"{self._name} makes another hello right after one was refused")
+        if not hello.nonce and not hello.goodbye:
+            self._check_topics(hello)
+            self._check_time(now)
+            self._broadcast = self._spoke = now
+
+    def _check_topics(self, hello: Hello) -> None:
+        named = {*hello.sequences, *hello.heads}
+        if not named <= self._sent_on:
+            raise Violation("own topics", f"{self._name} names {sorted(named - self._sent_on)}, and never sent on them")
+        if len(named) > HELLO_TOPICS:
+            raise Violation("own topics", f"{self._name} names {len(named)} topics in one broadcast")
+
+    def _check_time(self, now: float) -> None:
+        """One for a start, for an idle time, and for the connections of a moment; whatever the store holds."""
+        apart = now - self._broadcast
+        if apart < HELLO_SPACING - CLOCK_SLACK:
+            raise Violation("broadcasts", f"{self._name} says two within {apart:.3f} s")
+        # Who connected right before a broadcast may have missed it.
+        called_for = self._broadcast == NEVER or self._connected >= self._broadcast - HELLO_DELAY - CLOCK_SLACK
+        if not called_for and now - self._spoke < TIMING.max_idle_time - CLOCK_SLACK:
+            raise Violation("broadcasts", f"{self._name} is not idle, and nobody has connected")
+
+    def check_greeting(self, since: float, now: float) -> None:
+        """Who connected is greeted in time. ``since``: from when on the database was well."""
+        if since <= self._connected < now - GREETING and self._broadcast < self._connected:
+            raise Violation("greeted", f"{self._name} said no hello in {now - self._connected:.3f} s from a connection")
