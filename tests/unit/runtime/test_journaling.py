@@ -264,6 +264,20 @@ def test_a_link_that_known_passes_without_applying_it_is_not_called_old(tmp_path
     assert found == ["2:5:applied", "3:6:waiting", "4:7:applied"]
 
 
+def test_what_is_old_is_decided_by_what_was_known_before_the_step(tmp_path: Path) -> None:
+    """The second batch skips link 3, which no tracker that follows the rules does."""
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0)
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    for sequence, batch, applied in ((1, [link(2)], [link(2)]), (2, [link(2), link(3), link(4)], [link(4)])):
+        tracker.chain("t").known = applied[-1].point
+        envelope = Envelope("s", "ab" * 16, "t", sequence, [Message(each) for each in batch])
+        journal.heard(envelope, [Apply(applied)], tracker)
+    journal.close()
+    found = [(row.position, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [(2, "applied"), (2, "old"), (3, "waiting"), (4, "applied")]
+
+
 def test_what_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path) -> None:
     """It is applied to the objects that were read, which may be older than those before: of a restored backup."""
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
