@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pubsub_lib.api import OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
-from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from tests.scheduler.explore import World
 from tests.unit.core.builders import History, Write
@@ -77,6 +77,13 @@ class StoreDouble:
             links = [link for link in history.links if after is None or link.point.position > after.position]
             complete = after is None or after.position >= history.floor
             return links[:most] if complete else [], history.point, complete
+
+        return self._read(read)
+
+    def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
+        def read() -> list[bool | None]:
+            held = {link.point for link in self.history.links if topic in (ALL, link.topic)}
+            return [point in held for point in points]
 
         return self._read(read)
 

@@ -40,7 +40,15 @@ PUBLIC = ("apply_run", "bucket_digests", "drop", "get", "iterate", "lookup", "pr
 class WatchedReplica(Replica):
     """A replica on the virtual clock. Its cache and its events are checked against the lock and the journal."""
 
-    def __init__(self, world: World, store: StoreDouble, topics: Sequence[str], timing: Timing, journal: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        store: StoreDouble,
+        topics: Sequence[str],
+        timing: Timing,
+        journal: bool,
+        driver: Subscriber | None = None,
+    ) -> None:
         self.world = world
         self.entries = JournalDouble(world) if journal else None
         self.driver = SubscriberDouble(world, self.entries)
@@ -50,7 +58,7 @@ class WatchedReplica(Replica):
         """``close`` has returned."""
         settings = Settings(store_url="sqlite://", timing=timing)
         rng = random.Random(world.scheduler.chooser.seed)
-        super().__init__(settings, topics, store=store, subscriber=self.driver, rng=rng)
+        super().__init__(settings, topics, store=store, subscriber=driver or self.driver, rng=rng)
 
     def _make_handlers(self, settings: Settings) -> Handlers:
         world = self.world
@@ -148,9 +156,10 @@ def replica_of(
     *,
     timing: Timing = SLOW_TICKS,
     journal: bool = False,
+    driver: Subscriber | None = None,
 ) -> WatchedReplica:
-    """One that is not started yet."""
-    return WatchedReplica(world, store, topics, timing, journal)
+    """One that is not started yet. ``driver``: a real one, in place of the double."""
+    return WatchedReplica(world, store, topics, timing, journal, driver)
 
 
 def synced(world: World, replica: WatchedReplica) -> WatchedReplica:
