@@ -136,7 +136,7 @@ def _pages(
             return
         last = got[-1]
         after = (last.topic, last.bucket, last.table_name, last.object_key)
-        query = base.where(_behind(connection, order, after))
+        query = base.where(behind(connection, order, after))
 
 
 def _as_they_lie(connection: Connection, query: Select[Any], page: int) -> Iterator[Sequence[Any]]:
@@ -154,7 +154,7 @@ def _as_they_lie(connection: Connection, query: Select[Any], page: int) -> Itera
                 return
 
 
-def _behind(
+def behind(
     connection: Connection, columns: tuple[ColumnElement[Any], ...], values: tuple[Any, ...]
 ) -> ColumnElement[bool]:
     """``columns > values`` as rows. MySQL and MariaDB read the whole index for a row comparison, but not for its

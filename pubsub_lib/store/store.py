@@ -16,7 +16,20 @@ from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, StoreRe
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
 from pubsub_lib.settings import Settings
-from pubsub_lib.store import changelog, counters, engine, faults, migration, retry, rows, schema, snapshot, sqlite, url
+from pubsub_lib.store import (
+    changelog,
+    counters,
+    engine,
+    faults,
+    migration,
+    repair,
+    retry,
+    rows,
+    schema,
+    snapshot,
+    sqlite,
+    url,
+)
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
 from pubsub_lib.store.committing import Committer, commit_or_drop
 from pubsub_lib.store.directory import Directory
@@ -393,6 +406,35 @@ class Store:
     def bucket_digests(self, topic: str) -> dict[int, int]:
         """Digest per bucket of a topic that is not empty."""
         return self._read("reading digests", lambda connection: snapshot.bucket_digests(connection, topic))
+
+    # -- proving -------------------------------------------------------------------------------------------------
+
+    def look_at_rows(self, after: repair.Cursor | None, most: int) -> repair.Page:
+        """The next rows, in an order of their own, and those of them whose version or value does not fit the row's
+        fingerprint. ``after`` None: from the first one. What is written meanwhile may be seen or not.
+        """
+        return self._read("counting objects anew", lambda connection: repair.page(connection, after, most))
+
+    def unfit(self, topics: Collection[str]) -> list[str]:
+        """Those of these topics whose rows, by their number and fingerprints, do not sum up to the topic's head. One
+        snapshot; the database reads every row of these topics, and sends none.
+        """
+        return self._read("summing fingerprints", lambda connection: repair.unfit(connection, topics))
+
+    def repair(self, topic: str, suspects: Collection[tuple[str, str]] = ()) -> repair.Repaired:
+        """Put right what was altered, lost or added in a topic behind the library's back.
+
+        Done where the changelog tells what is right, and where the row's fingerprint, the topic's head or the whole
+        changelog proves it. No version changes and nothing is published: replicas that are right stay as they are.
+        ``suspects``: (table, key) of objects that do not fit their fingerprint; without any, only what shows in the
+        topic's head is found.
+        """
+        plan = self._read("looking for what was altered", lambda connection: repair.plan(connection, topic, suspects))
+        done = 0
+        if plan.fixes or plan.count or plan.digest:
+            done = self._write("repairing a topic", lambda connection: repair.write(connection, topic, plan))
+        left = done < plan.wrong or bool(self.unfit([topic]))
+        return repair.Repaired(topic, max(plan.wrong, int(left)), done, left, plan.names, plan.read)
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,11 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     fingerprint: int = 0
 
+    @property
+    def ident(self) -> Identity:
+        """(table, key)"""
+        return self.table, self.key
+
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
     """What a transaction does to one object: from ``before`` to ``topic`` and ``value`` (None: absent)."""

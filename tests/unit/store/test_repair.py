@@ -1,0 +1,212 @@
+"""What was altered in the database behind the library's back is found, and put right where that can be proved."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, and_, create_engine, delete, insert, literal, select, update
+
+from pubsub_lib.core.digest import split
+from pubsub_lib.store import Store, repair, schema
+from pubsub_lib.store.verbs import Stored
+from tests.e2e.store_checks import assert_consistent
+from tests.unit.store.conftest import Opener
+
+OBJECTS = 600
+Damage = Callable[[Connection], None]
+C = schema.objects.c
+ONE = and_(C.table_name == "port", C.object_key == "k7")
+
+
+def fill(store: Store, count: int = OBJECTS, topic: str = "t") -> None:
+    for first in range(0, count, 100):
+        with store.transaction() as tx:
+            for i in range(first, min(first + 100, count)):
+                tx.set("port", f"k{i}" if topic == "t" else f"{topic}-{i}", {"n": i}, topic=topic)
+
+
+def harm(url: str, *damages: Damage) -> None:
+    """Change the database without the library."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for damage in damages:
+            damage(connection)
+    engine.dispose()
+
+
+def contents(store: Store) -> list[Stored]:
+    return list(store.objects())
+
+
+def value(connection: Connection) -> None:
+    connection.execute(update(schema.objects).where(ONE).values(value=b'{"n":"rotten"}'))
+
+
+def version(connection: Connection) -> None:
+    connection.execute(update(schema.objects).where(ONE).values(version=C.version + 5000))
+
+
+def older_version(connection: Connection) -> None:
+    connection.execute(update(schema.objects).where(ONE).values(version=1))
+
+
+def lost(connection: Connection) -> None:
+    connection.execute(delete(schema.objects).where(ONE))
+
+
+def many_values(connection: Connection) -> None:
+    connection.execute(update(schema.objects).where(C.version % 7 == 0).values(value=b"1"))
+
+
+def many_lost(connection: Connection) -> None:
+    connection.execute(delete(schema.objects).where(C.version % 11 == 0))
+
+
+def print_(connection: Connection) -> None:
+    connection.execute(update(schema.objects).where(ONE).values(fp_lo=1, fp_hi=2))
+
+
+def consistent_value(connection: Connection) -> None:
+    """As somebody who copies a row together with its fingerprint from elsewhere."""
+    other = connection.execute(select(schema.objects).where(C.object_key == "k8")).one()
+    row = {"version": other.version, "value": other.value, "fp_lo": other.fp_lo, "fp_hi": other.fp_hi}
+    connection.execute(update(schema.objects).where(ONE).values(**row))
+
+
+def added(connection: Connection) -> None:
+    copied = [literal("stranger") if each.name == "object_key" else each for each in C]
+    connection.execute(insert(schema.objects).from_select([each.name for each in C], select(*copied).where(ONE)))
+
+
+def head(connection: Connection) -> None:
+    low, high = split(12345)
+    topics = schema.topics
+    values: dict[str, Any] = {"digest_lo": low, "digest_hi": high, "count": 3}
+    connection.execute(update(topics).where(topics.c.topic == "t").values(values))
+
+
+DAMAGES = [value, version, older_version, lost, print_, consistent_value, added, head]
+
+
+def suspects(store: Store, page: int = 250) -> list[Stored]:
+    """What a walk over all rows finds."""
+    found: list[Stored] = []
+    after, looked = None, 0
+    while True:
+        got = store.look_at_rows(after, page)
+        found += got.altered
+        looked += got.looked
+        after = got.behind
+        if after is None:
+            assert looked == len(contents(store)), "a row was passed over"
+            return found
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
+def test_what_was_altered_is_found_and_put_right(damage: Damage, store: Store, database_url: str) -> None:
+    fill(store)
+    fill(store, 30, "other")
+    right, heads = contents(store), store.topics()
+    assert (suspects(store), store.unfit(["t", "other"])) == ([], [])
+    harm(database_url, damage)
+    found = suspects(store)
+    assert found or store.unfit(["t", "other"]) == ["t"]
+    repaired = store.repair("t", [each.ident for each in found])
+    assert (repaired.wrong, repaired.left) == (1, False), repaired
+    assert repaired.read <= OBJECTS / 100, "of one bucket only what differs is read"
+    assert (contents(store), store.topics()) == (right, heads)
+    assert (suspects(store), store.unfit(["t", "other"])) == ([], [])
+
+
+def test_much_that_was_altered_is_put_right_at_once(store: Store, database_url: str) -> None:
+    fill(store)
+    right = contents(store)
+    harm(database_url, many_values, many_lost, added)
+    found = suspects(store)
+    repaired = store.repair("t", [each.ident for each in found])
+    assert not repaired.left, repaired
+    assert contents(store) == right
+
+
+@pytest.mark.parametrize("damage", [value, version, lost], ids=lambda each: each.__name__)
+def test_a_changelog_that_has_the_object_is_enough(damage: Damage, store: Store, database_url: str) -> None:
+    fill(store)
+    with store.transaction() as tx:
+        tx.set("port", "k7", {"n": "newer"}, topic="t")
+    store.trim(keep_links=1)
+    right = contents(store)
+    harm(database_url, damage)
+    repaired = store.repair("t", [each.ident for each in suspects(store)])
+    assert not repaired.left, repaired
+    assert contents(store) == right
+
+
+@pytest.mark.parametrize("damage", [value, version, lost, added, head], ids=lambda each: each.__name__)
+def test_what_nobody_can_tell_any_more_is_left_and_said(damage: Damage, store: Store, database_url: str) -> None:
+    fill(store)
+    with store.transaction() as tx:
+        tx.set("port", "k8", {"n": "newer"}, topic="t")
+    store.trim(keep_links=1)
+    harm(database_url, damage)
+    before = contents(store)
+    repaired = store.repair("t", [each.ident for each in suspects(store)])
+    assert (repaired.repaired, repaired.left) == (0, True)
+    assert repaired.wrong == 1
+    assert contents(store) == before, "nothing is written on a guess"
+
+
+def test_an_altered_fingerprint_is_proved_by_the_head_without_a_changelog(store: Store, database_url: str) -> None:
+    fill(store)
+    right = contents(store)
+    store.trim(keep_links=0)
+    harm(database_url, print_)
+    assert not store.repair("t", [each.ident for each in suspects(store)]).left
+    assert contents(store) == right
+
+
+def test_a_head_that_counts_what_a_writer_replaced_after_it_was_lost_is_put_right(
+    store: Store, database_url: str
+) -> None:
+    fill(store)
+    harm(database_url, lost)
+    with store.transaction() as tx:
+        tx.create("port", "k7", {"n": "anew"}, topic="t")
+    assert store.unfit(["t"]) == ["t"]
+    assert not store.repair("t").left
+    assert store.unfit(["t"]) == []
+    assert store.get("port", "k7") == {"n": "anew"}
+    with store.transaction() as tx:
+        tx.set("port", "k9", {"n": "later"}, topic="t")
+    assert store.recount("t") == store.topics()["t"]
+
+
+def test_a_writer_that_was_quicker_is_not_undone(
+    open_store: Opener, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = open_store(), open_store()
+    fill(store)
+    harm(database_url, value)
+    found = [each.ident for each in suspects(store)]
+    planned = repair.plan
+
+    def plan(*given: Any) -> repair.Plan:
+        made = planned(*given)
+        if made.fixes:
+            with other.transaction() as tx:
+                tx.set("port", "k7", {"n": "newest"}, topic="t")
+        return made
+
+    monkeypatch.setattr(repair, "plan", plan)
+    store.repair("t", found)
+    assert store.get("port", "k7") == {"n": "newest"}
+    assert store.unfit(["t"]) == []
+
+
+def test_nothing_that_is_right_is_touched(store: Store) -> None:
+    fill(store, 50)
+    right = contents(store)
+    repaired = store.repair("t")
+    assert (repaired.wrong, repaired.repaired, repaired.left) == (0, 0, False)
+    assert contents(store) == right
+    assert assert_consistent(store) == 1
+    assert store.repair("never").wrong == 0
