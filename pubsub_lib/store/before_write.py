@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from pubsub_lib.core.limits import check_name
+from pubsub_lib.core.table import Table
 from pubsub_lib.errors import ValueRefused
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.verbs import Effect
@@ -81,14 +81,13 @@ class WriteHooks:
         self._hooks: list[tuple[str | None, BeforeWrite]] = []
         self._lock = threading.Lock()
 
-    def add(self, hook: BeforeWrite, table: str | None) -> Callable[[], None]:
+    def add(self, hook: BeforeWrite, table: str | Table[Any] | None) -> Callable[[], None]:
         """Run ``hook`` for the objects of ``table`` (None: of all tables); returns a function that removes the hook.
 
         Raises ValueRefused for a table name that cannot be.
         """
-        if table is not None:
-            check_name("table", self._tables.check(table))
-        listed = (table, hook)
+        name = None if table is None else self._tables.check(table)
+        listed = (name, hook)
         with self._lock:
             self._hooks = [*self._hooks, listed]
 

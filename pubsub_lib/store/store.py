@@ -234,7 +234,7 @@ class Store:
 
         return unsubscribe
 
-    def before_write(self, hook: BeforeWrite, *, table: str | None = None) -> Callable[[], None]:
+    def before_write(self, hook: BeforeWrite, *, table: str | Table[Any] | None = None) -> Callable[[], None]:
         """Run ``hook`` on each object that a transaction of this store is about to write (``table``: of this table).
 
         The hook is given a :class:`ProposedWrite`: action, table, key, topic, the stored and the merged value. It may

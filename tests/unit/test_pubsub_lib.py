@@ -2,18 +2,21 @@
 
 import asyncio
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import pubsub_lib
 from pubsub_lib import AsyncReplica, Publisher, Replica, Settings, Store, Worker
 from pubsub_lib.errors import ClosedError, NotStarted, PubSubError, UsageError
 
 Call = Callable[[Any], Any]
 """Of one method or property, with arguments that are right."""
 LONG: Final = 60.0
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class Gives:
@@ -179,3 +182,27 @@ def test_a_second_start_is_refused(kind: type, settings: Settings, store: Store)
             await closed
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AsyncReplica", "Publisher", "Replica", "Store", "Worker", "open_publisher"),
+        *("HandlerPolicy", "JournalSettings", "Limits", "Settings", "StoreSettings", "Timing"),
+        *("Commit", "Event", "Handle", "Object", "Point", "Status", "Stored", "Table", "Transaction"),
+    ],
+)
+def test_what_a_program_names_is_exported(name: str) -> None:
+    assert name in pubsub_lib.__all__
+    assert getattr(pubsub_lib, name).__name__ == name
+
+
+def test_everything_that_is_exported_is_there_and_in_the_reference() -> None:
+    pages = "".join(page.read_text() for page in sorted((ROOT / "docs" / "reference").glob("*.rst")))
+    modules = re.findall(r"automodule:: (\S+)", pages)
+    for name in pubsub_lib.__all__:
+        found = getattr(pubsub_lib, name)
+        if isinstance(found, str):
+            continue  # a constant; docs/using.md shows it
+        documented = re.search(rf"auto(class|function):: \S+\.{name}$", pages, re.MULTILINE)
+        assert documented or found.__module__ in modules, f"{name} is not in docs/reference"

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from pubsub_lib import DEFAULT_TOPIC, Publisher, Replica, Settings, Store, loader
+from pubsub_lib import DEFAULT_TOPIC, Publisher, Replica, Settings, Store, Table, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import (
@@ -884,3 +884,59 @@ def test_an_object_that_gets_a_topic_leaves_those_who_do_not_follow_it(config: S
             tx.set("chassis", "c1", 3, topic="tenant-1")
         replica.wait_for(tx.commit, timeout=LONG)
         assert replica.get("chassis", "c1") == 3
+
+
+# -- typed tables --------------------------------------------------------------------------------------------------
+
+
+class Port(msgspec.Struct):
+    switch: str
+
+
+PORTS = Table("lport", Port)
+OTHERS = Table("other", Port)
+
+
+def test_a_handle_stands_for_its_table(config: Settings, published: Store) -> None:
+    told = Recorder()
+    with Replica(config, ["t"], tables=[PORTS]) as replica:
+        with published.transaction() as tx:
+            tx.set("lport", "p1", {"switch": "s1"}, topic="t")
+        replica.wait_for(tx.commit, LONG)
+        assert replica.get(PORTS, "p1") == replica.get("lport", "p1") == Port("s1")
+        assert list(replica.iterate(PORTS, topic="t")) == [("p1", Port("s1"))]
+        (record,) = replica.records(PORTS)
+        assert record == replica.record(PORTS, "p1")
+        assert (record.table, record.key, record.topic, record.version) == ("lport", "p1", "t", 1)
+        assert (record.value, record.json) == (Port("s1"), b'{"switch":"s1"}')
+        replica.add_index("by switch", PORTS, lambda port: port.switch)
+        assert replica.lookup("by switch", "s1") == [("p1", Port("s1"))]
+        replica.on(PORTS, told)
+        replica.on([PORTS], told, order=[PORTS])
+        replica.wait_synced(LONG)
+        assert told.brief == [("create", "p1", Port("s1"))] * 2
+
+
+@pytest.mark.parametrize("table", ["lprot", OTHERS, Table("lport", dict)])
+def test_a_table_that_is_not_declared_is_refused_where_some_are(
+    table: Any, config: Settings, published: Store
+) -> None:
+    with Replica(config, ["t"], tables=[PORTS]) as replica:
+        for call in (
+            lambda: replica.get(table, "p1"),
+            lambda: replica.record(table, "p1"),
+            lambda: replica.records(table),
+            lambda: replica.iterate(table),
+            lambda: replica.add_index("by", table, "switch"),
+            lambda: replica.on(table, print),
+            lambda: replica.on([PORTS, table], print),
+            lambda: replica.on(None, print, order=[table]),
+        ):
+            with pytest.raises(ValueRefused, match="is not declared"):
+                call()
+        assert replica.records() == []
+
+
+def test_a_handle_needs_to_be_declared(config: Settings, published: Store) -> None:
+    with Replica(config, ["t"]) as replica, pytest.raises(ValueRefused, match=r"put its handle into tables=\[…\]"):
+        replica.get(PORTS, "p1")

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.table import Table
 from pubsub_lib.errors import ConfigError, ValueRefused
 from pubsub_lib.store.tables import Tables
 from tests.unit.store.conftest import Opener
@@ -83,3 +84,40 @@ def test_a_type_that_cannot_be_decoded() -> None:
 
 def test_an_untyped_table_takes_a_struct_as_plain_data() -> None:
     assert Tables({}, Limits()).encode("t", Port(switch="s")) == b'{"number":1,"since":null,"switch":"s"}'
+
+
+PORTS = Table("lport", Port)
+
+
+def test_a_handle_stands_for_the_table_in_every_verb(open_store: Opener) -> None:
+    store = open_store(tables=[PORTS])
+    seen: list[str] = []
+    remove = store.before_write(lambda write: seen.append(write.key), table=PORTS)
+    with store.transaction() as tx:
+        tx.create(PORTS, "p1", Port(switch="s1"))
+        tx.set(PORTS, "p2", Port(switch="s2"))
+        tx.set(PORTS, "p3", Port(switch="s3"))
+        tx.update(PORTS, "p2", {"number": 7})
+        assert tx.get(PORTS, "p2") == tx.get("lport", "p2") == Port(switch="s2", number=7)
+    remove()
+    with store.transaction() as tx:
+        tx.delete(PORTS, "p3")
+    assert seen == ["p1", "p2", "p3"]
+    assert store.get(PORTS, "p2") == store.get("lport", "p2") == Port(switch="s2", number=7)
+    assert store.get(PORTS, "p3") is None
+    record = store.get_record(PORTS, "p1")
+    assert record is not None
+    assert record.table == "lport"
+
+
+def test_a_handle_that_is_not_declared_is_refused(open_store: Opener) -> None:
+    for store in (open_store(), open_store(tables={"lport": dict})):
+        with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+            store.get(PORTS, "p1")
+        with store.transaction() as tx:
+            with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+                tx.set(PORTS, "p1", Port(switch="s1"))
+            with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+                tx.get(PORTS, "p1")
+        with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+            store.before_write(print, table=PORTS)
