@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""How soon after a reconnection a replica has the change that was lost before it; and whether start hellos arrive.
+
+``tools/reconnection.py [--count N] [--cut S] [--delay S] [--jitter S] [--room S] [--only WHAT]``, in the environment
+that ``tools/test`` sets up. Real ZeroMQ over loopback, a publisher service in a process of its own, SQLite, and
+``max_idle_time`` 20. The replica connects through a proxy whose bytes take ``--delay`` in each direction, so that round
+trips are seen. Prints the medians and the bound: three round trips (measured: a question and its answer) and the
+jitters. Exit status 1: a median is over its bound, or a start hello did not arrive.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from pubsub_lib import Publisher, Replica, Settings, Store, Timing, loader
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.store.links import Commit
+from pubsub_lib.testing.processes import free_port
+from pubsub_lib.testing.stream_proxy import StreamProxy
+
+DRIVER = "zmq_pubsub_driver"
+IDLE = 20.0
+TOPICS = ("t0", "t1", "t2")
+PATIENCE = 60.0
+ROUND_TRIPS = 3
+
+
+class Times:
+    """Moments of one kind, noted by any thread; a wait for the next one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._moments: list[float] = []
+
+    def note(self) -> None:
+        """Now."""
+        with self._changed:
+            self._moments.append(time.monotonic())
+            self._changed.notify_all()
+
+    @property
+    def count(self) -> int:
+        """How many were noted."""
+        return len(self._moments)
+
+    def after(self, count: int, what: str) -> float:
+        """The moment that follows so many; SystemExit when it does not come."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._moments) > count, PATIENCE):
+                raise SystemExit(f"within {PATIENCE:g} s still not: {what}")
+            return self._moments[count]
+
+
+class Observed(Subscriber):
+    """A driver's subscriber that notes its connections."""
+
+    def __init__(self, inner: Subscriber) -> None:
+        self._inner = inner
+        self.connected = Times()
+
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        """As the driver's, with a note before each ``on_connected``."""
+
+        def connected() -> None:
+            self.connected.note()
+            on_connected()
+
+        self._inner.initialize(on_envelope, connected)
+
+    def register_topic(self, topic: str) -> None:
+        """As the driver's, and so are the rest."""
+        self._inner.register_topic(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        """See the driver's."""
+        self._inner.unregister_topic(topic)
+
+    def register_listen_address(self, address: str) -> None:
+        """See the driver's."""
+        self._inner.register_listen_address(address)
+
+    def unregister_listen_address(self, address: str) -> None:
+        """See the driver's."""
+        self._inner.unregister_listen_address(address)
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        """See the driver's."""
+        self._inner.request_hello(nonce, topics)
+
+    def daemonize(self) -> None:
+        """See the driver's."""
+        self._inner.daemonize()
+
+    def counters(self) -> Mapping[str, int]:
+        """See the driver's."""
+        return self._inner.counters()
+
+    def close(self) -> None:
+        """See the driver's."""
+        self._inner.close()
+
+
+class Service:
+    """The publisher service, which can be killed and started again at the same port."""
+
+    def __init__(self, folder: str, store_url: str) -> None:
+        port = free_port()
+        self.address = f"tcp://127.0.0.1:{port}"
+        self._config = Path(folder) / "net.conf"
+        self._config.write_text(
+            f"[pubsub]\nstore_url = {store_url}\nenable_pub_sub = true\nservice_name = api-1\n"
+            f"publisher_bind_address = 127.0.0.1\npublisher_port = {port}\nmax_idle_time = {IDLE}\n"
+            f"publisher_multiproc_socket = {folder}/hop/socket\n"
+            "[publisher_service]\nmetrics_port = 0\nlease = 2\nfollow_interval = 0.05\ngrace = 0.3\n"
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; does not wait for its socket."""
+        arguments = ["-m", "pubsub_lib.service", "--config-file", str(self._config), "--log-level", "error"]
+        self._process = subprocess.Popen([sys.executable, *arguments])
+
+    def kill(self) -> None:
+        """SIGKILL. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE)
+
+
+class Scenario:
+    """A replica behind a proxy, the service, and a store into which one change at a time is written."""
+
+    def __init__(self, folder: str, delay: float, jitter: float, stack: ExitStack) -> None:
+        url = f"sqlite:///{folder}/net.db"
+        self.timing = Timing(max_idle_time=IDLE, connect_jitter=jitter, sync_jitter=jitter)
+        self.service = Service(folder, url)
+        self.proxy = StreamProxy("tcp://127.0.0.1:0", self.service.address, delay)
+        stack.callback(self.proxy.close)
+        self.settings = Settings(
+            store_url=url, driver=DRIVER, addresses=(self.proxy.address,), timing=self.timing, discovery_interval=0.0
+        )
+        self.store = stack.enter_context(Store(url))
+        self._number = 0
+        self.write()
+        self.service.start()
+        stack.callback(self.service.kill)
+        self.subscriber = Observed(_subscriber(self.settings))
+        self.arrived = Times()
+        self.replica = Replica(self.settings, TOPICS, subscriber=self.subscriber)
+        self.replica.on("t", lambda change: self.arrived.note())
+        stack.enter_context(self.replica)
+        self.subscriber.connected.after(0, "the replica is connected")
+        self.replica.wait_synced(PATIENCE)
+
+    def write(self) -> Commit:
+        """Commit one change, which no worker hands over."""
+        self._number += 1
+        topic = TOPICS[self._number % len(TOPICS)]
+        with self.store.transaction() as tx:
+            tx.set("t", topic, self._number, topic=topic)
+        assert tx.commit is not None
+        return tx.commit
+
+    def settle(self) -> None:
+        """A change arrives by message: all is as it should be."""
+        self.replica.wait_handled(self.write(), PATIENCE)
+
+    def repaired(self, break_and_mend: Callable[[], None]) -> float:
+        """Seconds from the reconnection to the change that was lost before it."""
+        self.settle()
+        connected, arrived = self.subscriber.connected.count, self.arrived.count
+        break_and_mend()
+        there = self.subscriber.connected.after(connected, "the replica is connected again")
+        return self.arrived.after(arrived, "the change is there") - there
+
+    def cut(self, seconds: float) -> None:
+        """The network is away; the service publishes the change to nobody."""
+        self.proxy.cut()
+        self.write()
+        time.sleep(seconds)
+        self.proxy.restore()
+
+    def restart(self) -> None:
+        """The service dies, and the change is committed before it is back."""
+        self.service.kill()
+        self.write()
+        self.service.start()
+
+    def round_trip(self) -> float:
+        """Seconds from a question to its answer, the median of a few."""
+        found = []
+        answered = Times()
+        asker = Observed(_subscriber(self.settings))
+        asker.initialize(lambda envelope: answered.note() if _is_own(envelope) else None, lambda: None)
+        try:
+            asker.daemonize()
+            asker.connected.after(0, "the asker is connected")
+            for count in range(7):
+                asked = time.monotonic()
+                asker.request_hello(uuid.uuid4().hex, TOPICS)
+                found.append(answered.after(count, "the question is answered") - asked)
+        finally:
+            asker.close()
+        return statistics.median(found)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure and print one line per figure."""
+    good = True
+    print(f"load {os.getloadavg()[0]:.1f}, max_idle_time {IDLE:g} s, delay {arguments.delay:g} s in each direction")
+    if arguments.only != "hello":
+        with tempfile.TemporaryDirectory(prefix="pubsub-reconnection-") as folder, ExitStack() as stack:
+            on = Scenario(folder, arguments.delay, arguments.jitter, stack)
+            on.settle()
+            trip = on.round_trip()
+            bound = ROUND_TRIPS * trip + on.timing.connect_jitter + on.timing.sync_jitter + arguments.room
+            print(f"round trip          {trip:.3f} s; bound {bound:.3f} s (jitters {2 * arguments.jitter:g} s)")
+            breaks = {f"cut of {arguments.cut:g} s": lambda: on.cut(arguments.cut), "restarted service": on.restart}
+            for what, break_and_mend in breaks.items():
+                if not arguments.only or what.startswith(arguments.only):
+                    seconds = [on.repaired(break_and_mend) for _ in range(arguments.count)]
+                    good &= report(what, bound, seconds)
+    if arguments.only in ("", "hello"):
+        with tempfile.TemporaryDirectory(prefix="pubsub-reconnection-") as folder:
+            good &= start_hellos(folder, arguments.count)
+    return 0 if good else 1
+
+
+def report(what: str, bound: float, seconds: list[float]) -> bool:
+    """Print one scenario; whether its median is within the bound."""
+    median = statistics.median(seconds)
+    print(
+        f"{what:<19} repaired {median:.3f} s after the reconnection (median of {len(seconds)}; "
+        f"{min(seconds):.3f} to {max(seconds):.3f}): {'within' if median <= bound else 'OVER'} {bound:.3f} s",
+        flush=True,
+    )
+    return median <= bound
+
+
+def start_hellos(folder: str, count: int) -> bool:
+    """Print how many hellos at a publisher's start reached a listener that had been waiting for the publisher."""
+    url = f"sqlite:///{folder}/hello.db"
+    seconds: list[float] = []
+    with Store(url) as store:
+        with store.transaction() as tx:
+            for topic in TOPICS:
+                tx.set("t", topic, 1, topic=topic)
+        for _ in range(count):
+            seconds += start_hello(url, store)
+    heard = f"heard by {len(seconds)} of {count}"
+    print(f"hello at the start  {heard}, {max(seconds, default=0.0):.3f} s after the connection at most", flush=True)
+    return len(seconds) == count
+
+
+def start_hello(url: str, store: Store) -> list[float]:
+    """Start a publisher; the seconds from the listener's connection to the hello, none when it did not come."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    settings = Settings(
+        store_url=url, driver=DRIVER, service="api-1", addresses=(address,), bind_address=address,
+        timing=Timing(max_idle_time=IDLE), discovery_interval=0.0,
+    )  # fmt: skip
+    head = store.read_heads(()).store
+    heard = threading.Event()
+
+    def take(envelope: Envelope) -> None:
+        hello = envelope.hello
+        if hello is not None and not hello.nonce and hello.store == head:
+            heard.set()
+
+    listener = Observed(_subscriber(settings))
+    listener.initialize(take, lambda: None)
+    listener.register_topic(TOPICS[0])
+    try:
+        listener.daemonize()
+        with Publisher(settings, store):
+            there = listener.connected.after(0, "the listener is connected")
+            return [max(0.0, time.monotonic() - there)] if heard.wait(IDLE / 4) else []
+    finally:
+        listener.close()
+
+
+def _subscriber(settings: Settings) -> Subscriber:
+    driver: Any = loader.load(settings.driver, settings.needs())
+    made: Subscriber = driver.subscriber(settings.for_driver())
+    return made
+
+
+def _is_own(envelope: Envelope) -> bool:
+    return envelope.hello is not None and bool(envelope.hello.nonce)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--count", type=int, default=20, help="times that each is repeated")
+    parser.add_argument("--cut", type=float, default=2.0, help="seconds that the network is away")
+    parser.add_argument("--delay", type=float, default=0.05, help="seconds that bytes take in one direction")
+    parser.add_argument("--jitter", type=float, default=0.5, help="connect_jitter and sync_jitter")
+    parser.add_argument("--room", type=float, default=0.0, help="seconds added to the bound, for a busy machine")
+    parser.add_argument("--only", choices=("cut", "restart", "hello"), default="", help="one of the three")
+    sys.exit(main(parser.parse_args()))
