@@ -89,7 +89,7 @@ class Host:
 
     def metric(self, name: str, what: str) -> float:
         """One number of the service's."""
-        with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/metrics", timeout=LONG) as answer:
             lines = answer.read().decode().splitlines()
         prefix = f'publisher_service_{name}{{what="{what}"}} '
         return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))

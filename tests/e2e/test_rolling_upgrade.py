@@ -22,7 +22,7 @@ from pubsub_zmq.driver import ZmqDriver
 FRAMES = Path(__file__).parents[1] / "unit" / "core" / "frames"
 NAMES = sorted(path.stem for path in FRAMES.glob("*.hex"))
 OF_1_0 = ("data", "delete", "goodbye", "hello", "own-hello", "run", "utf8")
-PATIENCE = 20.0  # seconds; an answer ends every wait at once
+PATIENCE = 60.0  # seconds; an answer ends every wait at once
 
 
 def recorded(name: str) -> tuple[bytes, bytes]:

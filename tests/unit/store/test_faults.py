@@ -158,7 +158,7 @@ def test_a_full_database(sqlite_url: str) -> None:
 
 
 def test_a_statement_that_takes_too_long(open_store: Opener) -> None:
-    store = open_store(settings=StoreSettings(statement_timeout=0.2, retry_attempts=1))
+    store = open_store(settings=StoreSettings(statement_timeout=1.5, retry_attempts=1))
     query = {"postgresql": "SELECT pg_sleep(20)", "mysql": "SELECT SLEEP(20) FROM pubsub_store"}.get(
         store._readers.dialect.name
     )
