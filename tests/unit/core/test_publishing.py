@@ -14,6 +14,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Link
 from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS, LONGEST_BACKOFF, Publishing
 from pubsub_lib.core.sequence_gaps import SequenceGaps, Tally
+from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import FrameError
 from tests.unit.core.builders import CALM, UUID, Bench, History
 
@@ -421,3 +422,38 @@ def test_a_hello_that_later_links_overtake_makes_no_hole_and_hides_none(steps: l
     for each in (*made, *asked(one, HelloAsk("last", ("a",)), 0.0)):
         deliver(each)
     assert gaps.tally == Tally(holes=len(missing))
+
+
+
+def said_until(publishers: list[Publishing], replica: Bench, until: float) -> int:
+    """Time passes in small steps: hellos reach the replica, and its questions the publishers. How many it received."""
+    received, answered = 0, len(replica.questions)
+    while replica.now < until:
+        for publisher in publishers:
+            for question in replica.questions[answered:]:
+                publisher.asked(HelloAsk(question.nonce, question.topics), replica.now)
+            if publisher.wants_reading(replica.now):
+                read(publisher, replica.history, replica.now)
+        answered = len(replica.questions)
+        for hello in [each for publisher in publishers for each in hellos(publisher, replica.now)]:
+            replica.do(replica.tracker.feed(hello, replica.now))
+            received += 1
+        replica.wait(0.05)
+        if replica.is_syncing():
+            replica.answer()
+    return received
+
+
+def test_rule_06_idle_publishers_of_many_topics_cost_a_replica_of_everything_next_to_nothing() -> None:
+    """Three publishers and 2,000 topics, of which each sent on some hundreds: at most 3 messages a second."""
+    history, timing, seconds = History(), Timing(), 100.0
+    replica = Bench(history, (ALL,), timing=timing)
+    publishers = [Publishing(f"api-{number}", f"{number:032x}", timing, Limits(), replica.now) for number in range(3)]
+    for number in range(2000):
+        publishers[number % 3].publish([history.one(f"topic-{number}")], replica.now)
+    said_until(publishers, replica, replica.now + 30.0)
+    received = said_until(publishers, replica, replica.now + seconds)
+    assert received <= 3.0 * seconds
+    assert received >= 2 * 3 * (seconds / timing.max_idle_time - 1), "each says hello when idle, and answers"
+    assert replica.tracker.staleness(replica.now) <= timing.max_idle_time + timing.reading_age
+    assert replica.syncs[1:] == [], "nothing is read but at the start"

@@ -1,0 +1,45 @@
+"""``tools/commit_cost.py`` has a hello refused at every moment while it measures, and says what commits took."""
+
+import argparse
+
+import commit_cost
+import pytest
+
+from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.model import ALL
+from pubsub_lib.errors import TransportError
+
+
+def test_it_measures_while_hellos_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_cost, "LIMIT", 60.0)  # what it takes here is no matter of this test
+    status = commit_cost.main(argparse.Namespace(topics=300, commits=5, send_wait=0.01))
+    printed = capsys.readouterr().out.splitlines()
+    assert status == 0
+    assert printed[0].startswith("topics 300, commits 5, refused hellos ")
+    assert int(printed[0].rsplit(" ", 1)[1]) >= 1
+    assert [line[:28].rstrip() for line in printed[1:]] == [
+        "a commit, no hello is sent", "a commit, hellos are refused", "added",
+    ]  # fmt: skip
+
+
+def test_more_than_the_limit_is_a_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_cost, "LIMIT", -60.0)
+    assert commit_cost.main(argparse.Namespace(topics=2, commits=2, send_wait=0.001)) == 1
+
+
+def test_the_stub_refuses_hellos_and_nothing_else() -> None:
+    stub = commit_cost.Refusing(0.0)
+    asked: list[HelloAsk] = []
+    stub.initialize(asked.append, lambda: None)
+    hello = Envelope("a", "0" * 32, ALL, 0, (), Hello({}, {}, None, 0.0))
+    stub.send_event(hello)
+    stub.refuses.set()
+    stub.send_event(Envelope("a", "0" * 32, "t", 1, ()))
+    with pytest.raises(TransportError):
+        stub.send_event(hello)
+    assert stub.refused == 1
+    stub.close()
+    stub.ask(("t",))
+    assert asked == []

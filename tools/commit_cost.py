@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""What a commit costs while the transport refuses hellos.
+
+``tools/commit_cost.py [--topics N] [--commits N] [--send-wait S]``, in the environment that ``tools/test`` sets up.
+One program writes to a SQLite database of N idle topics and publishes by itself, through a stub for the transport that
+takes links at once. Half of the commits are made while no hello is sent; the other half while somebody asks for hellos
+about all topics without pause, and the stub refuses each hello after S seconds. Exit status 1: that adds 5 ms or more
+to a commit at the median.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pubsub_lib import Publisher, Settings, Store
+from pubsub_lib.api import OnAsk, OnConnected
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.errors import TransportError
+
+LIMIT = 0.005
+BATCH = 5000
+
+
+class Refusing(DriverPublisher):
+    """Takes links, and the hellos of a calm time; while ``refuses`` is set every hello waits and is refused."""
+
+    def __init__(self, send_wait: float) -> None:
+        self._send_wait = send_wait
+        self._on_ask: OnAsk = lambda ask: None
+        self.refuses = threading.Event()
+        self.refused = 0
+        self.hello_in_flight = threading.Event()
+
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        """Remember who answers."""
+        self._on_ask = on_ask
+
+    def send_event(self, envelope: Envelope) -> None:
+        """Raise TransportError for a hello while it refuses."""
+        if envelope.hello is None or not self.refuses.is_set():
+            return
+        self.hello_in_flight.set()
+        time.sleep(self._send_wait)
+        self.refused += 1
+        raise TransportError("the stub takes no hello")
+
+    def ask(self, topics: tuple[str, ...]) -> None:
+        """Ask about these topics for as long as hellos are refused; on a thread of its own, as drivers do."""
+        number = 0
+        while self.refuses.is_set():
+            number += 1
+            self._on_ask(HelloAsk(f"n{number}", topics))
+
+    def counters(self) -> Mapping[str, int]:
+        """None."""
+        return {}
+
+    def close(self) -> None:
+        """Refuse nothing more."""
+        self.refuses.clear()
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure once and print one line per figure."""
+    topics = tuple(f"topic-{number}" for number in range(arguments.topics))
+    with tempfile.TemporaryDirectory(prefix="pubsub-commit-") as folder:
+        settings = Settings(store_url=f"sqlite:///{folder}/commits.db", service="commit-cost")
+        driver = Refusing(arguments.send_wait)
+        with Store(settings) as store:
+            fill(store, topics)
+            with Publisher(settings, store, driver) as publisher:
+                wait_for_start_hello(publisher)
+                calm = [commit(store, topics, number) for number in range(arguments.commits)]
+                with refusing(driver, topics):
+                    refused = [commit(store, topics, number) for number in range(arguments.commits)]
+                print(f"topics {arguments.topics}, commits {arguments.commits}, refused hellos {driver.refused}")
+    added = statistics.median(refused) - statistics.median(calm)
+    print(f"a commit, no hello is sent    {in_words(calm)}")
+    print(f"a commit, hellos are refused  {in_words(refused)}")
+    print(f"added                         {1000 * added:.2f} ms at the median, {1000 * LIMIT:.0f} ms are allowed")
+    return 0 if added < LIMIT else 1
+
+
+def in_words(seconds: list[float]) -> str:
+    """The median and the longest."""
+    return f"{1000 * statistics.median(seconds):.2f} ms at the median, {1000 * max(seconds):.1f} ms at most"
+
+
+def fill(store: Store, topics: tuple[str, ...]) -> None:
+    """One object in each topic."""
+    for start in range(0, len(topics), BATCH):
+        with store.transaction() as tx:
+            for topic in topics[start : start + BATCH]:
+                tx.set("t", topic, 0, topic=topic)
+
+
+def wait_for_start_hello(publisher: Publisher) -> None:
+    """Then the heads are read, and questions are answered at once."""
+    while publisher.counters()["hellos"] == 0:
+        time.sleep(0.01)
+
+
+@contextmanager
+def refusing(driver: Refusing, topics: tuple[str, ...]) -> Iterator[None]:
+    """While this lasts a hello is refused at every moment."""
+    driver.refuses.set()
+    asking = threading.Thread(target=driver.ask, args=(topics,))
+    asking.start()
+    try:
+        driver.hello_in_flight.wait()
+        yield
+    finally:
+        driver.refuses.clear()
+        asking.join()
+
+
+def commit(store: Store, topics: tuple[str, ...], number: int) -> float:
+    """One change; the seconds that it took."""
+    topic = topics[number % len(topics)]
+    began = time.monotonic()
+    with store.transaction() as tx:
+        tx.set("t", topic, began, topic=topic)
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--topics", type=int, default=1000)
+    parser.add_argument("--commits", type=int, default=200)
+    parser.add_argument("--send-wait", type=float, default=0.5)
+    sys.exit(main(parser.parse_args()))
