@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.summary import counting
 from pubsub_lib.audit.words import POINT
 
 BLAMELESS: Final = ("ok", "excused", "pending")
@@ -53,9 +54,12 @@ def first(anomalies: DataFrame) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.asDict().items() if value is not None} for row in found]
 
 
-def worst_keys(anomalies: DataFrame, rows: DataFrame) -> list[dict[str, Any]]:
-    """The objects with the most anomalies: of messages that change them, and of their state."""
-    of_point = anomalies.filter((F.col("of") == "delivery") & (F.col("position") > 0)).groupBy(*POINT).count()
+def worst_keys(anomalies: DataFrame, rows: DataFrame, settings: AuditSettings) -> list[dict[str, Any]]:
+    """The objects with the most anomalies that set a bit of the exit code: of messages that change them, and of their
+    state.
+    """
+    grave = anomalies.filter(F.col("verdict").isin(*counting(settings)))
+    of_point = grave.filter((F.col("of") == "delivery") & (F.col("position") > 0)).groupBy(*POINT).count()
     carried = rows.filter((F.col("kind") == "data") & F.col("outcome").isin(*_CARRIES)).select(*POINT, "changes")
     changed = (
         carried.join(of_point.select(*POINT), POINT, "left_semi")
@@ -65,7 +69,7 @@ def worst_keys(anomalies: DataFrame, rows: DataFrame) -> list[dict[str, Any]]:
         .join(of_point, POINT)
     )
     here = ["domain", "topic", "table", "key"]
-    differing = anomalies.filter((F.col("of") == "state") & F.col("key").isNotNull())
+    differing = grave.filter((F.col("of") == "state") & F.col("key").isNotNull())
     found = changed.select(*here, "count").unionByName(differing.select(*here, F.lit(1).cast("bigint").alias("count")))
     worst = found.groupBy(*here).agg(F.sum("count").alias("anomalies")).orderBy(F.desc("anomalies"), *here)
     return [row.asDict() for row in worst.limit(KEYS).collect()]

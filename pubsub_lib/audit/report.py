@@ -12,7 +12,7 @@ from pubsub_lib.audit.addresses import to_write
 from pubsub_lib.audit.kinds import HOPS, verdict
 from pubsub_lib.audit.metrics import write_metrics
 from pubsub_lib.audit.page import page
-from pubsub_lib.audit.summary import CATEGORIES, TABLES, Balance, Detector, Summary
+from pubsub_lib.audit.summary import CATEGORIES, TABLES, Balance, Detector, Summary, counting
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,10 +41,12 @@ def text(summary: Summary) -> Iterator[str]:
                 yield f"  {count.of:<9} {count.verdict:<18} {count.count:>12}  {more}".rstrip()
         yield from (_latency(each) for each in summary.latencies if each["domain"] == domain)
         yield from (_detector(each) for each in summary.detector if each.domain == domain)
-    if summary.first:
+    kinds = counting(summary.settings)
+    grave = [each for each in summary.first if each["verdict"] in kinds]
+    if grave:
         yield ""
         yield "first of each kind:"
-        for each in summary.first:
+        for each in grave:
             told = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
             yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in told.items())
 

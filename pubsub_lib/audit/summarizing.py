@@ -60,7 +60,7 @@ def summarize(tables: Tables, derived: Derived, settings: AuditSettings, problem
         over_time=_dicts(windows.over_time(derived.cells)),
         losses=_losses(tables, derived) if missed else [],
         timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
-        keys=anomalies.worst_keys(derived.anomaly, tables.rows) if first else [],
+        keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
     )
 
 

@@ -136,6 +136,12 @@ def exit_code(verdicts: set[str], settings: AuditSettings, *, incomplete: bool, 
     return code | INCOMPLETE if incomplete or problems else code
 
 
+def counting(settings: AuditSettings) -> frozenset[str]:
+    """The verdicts that set a bit of the exit code: these need a person."""
+    kinds = frozenset[str]().union(*BITS.values())
+    return kinds | STRICT if settings.strict else kinds
+
+
 def nothing(problems: Sequence[str]) -> Summary:
     """Of no input at all."""
     return Summary(INCOMPLETE, {}, [], [], [], [], [], [], problems, audited=time.time_ns() // 1000)

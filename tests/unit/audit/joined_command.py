@@ -61,7 +61,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--databases", type=_databases, default=DATABASES, metavar="NAME,…", help="sqlite, postgresql (both, in turns)"
     )
     parser.add_argument("--no-spark", action="store_true", help="let only the oracle judge")
-    parser.add_argument("--together", type=int, default=250, metavar="N", help="runs that Spark judges at once (250)")
+    parser.add_argument("--together", type=int, default=500, metavar="N", help="runs that Spark judges at once (500)")
     options = parser.parse_args(arguments)
     for name in ("runs", "together"):
         if getattr(options, name) < 1:

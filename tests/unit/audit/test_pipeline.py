@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit import anomalies
 from pubsub_lib.audit.derived import derive
 from pubsub_lib.audit.latency import counted, percentiles
 from pubsub_lib.audit.summarizing import summarize
@@ -575,6 +577,7 @@ def test_known_answers_and_a_thousand_journals(audit: Audit) -> None:
     a_window_has_what_was_published_in_it(derived)
     what_polling_brings_is_delivered(tables, summary)
     a_stream_tells_where_it_was_cut(derived, summary)
+    what_was_repaired_makes_no_key_one_of_the_worst(tables, derived)
     each_hop_has_its_latency(summary)
     percentiles_are_nearest_ranks_by_replica_and_of_all(tables.delivery.sparkSession)
     a_trail_ends_where_the_message_was_last_seen(summary)
@@ -729,6 +732,18 @@ def a_stream_tells_where_it_was_cut(derived: "Derived", summary: Summary) -> Non
     assert cut.lost[48] == 1, "the last of 31 begins at 30/31 of the stream, in the part before the last of 50"
     assert sum(everywhere.lost) >= sum(sum(each.lost) for each in worst)
     assert ("a_wire_is_cut", "k", 30) in [(each["domain"], each["key"], each["anomalies"]) for each in summary.keys]
+
+
+def what_was_repaired_makes_no_key_one_of_the_worst(tables: "Tables", derived: "Derived") -> None:
+    def keys(verdict: str) -> list[dict[str, Any]]:
+        some = derived.anomaly.filter((F.col("verdict") == verdict) & (F.col("domain") == name))
+        assert not some.isEmpty()
+        return anomalies.worst_keys(some, tables.rows, SETTINGS)
+
+    name = "a_loss_is_repaired_by_a_sync"
+    assert keys("repaired") == []
+    name = "a_wire_is_cut"
+    assert [each["anomalies"] for each in keys("lost")] == [30]
 
 
 def hops(summary: Summary, domain: str) -> dict[str, tuple[int, int, int]]:

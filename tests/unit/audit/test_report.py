@@ -11,6 +11,7 @@ from pubsub_lib.audit.derived import Derived
 from pubsub_lib.audit.kinds import verdict
 from pubsub_lib.audit.pipeline import Tables
 from pubsub_lib.audit.report import check_free, read_summary, save, save_summary, text
+from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.summary import Balance, Count, Summary
 from pubsub_lib.errors import ConfigError
 
@@ -44,6 +45,17 @@ def test_the_text_says_balance_blame_and_the_first_ones() -> None:
         "first of each kind:",
         "  of=delivery verdict=lost sequence=3 topic=t",
     ]
+
+
+def test_the_text_lists_nothing_that_needs_nobody() -> None:
+    first = [{"of": "delivery", "verdict": kind} for kind in ("repaired", "reordered", "lost", "unknown")]
+    first.append({"of": "store", "verdict": "unpublished"})
+    mixed = msgspec.structs.replace(ONE, first=first)
+    assert list(text(mixed))[-2:] == ["  of=delivery verdict=lost", "  of=delivery verdict=unknown"]
+    strict = msgspec.structs.replace(mixed, settings=AuditSettings(strict=True))
+    assert "  of=delivery verdict=reordered" in list(text(strict))
+    healed = msgspec.structs.replace(ONE, first=first[:1])
+    assert "first of each kind:" not in list(text(healed))
 
 
 def test_a_clean_result_says_so() -> None:
