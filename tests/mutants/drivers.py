@@ -18,6 +18,8 @@ LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "test_zmq.py")
 BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "test_memory.py")
 MEMORY_SUBSCRIBER = partial(_mutant, "drivers/pubsub_memory/subscriber.py", "test_memory.py")
 MEMORY_PUBLISHER = partial(_mutant, "drivers/pubsub_memory/publisher.py", "test_memory.py")
+PUSHER = partial(_mutant, "drivers/pubsub_ipc/publisher.py", "test_ipc.py")
+PULLER = partial(_mutant, "drivers/pubsub_ipc/subscriber.py", "test_ipc.py")
 POLLING = partial(_mutant, "drivers/pubsub_sql/subscriber.py", "test_polling.py")
 CHANGELOG = partial(_mutant, "drivers/pubsub_sql/follower.py", "test_polling.py")
 
@@ -141,6 +143,38 @@ ZMQ = (
     ),
 )
 
+HOP = (
+    PUSHER(
+        "pusher_sends_without_the_lock",
+        "        try:\n            self._push(frames, deadline)\n        finally:\n            self._lock.release()\n",
+        "        self._lock.release()\n        self._push(frames, deadline)\n",
+        "test_messages_that_threads_push_together_stay_whole_and_in_order",
+        "the frames of two messages are mixed, and the service drops both",
+    ),
+    PUSHER(
+        "waits_of_a_pusher_begin_with_its_turn",
+        "        try:\n            self._push(frames, deadline)\n        finally:\n            self._lock.release()\n",
+        "        try:\n            self._push(frames, time.monotonic() + self._wait)\n"
+        "        finally:\n            self._lock.release()\n",
+        "test_waits_for_room_of_several_threads_do_not_add_up",
+        "a commit waits for its turn and then once more for room",
+    ),
+    PUSHER(
+        "pusher_closes_without_the_lock",
+        "        if not self._lock.acquire(timeout=_STOP):\n",
+        "        if not self._lock.acquire(blocking=False) and not self._lock.locked():\n",
+        "test_pusher_that_is_closed_while_others_push_ends",
+        "a socket is closed while another thread sends on it, which ends the process",
+    ),
+    PULLER(
+        "puller_leaves_what_was_pushed",
+        "            self._drain(socket)\n        finally:\n",
+        "        finally:\n",
+        "test_service_takes_what_was_pushed_before_it_was_closed_and_no_more",
+        "what workers have handed over is lost when the service stops",
+    ),
+)
+
 OTHERS = (
     BUS(
         "halves_that_join_together_do_not_meet",
@@ -222,4 +256,4 @@ OTHERS = (
     ),
 )
 
-MUTANTS = (*ZMQ, *OTHERS)
+MUTANTS = (*ZMQ, *HOP, *OTHERS)

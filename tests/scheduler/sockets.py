@@ -1,15 +1,21 @@
-"""In place of ZeroMQ's sockets: what the threads of ``pubsub_zmq`` poll, read and write, in virtual time.
+"""In place of ZeroMQ's sockets: what the threads of its drivers poll, read and write, in virtual time.
 
 As with the real ones, a *descriptor* says only that something changed since the socket was last used, by whomever; and
 a socket that two threads use at the same time is a mistake.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, cast
 
 import zmq
 
+from pubsub_ipc.place import SocketLock
+from pubsub_ipc.publisher import IpcPublisher
+from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.core.limits import Limits
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.settings import ZmqOptions
@@ -24,6 +30,8 @@ _Socket = zmq.Socket[bytes]
 
 class ZmqDouble:
     """In place of the module ``zmq``: all of it but the poller."""
+
+    Context: Callable[[], Any] = zmq.Context
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -213,11 +221,118 @@ class XpubDouble(_SocketDouble):
         return self.came.popleft().bytes
 
 
+class PushDouble(_SocketDouble):
+    """A PUSH socket: whole messages up to ``room``, then it is full."""
+
+    room = 1000
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.sent: list[tuple[bytes, ...]] = []
+        self._part: list[bytes] = []
+        self._sender: object = None
+        """Who has sent a part of a message and not yet its end."""
+
+    def connect(self, address: str) -> None:
+        pass
+
+    def send(self, frame: bytes, flags: int) -> None:
+        self.use("pushes a frame")
+        sender = self.world.scheduler.current
+        self.world.check(self._sender in (None, sender), "frames of two messages are mixed")
+        if not self._part and len(self.sent) >= self.room:
+            raise zmq.Again
+        self._part.append(frame)
+        self._sender = sender
+        if not flags & int(zmq.SNDMORE):
+            self.sent.append(tuple(self._part))
+            self._part, self._sender = [], None
+
+    def poll(self, milliseconds: float, flags: int) -> int:
+        self.use("looks for room")
+        until = self.world.now + milliseconds / 1000
+        return int(self.world.scheduler.block("room", lambda: len(self.sent) < self.room, until))
+
+
+class PullDouble(SubDouble):
+    """A PULL socket; ``deliver`` is a worker."""
+
+    def unbind(self, address: str) -> None:
+        self.use("unbinds")
+
+    def poll(self, milliseconds: float) -> int:
+        self.use("looks for messages")
+        until = self.world.now + milliseconds / 1000
+        return int(self.world.scheduler.block("a message", lambda: bool(self.came), until))
+
+
 class _ContextDouble:
     """``zmq.Context``."""
 
+    def __init__(self, made: object = None) -> None:
+        self._made = made
+
+    def socket(self, kind: int) -> object:
+        return self._made
+
     def term(self) -> None:
         pass
+
+
+class EventDouble:
+    """The module ``os``, whose eventfd ends a poll."""
+
+    def __init__(self, world: World, zmq_double: ZmqDouble) -> None:
+        self._world = world
+        self._count = 0
+        self.number = 1_000_000
+        zmq_double.sources[self.number] = lambda: self._count > 0
+
+    def eventfd_write(self, number: int, count: int) -> None:
+        self._world.scheduler.point("writes to the eventfd")
+        self._count += count
+        self._world.scheduler.point("has written to the eventfd")
+
+    def close(self, number: int) -> None:
+        self._world.check(number == self.number, f"closes the descriptor {number}")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+
+class NoLock:
+    """``pubsub_ipc.place.SocketLock``."""
+
+    def release(self) -> None:
+        pass
+
+
+class ControlledPuller(IpcSubscriber):
+    """The real end of the hop at the service, and its receiving thread, around a double of its socket."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(Path("/nowhere"), Limits(), 1000)
+        made = ZmqDouble(world)
+        self.event = EventDouble(world, made)
+        self.pull = PullDouble(world, made)
+        world.replace("pubsub_ipc.subscriber", "zmq", made)
+        world.replace("pubsub_ipc.subscriber", "os", self.event)
+
+    def _open(self) -> Callable[[], None]:
+        self._stop = self.event.number
+        lock = cast("SocketLock", NoLock())
+        return partial(self._run, cast("_Context", _ContextDouble()), cast("_Socket", self.pull), lock)
+
+
+def pusher(world: World, *, wait: float) -> tuple[IpcPublisher, PushDouble]:
+    """A worker's end of the hop, connected, and the double of its socket."""
+    push, made = PushDouble(world), ZmqDouble(world)
+    made.Context = lambda: _ContextDouble(push)
+    world.replace("pubsub_ipc.publisher", "zmq", made)
+    world.replace("pubsub_ipc.publisher", "check_folder", lambda path: None)
+    publisher = IpcPublisher(Path("/nowhere"), Limits(), 1000, wait, 0.0)
+    publisher.initialize(lambda ask: None, lambda: None)
+    return publisher, push
 
 
 class ControlledSubscriber(ZmqSubscriber):
