@@ -67,15 +67,18 @@ def line(trial: Trial) -> str:
 
 
 def show(trials: Sequence[Trial], form: str) -> None:
-    """The result on standard output."""
+    """The result on standard output: a table of the areas, and a line for each mutant that was not caught."""
     if form == "json":
         print(msgspec.json.format(msgspec.json.encode(trials), indent=2).decode())
         return
+    ended = [each for each in Outcome if each is Outcome.CAUGHT or any(trial.outcome is each for trial in trials)]
+    print(f"{'area':12}{'mutants':>9}" + "".join(f"{each:>16}" for each in ended))
+    for area in [*sorted({trial.area for trial in trials}), "all"]:
+        mine = [trial.outcome for trial in trials if area in (trial.area, "all")]
+        print(f"{area:12}{len(mine):>9}" + "".join(f"{mine.count(each):>16}" for each in ended))
     for trial in trials:
         if trial.outcome is not Outcome.CAUGHT:
             print(line(trial))
-    count = {outcome: sum(trial.outcome is outcome for trial in trials) for outcome in Outcome}
-    print(f"{len(trials)} mutants: " + ", ".join(f"{number} {each}" for each, number in count.items() if number))
 
 
 def show_list(pairs: Sequence[tuple[str, Mutant]], form: str) -> None:

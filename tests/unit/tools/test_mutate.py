@@ -221,7 +221,18 @@ def test_command_tells_survivors_by_its_exit_status(of_the_project: Path, capsys
 
 def test_command_tries_other_tests(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutate_app.main(["dearer", "--tests", "tests/test_shop.py"]) == mutate_app.ALL_CAUGHT
-    assert capsys.readouterr().out == "1 mutants: 1 caught\n"
+    assert [each.split() for each in capsys.readouterr().out.splitlines()] == [
+        ["area", "mutants", "caught"], ["shop", "1", "1"], ["all", "1", "1"],
+    ]  # fmt: skip
+
+
+def test_command_shows_a_table_and_who_survived(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert mutate_app.main(["shop"]) == mutate_app.NOT_ALL_CAUGHT
+    head, area, total, survivor = (each.split() for each in capsys.readouterr().out.splitlines())
+    assert head == ["area", "mutants", "caught", "survived"]
+    assert area == ["shop", "1", "0", "1"]
+    assert total == ["all", "1", "0", "1"]
+    assert survivor[:2] == ["survived", "shop/dearer"]
 
 
 def test_command_lists_mutants(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
