@@ -18,6 +18,8 @@ from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.session import first_line, session, tuning
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.errors import ConfigError, PubSubError
+from pubsub_lib.masking import has_password
+from pubsub_lib.settings import Settings
 
 _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
@@ -38,14 +40,16 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="pubsub-audit", description="Audit published against applied, from journals.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="read journals and give the verdicts")
+    _add_journals(run, "and their store is read, too")
     run.add_argument(
-        "journals", nargs="+", metavar="[DOMAIN=]FOLDER", help="folders of journals; a domain is a database"
+        "--store",
+        metavar="URL",
+        help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
     )
-    run.add_argument("--store", metavar="URL", help="also read changelog and objects of this database")
     run.add_argument("--out", type=Path, metavar="FOLDER", help="where tables and summary are written")
     _add_settings(run)
     following = commands.add_parser("follow", help="give the verdicts of windows as they close")
-    following.add_argument("journals", nargs="+", metavar="[DOMAIN=]FOLDER", help="folders of journals, as of run")
+    _add_journals(following, "as of run")
     follow.add_options(following)
     _add_settings(following)
     again = commands.add_parser("report", help="show the result of an earlier run")
@@ -55,6 +59,21 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
         each.add_argument("--debug", action="store_true", help="show the traceback of an error nobody thought of")
     return top
+
+
+def _add_journals(command: argparse.ArgumentParser, also: str) -> None:
+    command.add_argument(
+        "journals",
+        nargs="*",
+        metavar="[DOMAIN=]FOLDER",
+        help="folders of journals; a domain is a database (default: journal_folder of --config-file)",
+    )
+    command.add_argument(
+        "--config-file",
+        type=Path,
+        metavar="FILE",
+        help=f"the INI file of the programs whose journals these are; {also}",
+    )
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
@@ -116,8 +135,34 @@ def _interrupted(by: KeyboardInterrupt) -> int:
     return ending.TERMINATED if isinstance(by, ending.Terminated) else ending.INTERRUPTED
 
 
+def _configured(options: argparse.Namespace) -> Settings | None:
+    """The settings of ``--config-file``, if given; they name the journals, unless the command line does. Raises
+    ConfigError.
+    """
+    found = Settings.from_file(options.config_file) if options.config_file else None
+    if not options.journals:
+        if found is None or not found.journal.folder:
+            raise ConfigError("no journals are named; give their folder, or a --config-file that sets journal_folder")
+        options.journals = [found.journal.folder]
+    return found
+
+
+def _database(options: argparse.Namespace, configured: Settings | None) -> Settings | str:
+    """What ``--store`` names, else the store of ``--config-file``; "" without either."""
+    if not options.store:
+        return configured or ""
+    if has_password(options.store):
+        print(  # noqa: T201
+            "pubsub-audit: others on this host can read the password of --store in the process list; set store_url in "
+            "a file and give --config-file",
+            file=sys.stderr,
+        )
+    return str(options.store)
+
+
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
+        _configured(options)
         return follow.follow(options, _settings(options), _folders(options.journals))
     found = _again(options) if options.command == "report" else _run(options)
     if options.format == "json":
@@ -144,15 +189,16 @@ def _again(options: argparse.Namespace) -> summary.Summary:
 
 def _run(options: argparse.Namespace) -> summary.Summary:
     settings = _settings(options)
+    database = _database(options, _configured(options))
     if options.out:
         options.out = report.check_free(options.out)
     with tempfile.TemporaryDirectory(prefix="pubsub-audit-") as scratch:
         folders = _folders(options.journals)
         lacking = ""
-        if options.store:
+        if database:
             domain = _only_domain(folders)
             folders[domain].append(Path(scratch) / "store")
-            lacking = _store(options.store, Path(scratch) / "store")
+            lacking = _store(database, Path(scratch) / "store")
         gathered = journals.gather(folders, Path(scratch) / "tails")
         if gathered.empty:
             found = summary.nothing(gathered.problems)
@@ -246,12 +292,12 @@ def _only_domain(folders: dict[str, list[Path]]) -> str:
     return next(iter(folders))
 
 
-def _store(url: str, folder: Path) -> str:
+def _store(database: Settings | str, folder: Path) -> str:
     """Write the store's journal; a sentence when the store holds nothing. It is only read, so a standby will do."""
     from pubsub_lib.audit.fromstore import empty, journal_of_store
     from pubsub_lib.store import Store
 
-    with Store(url, read_only=True) as store:
+    with Store(database, read_only=True) as store:
         return "" if journal_of_store(store, folder) else empty(store)
 
 

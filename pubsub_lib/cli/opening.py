@@ -12,7 +12,7 @@ from oslo_config import cfg
 from pubsub_lib import options
 from pubsub_lib.core.model import Heads, Link
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError
-from pubsub_lib.masking import masked
+from pubsub_lib.masking import has_password, masked
 from pubsub_lib.runtime.opening import hands_over, is_bound
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.worker import Worker
@@ -103,6 +103,11 @@ def settings_of(command: Command) -> Settings:
         raise ConfigError(f"the configuration cannot be read: {reason}; name readable files in INI format") from error
     options.register(conf)
     if given.database is not None:
+        if has_password(given.database):
+            _log.warning(
+                "others on this host can read the password of --database in the process list; set store_url in a file "
+                "and give --config-file"
+            )
         # A dollar sign would begin the name of another option, as in the file.
         conf.set_override("store_url", given.database.replace("$", "$$"), group=options.GROUP)
     elif not conf.config_file and not conf.config_dir and not conf[options.GROUP].store_url:

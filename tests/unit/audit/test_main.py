@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run"], "the following arguments are required"),
+        (["follow", "x"], "the following arguments are required: --out"),
         (["walk"], "invalid choice: 'walk'"),
         (["run", "x", "--bound", "soon"], "'soon' is no number of seconds"),
         (["run", "x", "--window", "nan"], "'nan' is no number of seconds"),
@@ -51,6 +51,57 @@ def test_a_wrong_value_is_64_in_one_sentence(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == "pubsub-audit: window is 0 microseconds; it must be at least 1\n"
     assert main(["run", str(tmp_path), "--window", "1e15"]) == 64
     assert capsys.readouterr().err.endswith("; it must be at most 3155760000000000, which are 100 years\n")
+
+
+@pytest.mark.parametrize("command", [["run"], ["follow", "--out", "out"]])
+def test_journals_that_nobody_named_are_64(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.conf"
+    path.write_text(f"[pubsub]\nstore_url = sqlite:///{tmp_path}/net.db\n")
+    for more in ([], ["--config-file", str(path)]):
+        assert main([*command, *more]) == 64
+        assert capsys.readouterr().err.startswith("pubsub-audit: no journals are named; give their folder")
+    assert main([*command, "--config-file", str(tmp_path / "gone.conf")]) == 64
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_file_names_the_journals_and_the_store_so_that_no_password_is_in_the_process_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.conf"
+    path.write_text(
+        f"[pubsub]\njournal_folder = {tmp_path}/journals\nstore_connect_timeout = 2\nstore_retry_attempts = 1\n"
+        "store_url = postgresql://me:tOpSeCrEt@127.0.0.1:1/net\n"
+    )
+    assert main(["run", "--config-file", str(path)]) == 32
+    said = capsys.readouterr()
+    assert "127.0.0.1" in said.err  # it looked for the file's store
+    assert "tOpSeCrEt" not in said.out + said.err
+    (tmp_path / "other").mkdir()
+    path.write_text(f"[pubsub]\njournal_folder = {tmp_path}/other\nstore_url = {_empty_store(tmp_path)}\n")
+    assert main(["run", "--config-file", str(path)]) == 32
+    assert "process list" not in capsys.readouterr().err
+    assert main(["run", str(tmp_path / "gone"), "--config-file", str(path)]) == 32
+    assert f"{tmp_path}/gone" in capsys.readouterr().out  # folders of the command line take the place of the file's
+
+
+def test_password_on_the_command_line_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "journals").mkdir()
+    url = "postgresql://me:tOpSeCrEt@127.0.0.1:1/net"
+    monkeypatch.setattr("pubsub_lib.audit.main._store", lambda database, folder: "")
+    main(["run", str(tmp_path / "journals"), "--store", url])
+    said = capsys.readouterr().err
+    assert said.startswith("pubsub-audit: others on this host can read the password of --store in the process list")
+    assert "tOpSeCrEt" not in said
+
+
+def _empty_store(folder: Path) -> str:
+    url = f"sqlite:///{folder}/store.sqlite"
+    Store(url).close()
+    return url
 
 
 def test_no_input_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ def test_the_password_is_not_shown(small: World) -> None:
     said = small.run("init", "--database", "postgresql://me:secret@127.0.0.1:1/net")
     assert (said.code, said.out) == (4, "")
     assert "secret" not in said.err
+    assert "others on this host can read the password of --database in the process list" in said.err
     assert "me:***@127.0.0.1" in said.err
 
 
