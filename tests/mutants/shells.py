@@ -256,6 +256,16 @@ LOCKS = (
         "test_handler_registered_while_links_arrive_misses_nothing",
         "a change that comes between the first look and the registration never reaches the handler",
     ),
+    REPLICA(
+        "history_is_told_after_the_events",
+        "            self._handlers.push_history(outcome.history)\n"
+        "        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)",
+        "            self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)\n"
+        "            self._handlers.push_history(outcome.history)\n            return\n"
+        "        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)",
+        "test_handler_learns_that_history_changed_before_versions_go_back",
+        "a handler sees a version go back and takes it for an old one",
+    ),
     HANDLERS(
         "handler_is_started_before_it_is_registered",
         "            self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here\n"

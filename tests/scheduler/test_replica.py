@@ -230,6 +230,34 @@ def test_handler_registered_while_links_arrive_misses_nothing() -> None:
     explore(scenario, seeds=range(100))
 
 
+def test_handler_learns_that_history_changed_before_versions_go_back() -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        for _ in range(3):
+            store.commit()
+        replica = synced(world, replica_of(world, store))
+        seen: list[int] = []
+        notices: list[object] = []
+
+        def note(event: Event) -> None:
+            version = event.version or 0
+            back = bool(seen) and version <= seen[-1]
+            world.check(not back or notices, f"version {version} after {seen}, and nobody said that history changed")
+            seen.append(version)
+
+        replica.on("port", note, on_history_changed=notices.append)
+        world.until(lambda: seen, "the initial event", SOON)
+        store.history = store.history.restored(1, seed=7)
+        links = store.commit()  # position 2, of another history
+        replica.resync()
+        world.together(lambda: deliver(replica, *links), replica._engine._clock.wake)
+        world.until(lambda: seen[-1] == 2, "the object of the restored store", SLOW_TICKS.message_delay_window + SOON)
+        world.check(len(notices) == 1, f"{len(notices)} notices")
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(60))
+
+
 def test_wait_for_returns_when_it_is_applied_and_always() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
