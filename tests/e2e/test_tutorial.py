@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import subprocess
 import sys
 import termios
 import time
@@ -29,7 +30,8 @@ class Repl:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._pid = self._terminal = -1
+        self._terminal = -1
+        self._python: subprocess.Popen[bytes] | None = None
         self.shown = ""
         """Everything that stood in the terminal."""
         self.in_block = False
@@ -43,21 +45,30 @@ class Repl:
             "TERM": "dumb",
             "PYTHON_BASIC_REPL": "1",  # from Python 3.13 on: the other one indents by itself
         }
-        self._pid, self._terminal = pty.fork()
-        if self._pid == 0:
-            os.chdir(self._folder)
-            os.execve(sys.executable, [sys.executable, "-q"], environment)
-        attributes = termios.tcgetattr(self._terminal)
+        self._terminal, other_end = pty.openpty()
+        attributes = termios.tcgetattr(other_end)
         attributes[3] &= ~termios.ECHO
-        termios.tcsetattr(self._terminal, termios.TCSANOW, attributes)
+        termios.tcsetattr(other_end, termios.TCSANOW, attributes)
+        self._python = subprocess.Popen(
+            [sys.executable, "-q"],
+            cwd=self._folder,
+            env=environment,
+            stdin=other_end,
+            stdout=other_end,
+            stderr=other_end,
+            start_new_session=True,
+        )
+        os.close(other_end)
         self._until_ready()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._terminal)  # hangs up: the interpreter ends
-        os.waitpid(self._pid, 0)
+        assert self._python is not None
+        self._python.kill()
+        self._python.wait(LONG)
+        os.close(self._terminal)
 
     def type(self, line: str) -> str:
         """Type a line and Return; what the interpreter says to it, with its next prompt."""
