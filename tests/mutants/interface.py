@@ -1,0 +1,110 @@
+"""Mistakes in what programs see of a replica: before its start, of objects that do not decode, of typed tables."""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+LEFT_OUT = "tests/unit/runtime/test_unreadable.py"
+PUBLIC = "tests/unit/test_pubsub_lib.py"
+TABLES = "tests/unit/core/test_table.py"
+TYPED = "tests/unit/runtime/test_replica.py"
+
+
+def _mutant(path: str, name: str, before: str, after: str, tests: str, wrong: str) -> Mutant:
+    return Mutant(name, path, before, after, (tests,), wrong=wrong)
+
+
+INDEX = partial(_mutant, "pubsub_lib/core/index.py")
+TABLE = partial(_mutant, "pubsub_lib/core/table.py")
+ENGINE = partial(_mutant, "pubsub_lib/runtime/engine.py")
+REPLICA = partial(_mutant, "pubsub_lib/runtime/replica.py")
+STATUS = partial(_mutant, "pubsub_lib/runtime/status.py")
+UNREADABLE = partial(_mutant, "pubsub_lib/runtime/unreadable.py")
+
+MUTANTS = (
+    INDEX(
+        "index_keeps_what_was_put_right",
+        "        self._failing.pop(key, None)\n",
+        "",
+        f"{LEFT_OUT}::test_what_an_index_leaves_out_is_counted_named_and_logged_once",
+        "an object that was written again is still counted as left out",
+    ),
+    ENGINE(
+        "index_is_logged_at_each_tick",
+        "            self._incomplete = frozenset(failing)\n",
+        "",
+        f"{LEFT_OUT}::test_what_an_index_leaves_out_is_counted_named_and_logged_once",
+        "an index that leaves objects out is logged for as long as it does",
+    ),
+    ENGINE(
+        "index_is_logged_once_for_ever",
+        "            self._incomplete = frozenset(failing)\n",
+        "            self._incomplete |= frozenset(failing)\n",
+        f"{LEFT_OUT}::test_what_an_index_leaves_out_later_is_logged_when_it_comes",
+        "an index that was complete again and fails anew is not logged",
+    ),
+    UNREADABLE(
+        "unreadable_objects_stay",
+        "if version_of(*ident) != each.version]",
+        "if version_of(*ident) is None]",
+        f"{LEFT_OUT}::test_an_object_that_does_not_fit_its_type_is_named_once_it_is_read",
+        "an object that was written again is still called unreadable",
+    ),
+    UNREADABLE(
+        "unreadable_objects_without_bound",
+        "if ident in self._objects or len(self._objects) < MAX_KEPT:",
+        "if True:",
+        f"{LEFT_OUT}::test_what_is_kept_is_bounded",
+        "a table of a million old objects is kept a second time",
+    ),
+    UNREADABLE(
+        "unreadable_table_is_logged_for_each_object",
+        "            self._reported |= {found.table}\n",
+        "",
+        f"{LEFT_OUT}::test_iterate_ends_at_a_bad_object_or_goes_on_as_it_is_asked",
+        "each reading of each bad object is a line in the log",
+    ),
+    REPLICA(
+        "iterate_skips_without_being_asked",
+        "            if not skip:\n                raise\n",
+        "",
+        f"{LEFT_OUT}::test_iterate_ends_at_a_bad_object_or_goes_on_as_it_is_asked",
+        "objects are missing from an iteration that was not asked to skip any",
+    ),
+    REPLICA(
+        "bad_values_are_not_noted",
+        "            self._unreadable.note(found, error)\n",
+        "",
+        f"{LEFT_OUT}::test_records_shows_a_bad_object_and_raises_for_its_value_alone",
+        "objects that cannot be decoded are in no status and no metric",
+    ),
+    TABLE(
+        "table_that_is_not_declared_is_empty",
+        "if self.types and table not in self.types:",
+        "if False:",
+        f"{TYPED}::test_a_table_that_is_not_declared_is_refused_where_some_are",
+        "a slip in a table's name reads as no such object",
+    ),
+    TABLE(
+        "handle_of_another_type_is_taken",
+        "if self.types.get(table.name) != table.type:",
+        "if table.name not in self.types:",
+        f"{TABLES}::test_where_some_are_declared_another_one_is_refused",
+        "a value is of another type than the type checker was told",
+    ),
+    REPLICA(
+        "reads_before_the_start_find_nothing",
+        "        if not self._started:\n            raise NotStarted(NOT_STARTED)\n",
+        "",
+        f"{PUBLIC}::test_before_the_start",
+        "a controller whose replica was never started deletes every flow",
+    ),
+    STATUS(
+        "replica_that_was_not_started_is_ready",
+        '''        found.append("the replica was not started; call start(), or use it in a with statement")
+''',
+        "        pass\n",
+        f"{PUBLIC}::test_before_the_start",
+        "a replica that was never started says that it is ready",
+    ),
+)
