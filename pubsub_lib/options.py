@@ -329,6 +329,14 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
     _seconds(
         "trim_interval", 60.0, "How often the changelog is trimmed and ended entries leave the directory.", most=DAY
     ),
+    _seconds(
+        "recount_time",
+        3600.0,
+        "Every object in the database is compared with its fingerprint, and every topic with its count and digest, "
+        "within this time, so that what was altered there behind the library's back is found and repaired; 0 means "
+        "never. One service does it, the one that trims the changelog.",
+        least=0.0,
+    ),
     cfg.StrOpt(
         "metrics_address",
         default="127.0.0.1",

@@ -288,6 +288,8 @@ class Engine:
 
     def _complain_of_rot(self, rotted: Sequence[Rot]) -> None:
         for rot in rotted:
+            if self._journal is not None:
+                self._journal.rotted(rot)
             named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "none can be named"
             _log.error(
                 "%d objects of the topic %r were altered or lost in this process's memory (%s) and are read again; if "

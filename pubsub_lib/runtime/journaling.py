@@ -9,6 +9,7 @@ from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartS
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Record, SyncAnswer
+from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.journal import Journal
 from pubsub_lib.journal.rows import Outcome
@@ -162,6 +163,10 @@ class ReplicaJournal:
             number, chain, "full" if used else "failed", part.head, len(records),
             sum(len(record.value) for record in records),
         )  # fmt: skip
+
+    def rotted(self, rot: Rot) -> None:
+        """Objects in memory were found to be altered or lost; they are read again."""
+        self._journal.note("rot", topic=rot.topic, cause="memory", count=rot.objects)
 
     def sync_failed(self, job: StartSync, why: str) -> None:
         """The store did not answer."""

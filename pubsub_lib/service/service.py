@@ -2,7 +2,7 @@
 
 Threads: the hop's receiving thread sends what workers push; ``pubsub-publisher`` says hello; ``pubsub-following`` reads
 the changelog; ``pubsub-leases`` renews, and nothing else, so that no slow query lets a lease end; ``pubsub-upkeep``
-trims.
+trims; ``pubsub-recount`` looks whether the database was altered behind the library's back.
 """
 
 import threading
@@ -25,6 +25,7 @@ from pubsub_lib.service.following import Following
 from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
+from pubsub_lib.service.recount import StoreRecount
 from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.service.upkeep import Upkeep
 from pubsub_lib.settings import Settings
@@ -36,6 +37,8 @@ CLOSE_TIMEOUT: Final = 2.0
 """Seconds that ``close`` waits for the threads that are in the middle of a query, and for as long again to leave."""
 QUERIES_OF_A_STEP: Final = 7
 """Of the busiest thread: the own entry and name, who else has it, two leases, and twice what is in the directory."""
+MAX_PROBLEMS: Final = 5
+"""Topics that are named as not repaired."""
 KEEP_LEASES: Final = 3
 """For so many lease times a link that another service should publish is kept; its death takes one to be seen."""
 
@@ -90,10 +93,14 @@ class PublisherService:
             service.keep_links,
             service.keep_time,
         )
+        self._recount = StoreRecount(
+            self._store, lambda now: self._leases.holds(UPKEEP, now), service.recount_time, self._journal
+        )
         self._loops = {
             "following": Loop("following", self._following.step),
             "leases": Loop("leases", self._renew),
             "upkeep": Loop("upkeep", self._upkeep.step),
+            "recount": Loop("recount", self._recount.step),
         }
         self._quiet_most = max(service.lease, 3 * service.follow_interval)
         store = settings.store
@@ -165,6 +172,11 @@ class PublisherService:
             found.append("the entry in the directory is not renewed")
         if now - self._loops["following"].ended_well > self._quiet_most:
             found.append("the changelog is not being followed")
+        found += [
+            f"objects of the topic {topic!r} were altered in the database behind the library's back and could not be "
+            f"repaired; see `pubsub-db verify {topic}`"
+            for topic in self._recount.unrepaired()[:MAX_PROBLEMS]
+        ]
         younger = self._leases.namesakes.younger
         if younger is not None:
             found.append(
@@ -192,6 +204,7 @@ class PublisherService:
             "sending": self._publisher.counters(),
             "receiving": self._receiving.counters() if self._receiving is not None else {},
             "upkeep": self._upkeep.counters(),
+            "recount": self._recount.counters(),
             "failures": {name: loop.failures for name, loop in self._loops.items()},
             "jumps": {"following": self._following.jumps},
             **({"journal": self._journal.counters()} if self._journal is not None else {}),
@@ -201,7 +214,10 @@ class PublisherService:
         """What is now: leases that are held, and whether a journal cannot be written. Any thread, does not block."""
         now = time.monotonic()
         held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, UPKEEP)}
-        leases = {"leases": {**held, "entry": float(self._leases.registered(now))}}
+        leases = {
+            "leases": {**held, "entry": float(self._leases.registered(now))},
+            "unrepaired": {"topics": float(len(self._recount.unrepaired()))},
+        }
         if self._journal is None:
             return leases
         return {**leases, "broken": {"journal": float(bool(self._journal.error))}}

@@ -1,0 +1,106 @@
+"""The database is counted anew in the background, by the holder alone, within the stated time."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.journal import Journal, JournalSettings
+from pubsub_lib.journal.reading import find, read
+from pubsub_lib.service.recount import OFF, StoreRecount
+from pubsub_lib.store import Store
+from tests.unit.store.test_repair import Damage, contents, fill, harm, head, lost, value, version
+
+WITHIN = 100.0
+COUNT = 2500
+"""Rows: three pages."""
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    with Store(sqlite_url) as store:
+        fill(store, COUNT)
+        yield store
+
+
+def run(recount: StoreRecount, begin: float, seconds: float) -> list[float]:
+    """Step as the loop would; the times of the steps."""
+    times = []
+    now = begin
+    while now <= begin + seconds:
+        times.append(now)
+        now = recount.step(now)
+        assert now > times[-1], "the loop would spin"
+    return times
+
+
+@pytest.mark.parametrize("damage", [value, version, lost, head], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("when", [0.0, 0.3, 1.7, 49.0])
+def test_what_was_altered_at_any_moment_is_repaired_within_the_time(
+    damage: Damage, when: float, store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    right, heads = contents(store), store.topics()
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    now = 0.0
+    while now < when:
+        now = recount.step(now)
+    harm(sqlite_url, damage)
+    with caplog.at_level(logging.ERROR):
+        run(recount, now, when + WITHIN - now)
+    assert (contents(store), store.topics()) == (right, heads)
+    counters = recount.counters()
+    assert (counters["rotted"], counters["repaired"]) == (1, 1)
+    assert len(caplog.records) == 1
+    assert recount.unrepaired() == []
+
+
+def test_a_round_looks_at_every_row_once_and_two_are_made_in_the_time(store: Store) -> None:
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    times = run(recount, 0.0, WITHIN - 1)
+    assert recount.counters() == {"rounds": 2, "objects": 2 * COUNT, "rotted": 0, "repaired": 0}
+    assert len(times) < 20
+
+
+def test_very_much_or_a_very_short_time_is_counted_faster(store: Store) -> None:
+    recount = StoreRecount(store, lambda now: True, 0.2)
+    run(recount, 0.0, 0.5)
+    assert recount.counters()["rounds"] >= 4
+
+
+def test_only_the_holder_counts_and_zero_is_never(store: Store) -> None:
+    idle = StoreRecount(store, lambda now: False, WITHIN)
+    run(idle, 0.0, WITHIN)
+    assert idle.counters()["objects"] == 0
+    off = StoreRecount(store, lambda now: True, 0.0)
+    assert off.step(5.0) == 5.0 + OFF
+    assert off.counters()["objects"] == 0
+
+
+def test_what_cannot_be_repaired_is_said_once_and_shown_until_it_is_right(
+    store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.trim(keep_links=0)
+    harm(sqlite_url, value)
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    with caplog.at_level(logging.ERROR):
+        run(recount, 0.0, 3 * WITHIN)
+    assert recount.unrepaired() == ["t"]
+    assert (recount.counters()["rotted"], recount.counters()["repaired"]) == (1, 0)
+    (record,) = caplog.records
+    assert "port 'k7'" in record.getMessage()
+    assert "pubsub-db verify" in record.getMessage()
+    with store.transaction() as tx:
+        tx.set("port", "k7", {"n": "by hand"}, topic="t")
+    run(recount, 4 * WITHIN, WITHIN)
+    assert recount.unrepaired() == []
+
+
+def test_what_was_found_is_in_the_journal(store: Store, sqlite_url: str, tmp_path: Path) -> None:
+    journal = Journal(JournalSettings(str(tmp_path)), "service", "api-1")
+    harm(sqlite_url, value)
+    run(StoreRecount(store, lambda now: True, WITHIN, journal), 0.0, WITHIN)
+    journal.close()
+    found = find([tmp_path])
+    rows = [row for path in (*found.parquet, *found.append) for row in read(path)]
+    assert [(row.topic, row.cause, row.count, row.size) for row in rows if row.kind == "rot"] == [("t", "store", 1, 1)]
