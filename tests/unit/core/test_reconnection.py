@@ -86,3 +86,13 @@ def test_only_a_question_that_followed_the_connection_shortens_the_wait_by_its_o
     assert asks.lost_at("not followed", asked, 100.3) == NEVER
     asks.read("a", 100.1)
     assert asks.lost_at("a", asked, 100.3) == NEVER, "what that reading showed was told before"
+
+
+def test_second_connection_is_asked_about_twice_as_well() -> None:
+    asks = made()
+    for since in (100.0, 200.0):
+        asks.connected(["a"], since)
+        assert asks.due(asks.ask_at) == ["a"]
+        assert since + TIMING.reading_age <= asks.ask_at < NEVER
+        assert asks.due(asks.ask_at) == ["a"]
+        assert asks.ask_at == NEVER

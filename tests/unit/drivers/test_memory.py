@@ -9,6 +9,7 @@ import pytest
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core.lossy import PERFECT, Loss
 from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_lib.testing.processes import poll
 from pubsub_lib.testing.rig import Rig, scene
 from pubsub_memory import MemoryBus, MemoryDriver, bus
 from pubsub_memory.bus import Registry
@@ -186,3 +187,25 @@ def test_a_publisher_that_gets_no_thread_is_not_initialized(monkeypatch: pytest.
             publisher.initialize(lambda ask: None, lambda: None)
     publisher.initialize(lambda ask: None, lambda: None)
     publisher.close()
+
+
+def test_a_bus_that_is_cut_carries_nothing_in_either_direction() -> None:
+    on_bus = rig()
+    net = on_bus.settings.options["bus"]
+    assert isinstance(net, MemoryBus)
+    with scene(on_bus) as on:
+        listener, sender = on.listening("t"), on.sender
+        net.cut()
+        net.cut()
+        before = listener.connected.count
+        lost = on.send("t")
+        listener.subscriber.request_hello("lost", ["t"])
+        net.restore()
+        net.restore()
+        listener.connected.until_more_than(before, on.rig.patience, "subscriber")
+        listener.subscriber.request_hello("asked", ["t"])
+        on.fence(listener, "t")  # messages of one publisher keep their order
+        assert lost.point not in listener.heard.points("t")
+        assert poll(lambda: bool(sender.asks), on.rig.patience)  # and questions theirs
+        assert [each.nonce for each in sender.asks] == ["asked"]
+        assert listener.connected.count == before + 1

@@ -1,0 +1,142 @@
+"""Mistakes about connections that are lost and there again: what is asked then, who is told, and what is sent."""
+
+from functools import partial
+
+from _mutants.table import Mutant
+
+
+def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str, wrong: str) -> Mutant:
+    return Mutant(name, path, before, after, (f"{tests}::{test}",), wrong=wrong)
+
+
+CORE = partial(_mutant, "pubsub_lib/core/reconnection.py", "tests/unit/core/test_reconnection.py")
+TRACKER = partial(_mutant, "pubsub_lib/core/tracker.py", "tests/unit/core/test_tracker.py")
+HELLOS = partial(_mutant, "pubsub_lib/core/publishing.py", "tests/unit/core/test_publishing.py")
+RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/conformance/test_zmq_broken.py")
+SOCKETS = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_sockets.py")
+PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/conformance/test_zmq_broken.py")
+BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "tests/unit/drivers/test_memory.py")
+LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "tests/unit/test_lifecycle.py")
+UNBROKEN = "test_the_same_checks_pass_for_the_driver_unbroken"
+
+MUTANTS = (
+    CORE(
+        "replicas_ask_together_after_a_connection",
+        "        self.ask_at = min(self.ask_at, now + self._jitter())",
+        "        self.ask_at = min(self.ask_at, now)",
+        "test_it_asks_within_the_jitter_and_replicas_ask_at_different_times",
+        "all replicas that a restart disconnected ask at the same moment",
+    ),
+    CORE(
+        "each_connection_delays_the_question",
+        "        self.ask_at = min(self.ask_at, now + self._jitter())",
+        "        self.ask_at = now + self._timing.connect_jitter",
+        "test_several_connections_within_the_jitter_are_one_question_about_all_chains",
+        "publishers that connect one after the other keep a replica from asking",
+    ),
+    CORE(
+        "second_connection_is_not_asked_about_again",
+        "        self._asked = False\n        self.ask_at = min",
+        "        self.ask_at = min",
+        "test_second_connection_is_asked_about_twice_as_well",
+        "after the second connection an answer from an old reading is the last one",
+    ),
+    CORE(
+        "old_reading_ends_the_questions",
+        "        if began >= self._since:\n",
+        "        if True:\n",
+        "test_what_no_reading_since_the_connection_told_of_is_asked_once_more_when_none_can_be_older",
+        "a reading from before the cut is taken for one that shows what was lost in it",
+    ),
+    CORE(
+        "second_question_comes_while_readings_may_be_old",
+        "self.ask_at = max(now, self._since + self._timing.reading_age) + self._jitter() if again else NEVER",
+        "self.ask_at = now + self._jitter() if again else NEVER",
+        "test_what_no_reading_since_the_connection_told_of_is_asked_once_more_when_none_can_be_older",
+        "the second question may be answered from the same old reading as the first",
+    ),
+    CORE(
+        "questions_go_on_when_all_was_read",
+        "        again = first and bool(self._unread)\n",
+        "        again = first\n",
+        "test_when_all_was_read_meanwhile_nothing_is_asked",
+        "a healthy connection costs two questions",
+    ),
+    CORE(
+        "question_from_before_the_connection_counts",
+        " if chain in self._unread and asked >= self._since else NEVER",
+        " if chain in self._unread else NEVER",
+        "test_only_a_question_that_followed_the_connection_shortens_the_wait_by_its_own_round_trip",
+        "a delta is read although the messages of the new connection were never waited for",
+    ),
+    CORE(
+        "what_is_under_way_is_not_waited_for",
+        "        return now + (now - asked) if",
+        "        return now if",
+        "test_only_a_question_that_followed_the_connection_shortens_the_wait_by_its_own_round_trip",
+        "a message that is under way is read from the database as well",
+    ),
+    TRACKER(
+        "connection_is_asked_about_by_nobody",
+        "        self._reconnection.connected(self._chains, now)\n",
+        "        self._reconnection.connected((), now)\n",
+        "test_rule_06_what_was_lost_before_a_connection_is_read_one_round_trip_after_its_answer",
+        "a connection leads to no question: the change is there one max_idle_time later",
+    ),
+    HELLOS(
+        "hello_comes_before_the_subscriptions",
+        "max(now + HELLO_DELAY, self._said_at + HELLO_SPACING)",
+        "max(now, self._said_at + HELLO_SPACING)",
+        "test_rule_06_a_start_hello_that_nobody_heard_is_said_again_when_the_first_subscriber_comes",
+        "the hello that a connection causes is sent before the subscriber can receive it",
+    ),
+    HELLOS(
+        "late_comer_gets_no_hello_of_its_own",
+        "        again = self._connected_at > now - HELLO_DELAY\n",
+        "        again = False\n",
+        "test_who_connects_right_before_a_hello_gets_one_of_its_own",
+        "a subscriber that connects right before a hello receives none for max_idle_time",
+    ),
+    RECEIVER(
+        "subscriber_tells_of_the_first_connection_alone",
+        '        if self._health.counts["connected"] > connected:\n',
+        '        if self._health.counts["connected"] > connected == 0:\n',
+        f"{UNBROKEN}[test_on_connected_must_be_called_at_each_connection]",
+        "a reconnection triggers nothing in a replica",
+    ),
+    SOCKETS(
+        "receiver_never_connects_to_a_publisher_that_was_given_up",
+        "                self._disconnect(sub, address)\n                self._connect(sub, address)\n",
+        "                self._disconnect(sub, address)\n",
+        "test_an_oversized_frame_ends_the_connection_and_the_driver_is_back_within_two_seconds",
+        "after one frame that is too large a replica polls for ever",
+    ),
+    PUBLISHER(
+        "publisher_answers_no_connection",
+        "                self._call(on_connected)\n",
+        "",
+        f"{UNBROKEN}[test_on_connected_must_be_called_at_each_connection]",
+        "a publisher says no hello when a subscriber is there",
+    ),
+    BUS(
+        "restored_bus_tells_publishers_alone",
+        "        if desks:\n            for inbox in inboxes:\n                inbox.meet()\n",
+        "",
+        "test_a_bus_that_is_cut_carries_nothing_in_either_direction",
+        "replicas of a test never learn that the network is there again",
+    ),
+    BUS(
+        "cut_bus_still_asks",
+        "        if self._is_cut:\n            return\n        for desk",
+        "        for desk",
+        "test_a_bus_that_is_cut_carries_nothing_in_either_direction",
+        "a cut network of a test lets questions through",
+    ),
+    LIFE(
+        "on_connected_may_end_the_thread",
+        "            self._on_connected()\n        except BaseException:",
+        "            self._on_connected()\n        except ZeroDivisionError:",
+        "test_what_the_callback_of_a_connection_raises_is_counted_and_ends_nothing",
+        "an error of the replica at a connection ends its receiving thread",
+    ),
+)
