@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pubsub_lib import standard_streams
 from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
 from pubsub_lib.logs import logger
+from pubsub_lib.runtime.opening import is_bound
 from pubsub_lib.service import probing
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
@@ -120,9 +121,10 @@ def check(settings: Settings, service: ServiceSettings) -> str:
     if service.metrics_port:
         _import_metrics()
     workers = f"workers at {settings.multiproc_socket}" if settings.multiproc_driver else "no workers"
+    where = f" at {settings.bind_address}" if is_bound(settings) else ""
+    known = f", known to replicas as {service.address}" if service.address else ""
     return (
-        f"the configuration is good: service {settings.service!r} sends by {settings.driver} at "
-        f"{settings.bind_address}, known to replicas as {service.address}, {workers}"
+        f"the configuration is good: service {settings.service!r} sends by {settings.driver}{where}{known}, {workers}"
     )
 
 
@@ -141,7 +143,8 @@ def run(settings: Settings, service: ServiceSettings) -> int:
 def _serve(serving: PublisherService, settings: Settings, service: ServiceSettings, stop: Stop) -> None:
     with serving:
         endpoint = _endpoint(serving, service) if service.metrics_port else None
-        _log.info("%s runs as %s at %s", settings.service, serving.uuid, settings.bind_address)
+        where = f" at {settings.bind_address}" if is_bound(settings) else ""
+        _log.info("%s runs as %s%s", settings.service, serving.uuid, where)
         notify("READY=1")
         _wait(stop, serving)
         notify("STOPPING=1")

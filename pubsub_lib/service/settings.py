@@ -9,6 +9,7 @@ from oslo_config import cfg
 from pubsub_lib import options
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import logger
+from pubsub_lib.runtime.opening import is_bound
 from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, refuse_unknown, sections_of
 
 _log = logger(__name__)
@@ -19,7 +20,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """All times in seconds. The options of the group ``[publisher_service]`` say what each means."""
 
     address: str = ""
-    """Where replicas reach the service; "" when they are not to look for it in the directory."""
+    """Where replicas reach the service; "" when they are not to look for it in the directory, as with a driver by which
+    a service binds nothing.
+    """
     lease: Annotated[float, msgspec.Meta(ge=0.5, le=options.DAY)] = 10.0
     follow_interval: Day = 0.25
     grace: Day = 0.5
@@ -42,7 +45,8 @@ def load(path: str | Path) -> tuple[Settings, ServiceSettings]:
     conf = parsed(path)
     refuse_unknown(sections_of(path), options.SERVICE_GROUP, options.SERVICE, str(path))
     values = read_group(conf, options.SERVICE_GROUP, options.SERVICE)
-    values["address"] = values["address"] or reachable(settings.bind_address, conf[options.GROUP].local_ip)
+    if not values["address"] and is_bound(settings):  # by another driver nobody connects to the service
+        values["address"] = reachable(settings.bind_address, conf[options.GROUP].local_ip)
     try:
         service = msgspec.convert(values, ServiceSettings)
     except msgspec.ValidationError as error:

@@ -67,23 +67,33 @@ def test_journals_that_nobody_named_are_64(
 
 
 def test_file_names_the_journals_and_the_store_so_that_no_password_is_in_the_process_list(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "net.conf"
+    path, folder = tmp_path / "net.conf", tmp_path / "journals"
+    folder.mkdir()
     path.write_text(
-        f"[pubsub]\njournal_folder = {tmp_path}/journals\nstore_connect_timeout = 2\nstore_retry_attempts = 1\n"
+        f"[pubsub]\njournal_folder = {folder}\nstore_retry_attempts = 1\n"
         "store_url = postgresql://me:tOpSeCrEt@127.0.0.1:1/net\n"
     )
     assert main(["run", "--config-file", str(path)]) == 32
     said = capsys.readouterr()
     assert "127.0.0.1" in said.err  # it looked for the file's store
+    assert "process list" not in said.err
     assert "tOpSeCrEt" not in said.out + said.err
-    (tmp_path / "other").mkdir()
-    path.write_text(f"[pubsub]\njournal_folder = {tmp_path}/other\nstore_url = {_empty_store(tmp_path)}\n")
+    opened: list[Any] = []
+
+    def store(database: Any, into: Path) -> str:
+        opened.append(database)
+        return ""
+
+    monkeypatch.setattr("pubsub_lib.audit.main._store", store)
     assert main(["run", "--config-file", str(path)]) == 32
-    assert "process list" not in capsys.readouterr().err
-    assert main(["run", str(tmp_path / "gone"), "--config-file", str(path)]) == 32
-    assert f"{tmp_path}/gone" in capsys.readouterr().out  # folders of the command line take the place of the file's
+    assert opened[0].store.retry_attempts == 1
+    assert f"no journals in {folder}" in capsys.readouterr().out
+    # What the command line names takes the place of the file's.
+    assert main(["run", str(tmp_path / "gone"), "--store", "sqlite:///x", "--config-file", str(path)]) == 32
+    assert opened[1] == "sqlite:///x"
+    assert f"{tmp_path}/gone" in capsys.readouterr().out
 
 
 def test_password_on_the_command_line_is_warned_of(
@@ -96,12 +106,6 @@ def test_password_on_the_command_line_is_warned_of(
     said = capsys.readouterr().err
     assert said.startswith("pubsub-audit: others on this host can read the password of --store in the process list")
     assert "tOpSeCrEt" not in said
-
-
-def _empty_store(folder: Path) -> str:
-    url = f"sqlite:///{folder}/store.sqlite"
-    Store(url).close()
-    return url
 
 
 def test_no_input_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

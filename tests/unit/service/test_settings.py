@@ -8,7 +8,7 @@ from pubsub_lib import options
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.service.settings import ServiceSettings, load, reachable
 
-GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\npub_sub_driver = memory\nservice_name = api-1\n"
+GOOD = "[pubsub]\nstore_url = sqlite:///net.db\nenable_pub_sub = true\nservice_name = api-1\n"
 
 
 def read(tmp_path: Path, text: str) -> ServiceSettings:
@@ -27,7 +27,7 @@ def test_both_settings_come_from_one_file(tmp_path: Path) -> None:
     path = tmp_path / "net.conf"
     path.write_text(GOOD + "[publisher_service]\nlease = 3\nkeep_links = 7\n[pubsub_ipc]\nbuffer = 5\n")
     settings, service = load(path)
-    assert (settings.service, settings.driver) == ("api-1", "memory")
+    assert (settings.service, settings.driver) == ("api-1", "zmq_pubsub_driver")
     assert settings.for_multiproc().options["buffer"] == 5
     assert settings.for_multiproc().bind_address == "ipc:///var/run/zmq_pubsub/zmq-publisher-socket"
     assert (service.lease, service.keep_links) == (3.0, 7)
@@ -99,6 +99,12 @@ def test_addresses_that_can_stand_before_a_port(address: str, tmp_path: Path) ->
 )
 def test_a_wildcard_is_not_what_replicas_connect_to(bound: str, reached: str) -> None:
     assert reachable(bound, "10.0.0.9") == reached
+
+
+def test_a_driver_by_which_nothing_is_bound_has_no_invented_address(tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD + "pub_sub_driver = memory\n").address == ""
+    given = GOOD + "pub_sub_driver = memory\n[publisher_service]\naddress = memory://here\n"
+    assert read(tmp_path, given).address == "memory://here"
 
 
 def test_an_address_that_is_given_is_taken(tmp_path: Path) -> None:
