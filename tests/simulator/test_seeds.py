@@ -80,11 +80,12 @@ def test_trace_is_what_the_hash_is_of() -> None:
     assert hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest() == result.trace_hash
 
 
-@pytest.mark.parametrize("seed", [183, 1290, 1318, 1379, 1510, 1553, 2179, 4763, 7821])
+@pytest.mark.parametrize("seed", [183, 1290, 1318, 1379, 1510, 1553, 2179, 4763, 7821, 2949, 3087])
 def test_seeds_that_once_failed_hold(seed: int) -> None:
     """By mistakes of the invariants: what is said again during a sync outlives it; a handler that failed is parked; a
     message that was delayed comes after the faults stopped, and holds up all behind it; of two links that wait for
-    the same point the later one stays.
+    the same point the later one stays; after a pause a question that came meanwhile is answered at the very moment at
+    which an earlier answer is refused.
     """
     result = run_seed(seed)
     assert result.invariant == "", result.what

@@ -100,7 +100,7 @@ class Database:
         if self.stalled:
             self._count("db_slow")
         while self.stalled:
-            yield Sleep(label + " stalled", self._fault_rng.uniform(0.01, 0.1))
+            yield Sleep("stalled", self._fault_rng.uniform(0.01, 0.1))
         if not self.up or epoch != self._epoch:
             self._count("db_down")
             yield Sleep(label + " lost", LOST_AFTER)

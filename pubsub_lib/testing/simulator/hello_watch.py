@@ -23,15 +23,19 @@ class HelloWatch:
         self._spoke = NEVER
         self._broadcast = NEVER
         self._connected = NEVER
-        self._refused = NEVER
+        self._refused = False
 
     def connected(self, now: float) -> None:
         """The publisher is notified of a connection."""
         self._connected = now
 
-    def refused(self, now: float) -> None:
-        """The transport did not take a hello."""
-        self._refused = now
+    def burst(self) -> None:
+        """The publisher begins to send all hellos that are due."""
+        self._refused = False
+
+    def refused(self) -> None:
+        """The transport did not take a hello of this burst."""
+        self._refused = True
 
     def said(self, envelope: Envelope, now: float) -> None:
         """The publisher made this, to be sent at once."""
@@ -40,7 +44,7 @@ class HelloWatch:
             self._sent_on.add(envelope.topic)
             self._spoke = now
             return
-        if now == self._refused:
+        if self._refused:
             raise Violation("refusal", f"{self._name} makes another hello right after one was refused")
         if not hello.nonce and not hello.goodbye:
             self._check_topics(hello)

@@ -393,7 +393,11 @@ class Monitor:
 
     def hello_refused(self, process: Process, publishing: Publishing) -> None:
         """A publisher's transport did not take a hello."""
-        self._publisher(process, publishing).refused(self._world.kernel.now)
+        self._publisher(process, publishing).refused()
+
+    def hello_burst(self, process: Process, publishing: Publishing) -> None:
+        """A publisher begins to send all hellos that are due."""
+        self._publisher(process, publishing).burst()
 
     def waits_for_hello(self, process: Process) -> None:
         """A link does not leave because a hello is being sent."""

@@ -74,6 +74,7 @@ class PublisherTasks:
         if self._saying:
             return  # whoever is at it goes on until nothing is due
         self._saying = True
+        self._world.monitor.hello_burst(self._process, self.publishing)
         while True:
             while self._leaving or self._outbox.items:
                 yield Sleep("hello's turn", TURN)
