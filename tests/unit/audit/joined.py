@@ -31,11 +31,15 @@ from tests.unit.core.builders import Write
 
 TIMING: Final = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, sync_backoff_most=4.0)
 SMALL: Final = Limits(max_frame_bytes=4096)
-"""Publishers' limits: a link of some large values is a run of messages."""
+"""Publishers' limits in one half of the runs: a link of some large values is a run of messages. In the other half a
+frame has room for a whole batch.
+"""
 BOUND, GRACE, WINDOW, SILENCE = 600.0, 30.0, 60.0, 3600.0
 """Of the audit, in seconds. Every run is healed within the bound of its first message, whatever happened in it."""
 BATCH: Final = 50
 """Links that leave at once, at most."""
+BURSTS: Final = {1: 60, 3: 20, 10: 15, BATCH: 5}
+"""Transactions that are committed at once, and how often of a hundred times."""
 ROUNDS: Final = 400
 """Of healing, half a second each, at most."""
 
@@ -73,7 +77,7 @@ class Sender(Process):
     def begin(self) -> None:
         self.open_journal()
         uuid = f"{self.world.rng.getrandbits(128):032x}"
-        self.core = Publishing(self.name, uuid, TIMING, SMALL, self.world.clock.now)
+        self.core = Publishing(self.name, uuid, TIMING, self.world.limits, self.world.clock.now)
 
     def kill(self) -> None:
         self.pending.clear()
@@ -169,6 +173,7 @@ class Replica(Process):
             envelope = self.wire[index % len(self.wire)]
             if not keep:
                 del self.wire[index % len(self.wire)]
+            self.world.largest = max(self.world.largest, len(envelope.messages))
             self.take(self.follower.feed(envelope, self.world.clock.now))
 
     def lose(self, index: int) -> None:
@@ -250,6 +255,8 @@ class World:
         self._open = database
         self.victim = ""
         self.planted: Planted | None = None
+        self.largest = 0
+        """Messages of the largest batch that a replica received."""
         self._writes = 0
 
     def run(self, steps: int) -> None:
@@ -264,6 +271,7 @@ class World:
     def _run(self, steps: int) -> None:
         rng = self.rng
         self.topics = [f"t{number}" for number in range(rng.choice((1, 1, 2, 3)))]
+        self.limits = rng.choice((SMALL, Limits()))
         self.keys = [(rng.choice(self.topics), f"k{number}") for number in range(rng.randint(1, 5))]
         self.replicas: list[Replica] = []
         self.senders = [Sender(self, f"s{number}") for number in range(rng.choice((1, 1, 2)))]
@@ -295,7 +303,7 @@ class World:
         index = 0 if rng.random() < 0.7 else rng.randrange(1000)
         match name:
             case "commit":
-                for _ in range(rng.choice((1, 1, 3, 10))):
+                for _ in range(*rng.choices(list(BURSTS), list(BURSTS.values()))):
                     self._commit(sender)
             case "send":
                 sender.send(rng.randint(1, BATCH), in_order=rng.random() < 0.9)

@@ -135,7 +135,7 @@ def _empty(database: str, folder: Path, number: int, server: "PrivateServer | No
 
 def _show(tally: Tally, seed: int, runs: int, *, judged: bool) -> None:
     shares = ", ".join(f"{number} on {name}" for name, number in sorted(tally.runs.items()))
-    print(f"{runs} runs, seeds {seed} to {seed + runs - 1}: {shares}")
+    print(f"{runs} runs, seeds {seed} to {seed + runs - 1}: {shares}; batches of up to {tally.largest} messages")
     verdicts = ", ".join(f"{number} {name}" for name, number in sorted(tally.verdicts.items()))
     print(f"{tally.healthy} healthy runs, verdicts: {verdicts or 'none'}")
     for (fault, how), number in sorted(tally.named.items()):

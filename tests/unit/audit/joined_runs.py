@@ -51,6 +51,8 @@ class Tally(msgspec.Struct):
     """By database."""
     healthy: int = 0
     """Runs without a planted fault."""
+    largest: int = 0
+    """Messages of the largest batch that a replica received."""
     verdicts: Counter[str] = msgspec.field(default_factory=Counter)
     """Of the deliveries of healthy runs."""
     named: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
@@ -70,6 +72,7 @@ class Tally(msgspec.Struct):
     def add(self, world: World, one: Oracle, about: str, database: str) -> None:
         """Judge one run; ``about`` finds the run again."""
         self.runs[database] += 1
+        self.largest = max(self.largest, world.largest)
         if world.fault:
             self._faulty(world, one, about)
             return
