@@ -53,7 +53,9 @@ class Broker:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        self._arriving: set[asyncio.Task[object]] = set()
+        self._listener.setblocking(False)
+        self._loop.call_soon_threadsafe(self._loop.add_reader, self._listener, self._accept)
 
     def inject(self, head: bytes, body: bytes) -> None:
         """What any stranger could publish."""
@@ -65,15 +67,25 @@ class Broker:
         self._thread.join(10)
         self._loop.close()
 
-    async def _start(self) -> None:
-        self._server = await self._loop.create_server(lambda: _Client(self), sock=self._listener)
-
     async def _stop(self) -> None:
-        self._server.close()
-        while self._clients:
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        while self._clients or self._arriving:
             for client in list(self._clients):
                 client.transport.abort()
             await asyncio.sleep(0.001)
+
+    # asyncio's own server leaves a connection open that it accepts while it is closed (Python 3.11), so accept here.
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # it ended already
+        connection.setblocking(False)
+        task = self._loop.create_task(self._loop.connect_accepted_socket(lambda: _Client(self), connection))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
 
     # -- the loop's thread -------------------------------------------------------------------------------------------
 
