@@ -326,13 +326,15 @@ class Store:
         row = self._read("reading an object", lambda connection: connection.execute(query).one_or_none())
         return None if row is None else rows.stored(row)
 
-    def objects(self, *, topic: str | None = None, table: str | None = None) -> Iterator[Stored]:
+    def objects(self, *, topic: str | None = None, table: str | Table[Any] | None = None) -> Iterator[Stored]:
         """All objects of one consistent reading, in pages; a connection is in use until the iterator ends.
 
-        Not retried: a connection lost in the middle raises StoreUnavailable.
+        Not retried: a connection lost in the middle raises StoreUnavailable. Raises ValueRefused for a table that is
+        not declared where some are.
         """
+        name = None if table is None else self._tables.check(table)
         with faults.translated("reading objects"), self._reader_engine().connect() as connection:
-            yield from snapshot.objects(connection, self._settings.page_size, topic=topic, table=table)
+            yield from snapshot.objects(connection, self._settings.page_size, topic=topic, table=name)
 
     def topics(self) -> Mapping[str, Head]:
         """The heads of all topics that were ever written."""

@@ -105,6 +105,7 @@ def test_a_handle_stands_for_the_table_in_every_verb(open_store: Opener) -> None
     assert seen == ["p1", "p2", "p3"]
     assert store.get(PORTS, "p2") == store.get("lport", "p2") == Port(switch="s2", number=7)
     assert store.get(PORTS, "p3") is None
+    assert [each.key for each in store.objects(table=PORTS)] == ["p1", "p2"]
     record = store.get_record(PORTS, "p1")
     assert record is not None
     assert record.table == "lport"
