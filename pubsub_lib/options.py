@@ -197,7 +197,8 @@ TIMING: Final[tuple[cfg.Opt, ...]] = (
     _seconds(
         "max_idle_time",
         5.0,
-        "How often a replica asks every publisher for an own hello, and after how long a silent topic gets one.",
+        "How often a replica asks every publisher for an own hello, and after how long without a message a publisher "
+        "sends a hello to all.",
     ),
     _seconds(
         "message_delay_window",

@@ -14,6 +14,7 @@ from _generated import ROOT, write_or_check
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.publishing import HELLO_TOPICS
 
 PAGE = ROOT / "docs" / "wire-format.md"
 FRAMES = ROOT / "tests" / "unit" / "core" / "frames"
@@ -31,7 +32,8 @@ ABOUT: Final = {
     "both hold\nthe same one); a replica applies the link when it has all three. The frame's sequence, 300, numbers "
     "its first\nmessage; the second is 301.",
     "hello-1.1": "It speaks of two topics, so its topic frame names none. The publisher sent four messages on `a`; on "
-    "`b`\nnothing was ever written. Its reading of the heads began a quarter of a second before.",
+    "`b`\nnothing was ever written. Its reading of the heads began a quarter of a second before. (Recorded of an "
+    "earlier\npublisher: one of today does not name `b`, on which it never sent.)",
     "own-hello-1.1": "The nonce stands twice: in the topic frame, by which only the asker receives it, and in the "
     "hello.",
 }
@@ -66,9 +68,12 @@ MEANING: Final = {
     "Change.action": "what was done",
     "Change.version": "the change's own position",
     "Change.value": "canonical JSON, verbatim as stored; nil for a delete",
-    "Hello.sequences": "per topic the last sequence that this publisher sent; 0: none yet",
-    "Hello.heads": "per topic the head as last read from the store",
-    "Hello.store": "the store's point in the same reading; nil: nothing was read yet",
+    "Hello.sequences": "per topic the last sequence that this publisher sent; 0: none yet. Broadcast: of the topics on "
+    f"which it sent last, {HELLO_TOPICS} at most; in an own hello: of those that it was asked about",
+    "Hello.heads": "per topic the head as last read from the store; broadcast: of the same topics, without those that "
+    "the reading does not show yet",
+    "Hello.store": "the store's point in the same reading; nil: nothing was read yet. A replica asks about topics of "
+    "which it does not have everything up to there",
     "Hello.age": "seconds between the begin of that reading and the sending of this",
     "Hello.nonce": "the asker's, in an own hello; empty when broadcast",
     "Hello.goodbye": "the publisher stops after this",
@@ -91,13 +96,15 @@ driver reads the changelog and sends nothing.
 
 | frame | bytes | what for |
 |---|---|---|
-| topic | `D` topic `00` | data and broadcast hellos of one topic; of a hello about several topics: `D` `00` |
+| topic | `D` topic `00` | data of one topic |
+| | `D` `00` | a broadcast hello, for every subscriber |
 | | `H` nonce `00` topic `00` | an own hello, for the one who asked |
 | body | one msgpack array | everything else |
 | (signature) | | a third frame is reserved for a signature over the raw frames before it; today it is let pass unread |
 
 ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: who asked for `tenant-1` does not get
-`tenant-10`. A subscriber of everything subscribes to the single byte `D`; as own hellos begin with another byte,
+`tenant-10`. Every subscriber subscribes to `D` `00`, so that it receives the broadcast hellos of publishers that never
+sent on its topics. A subscriber of everything subscribes to the single byte `D`; as own hellos begin with another byte,
 nobody receives those of others. Names hold no NUL. A **question** is a subscription, too: `H` nonce `00` and a msgpack
 array of topics. No message ever begins so; the publisher sees the subscription on its XPUB and answers under `H` nonce
 `00`, to which the asker subscribed before:
@@ -127,6 +134,10 @@ On the left the offset in the frame and its bytes, on the right the field and wh
 - The recorded frames are never changed. When a field is appended new ones are added, and the old ones must still be
   read. `tests/e2e/test_rolling_upgrade.py` holds a reader of wire version 1.0 of its own and shows both directions.
 - Since 1.1 a link has a `trace`.
+- A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
+  ignores the subscription to `D` `00`, which is no question. A replica of 1.0 that follows topics does not subscribe to
+  `D` `00`: it misses the broadcast hellos of newer publishers. Its freshness and its bounds rest on own hellos, which
+  it asks for and receives as before.
 
 ## Bounds
 

@@ -14,7 +14,8 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All times, in seconds. Every one is measured on the clock of the process that waits, never on another's."""
 
     max_idle_time: Seconds = 5.0
-    """How often a replica asks every publisher for an own hello, and after how long a silent topic gets one."""
+    """How often a replica asks every publisher for an own hello, and after how long without a message a publisher sends
+    a hello to all."""
     message_delay_window: Seconds = 1.0
     """How long a link may wait for an earlier one before a delta is read."""
     hello_wait: Seconds = 1.0
