@@ -63,3 +63,10 @@ def test_every_program_opens_its_store_by_its_settings() -> None:
     old = re.compile(r"\bStore\(\s*[\w.]*settings\.store_url")
     wrong = [str(path.relative_to(ROOT)) for path in _programs() if old.search(path.read_text())]
     assert not wrong, f"write Store(settings), which obeys the operator's file, in {wrong}"
+
+
+def test_every_sample_of_a_page_opens_its_store_by_settings() -> None:
+    bare = re.compile(r"""^\s*(?:\w+ = |with )Store\(["']""", re.MULTILINE)
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
+    wrong = [str(path.relative_to(ROOT)) for path in pages if bare.search(path.read_text())]
+    assert not wrong, f"write Store(settings), which obeys the operator's file, in {wrong}"
