@@ -66,6 +66,9 @@ class Witness(Protocol):
     def synced(self, answer: SyncAnswer, number: int, actions: Sequence[Action], tracker: Tracker) -> None:
         """The store answered sync ``number``, and this is to be done now."""
 
+    def drained(self, links: Sequence[Link], tracker: Tracker) -> None:
+        """These links had waited, and are applied now, before differing buckets are asked for."""
+
 
 class Follower:
     """One replica's state. ``now`` is always in seconds of a clock that never goes back."""
@@ -120,6 +123,10 @@ class Follower:
         """Time passed."""
         rotted = self._recount(now) if now >= self.recount.next_time else ()
         actions = self.tracker.tick(now)
+        if self.witness is not None:
+            drained = [link for action in actions if isinstance(action, Apply) for link in action.links]
+            if drained:
+                self.witness.drained(drained, self.tracker)
         outcome = self._carry_out(actions, now) if actions else NOTHING
         return msgspec.structs.replace(outcome, rotted=rotted) if rotted else outcome
 

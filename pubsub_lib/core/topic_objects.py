@@ -122,6 +122,8 @@ class Walk:
             before = self._touched.get((table, key))
             if before is None:  # no link took it away, and none wrote it
                 self._count -= 1
+                if entry is not None:  # its version was altered; so its bucket must differ from the store's
+                    entry.fingerprint = fingerprint(table, key, entry.version, entry.value)
                 self._blame(table, key)
             else:
                 self._sum += before

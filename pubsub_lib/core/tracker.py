@@ -506,6 +506,11 @@ class Tracker:
         if not due:
             self.slot.no_need()
             return []
+        applied: list[Link] = []
+        for chain in due:
+            if chain.repair and chain.known is not None:
+                # Only buckets that differ are to be read: what has come since must not make further ones differ.
+                self._drain(chain, now, applied)
         number = self.slot.begin(now, self._turn)
         wants: dict[str, Want] = {}
         causes: dict[str, str] = {}
@@ -515,7 +520,7 @@ class Tracker:
             wants[chain.name] = self._want(chain)
             causes[chain.name] = chain.cause
             self._happen(chain, Happening.BEGUN, now)
-        return [StartSync(number, wants, causes)]
+        return [*self._applied(applied), StartSync(number, wants, causes)]
 
     def _want(self, chain: Chain) -> Want:
         if chain.state is State.DELTA_DUE:

@@ -156,6 +156,12 @@ class ReplicaJournal:
                 assert isinstance(part, Incomplete)
                 self._ended(number, chain, "incomplete", ZERO, 0, 0)
 
+    def drained(self, links: Sequence[Link], tracker: Tracker) -> None:
+        """See :meth:`pubsub_lib.core.follower.Witness.drained`."""
+        self._journal.links("applied", links)
+        for link in links:
+            self._known[ALL if ALL in tracker.topics else link.topic] = link.point
+
     def _full(self, number: int, chain: str, part: Full, *, used: bool) -> None:
         records = [record for snapshot in part.topics.values() for record in snapshot.records]
         # Where only some buckets were read, the digests of the others were equal. An answer that came late is not used.

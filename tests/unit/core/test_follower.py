@@ -440,7 +440,7 @@ def test_rule_10_a_store_whose_own_digest_is_wrong_is_not_read_without_end() -> 
 
 
 @pytest.mark.parametrize("chain", ["t", ALL])
-@pytest.mark.parametrize("how", ["value", "object", "version"])
+@pytest.mark.parametrize("how", ["value", "object", "version", "newer version"])
 def test_rot_in_memory_is_found_within_the_time_and_repaired_by_buckets(chain: str, how: str) -> None:
     history = History()
     history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
@@ -450,6 +450,8 @@ def test_rot_in_memory_is_found_within_the_time_and_repaired_by_buckets(chain: s
         objects["k5"].value = b'"rotten"'
     elif how == "version":
         objects["k5"].version = 1
+    elif how == "newer version":
+        objects["k5"].version += 10**9
     else:
         del objects["k5"], follower.cache._merged.shown["port"]["k5"]
     now = 0.4

@@ -928,6 +928,21 @@ def test_rule_10_links_wait_while_a_mismatch_is_repaired() -> None:
     assert bench.feed(history.one()) == []
 
 
+def test_rule_10_a_repair_begins_with_everything_that_has_come() -> None:
+    history, bench = following()
+    bench.tracker.mismatched("t", bench.now)
+    links = history.some(3)
+    assert bench.feed(*links) == []
+    bench.wait(CALM.sync_interval + CALM.sync_jitter)
+    assert bench.is_syncing()
+    assert bench.applied[-3:] == links, "else the buckets of these differ, and are read too"
+    assert bench.known() == links[-1].point
+    later = history.one()
+    assert bench.feed(later) == [], "while the sync runs known stands still"
+    bench.answer()
+    assert bench.known() == later.point
+
+
 def test_rule_10_a_mismatch_during_a_delta_is_not_answered_by_it() -> None:
     history, bench = following()
     history.one()
