@@ -86,9 +86,9 @@ class Sender(Process):
 
     def send(self, many: int, *, in_order: bool = True) -> None:
         """What this publisher was handed first leaves, in as few envelopes as can be."""
+        if not in_order:  # workers hand over side by side
+            self.world.rng.shuffle(self.pending)
         now, self.pending = self.pending[:many], self.pending[many:]
-        if not in_order:
-            self.world.rng.shuffle(now)
         links = [link for transaction in now for link in transaction]
         if not links:
             return
@@ -279,8 +279,12 @@ class World:
         self.replicas.append(Replica(self, "named", followed, polls=False))
         self.replicas.append(Replica(self, "every", [ALL], polls=False))
         self.replicas.append(Replica(self, "polls", rng.choice(([ALL], followed)), polls=True))
+        if rng.random() < 0.7:
+            self._heal()  # else the trouble begins before the first sync
         weights: list[float] = []
         for step in range(steps):
+            if rng.random() < 0.1:
+                self._burst()
             if step % 25 == 0:
                 weights = [rng.choice((0.0, 1.0, 3.0)) for _ in _STEPS]
                 weights += [rng.choice((0.0, 0.0, 1.0)) for _ in _TROUBLE]
@@ -304,9 +308,9 @@ class World:
         match name:
             case "commit":
                 for _ in range(*rng.choices(list(BURSTS), list(BURSTS.values()))):
-                    self._commit(sender)
+                    self._commit(rng.choice(self.senders))
             case "send":
-                sender.send(rng.randint(1, BATCH), in_order=rng.random() < 0.9)
+                sender.send(rng.randint(1, max(1, min(BATCH, len(sender.pending)))), in_order=rng.random() < 0.6)
             case "elapse":
                 self._elapse(rng.choice((0.1, 0.5, 1.0, 3.0)))
             case "deliver":
@@ -323,6 +327,17 @@ class World:
                 rng.choice((replica, sender)).kill()
             case _:
                 getattr(replica, name)()
+
+    def _burst(self) -> None:
+        """Commits that leave in several batches, each with some of every part, and arrive while a replica follows."""
+        sender = self.rng.choice(self.senders)
+        for _ in range(self.rng.randint(2, 12)):
+            self._commit(sender)
+        for _ in range(self.rng.randint(2, 4)):
+            sender.send(self.rng.randint(1, max(1, len(sender.pending))), in_order=self.rng.random() < 0.3)
+        replica = self.rng.choice(self.replicas)
+        for _ in range(len(replica.wire)):
+            replica.deliver()
 
     def _commit(self, sender: Sender, changes: int = 0) -> None:
         rng = self.rng
