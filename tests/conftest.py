@@ -56,7 +56,7 @@ def pytest_sessionfinish(exitstatus: int) -> None:
             node.gateway._io.popen.terminate()
         for node in _side_by_side:
             with contextlib.suppress(EOFError, node.channel.RemoteError, node.channel.TimeoutError):
-                node.channel.waitclose(300)
+                node.channel.waitclose(60)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
