@@ -59,7 +59,7 @@ class Reader:
         answer = self._store.read_sync(wants)
         for part in answer.chains.values():
             if isinstance(part, Full):
-                self.read += sum(len(snapshot.records) for snapshot in part.topics.values())
+                self.read += sum(len(each.records) + len(each.changes) for each in part.topics.values())
         return answer
 
     def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:

@@ -169,9 +169,10 @@ class Cache:
         return faults
 
     def replace(self, topic: str, snapshot: TopicSnapshot, *, told: bool = True, reached: int = 0) -> Applied:
-        """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets``. ``told`` False: nobody
-        would look at the events, which may be missing then. ``reached``: the position up to which the topic had
-        everything; an object that is new and yet not younger shows another history.
+        """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets`` and ``snapshot.changes``.
+
+        ``told`` False: nobody would look at the events, which may be missing then. ``reached``: the position up to
+        which the topic had everything; an object that is new and yet not younger shows another history.
 
         What the snapshot lacks is deleted and told with the last known value and version None. Versions may
         go down: the snapshot may be of another history. When that shows, the topic's floors are forgotten; else
@@ -183,7 +184,7 @@ class Cache:
             state = self._topics[topic] = TopicObjects()
         state.walk = None
         told = told or bool(self._indexes)  # which live on events
-        if not state.tables:
+        if not state.tables and not snapshot.changes:
             back = snapshot.head.point.position < state.position
             back = back or (reached > 0 and min(map(_version_of, snapshot.records), default=reached + 1) <= reached)
             events = self._fill(topic, state, snapshot, told)
@@ -200,10 +201,16 @@ class Cache:
             for table, key, entry in state.objects()
             if snapshot.buckets is None or bucket_of(table, key) in snapshot.buckets
         }
+        for change in snapshot.changes:
+            before = state.tables.get(change.table, {}).get(change.key)
+            if before is not None:
+                gone[change.table, change.key] = before
+        written = [Record(at.table, at.key, at.version, at.value) for at in snapshot.changes if at.value is not None]
+        records = [*snapshot.records, *written] if written else snapshot.records
         # Two lists side by side and not one of pairs: half a million tuples would keep the garbage collector busy.
         changed: list[Record] = []
         entries: list[Entry] = []
-        for record in sorted(snapshot.records, key=_version_of):
+        for record in sorted(records, key=_version_of):
             table, key, version, value = record.table, record.key, record.version, record.value
             old = gone.pop((table, key), None) if gone else None
             print_ = fingerprint(table, key, version, value)

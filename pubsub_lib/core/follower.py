@@ -255,4 +255,6 @@ class Follower:
             raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(self.tracker.topics)[:5]}")
 
     def _fill(self, topic: str, want: Want) -> Want:
-        return want if want.buckets is None else Want(buckets=self.cache.bucket_digests(topic))
+        if want.buckets is None:
+            return want
+        return Want(buckets=self.cache.bucket_digests(topic), known=self.tracker.chain(topic).known)

@@ -121,23 +121,27 @@ class TopicSnapshot(msgspec.Struct, frozen=True):
     """All objects of one topic and its head, of one consistent reading.
 
     ``buckets`` is None for the whole topic; else only objects of these buckets are here, and all of them
-    (the repair of a digest mismatch).
+    (the repair of a digest mismatch). ``changes`` are the last changes of objects in other buckets, since the point up
+    to which the asker had everything.
     """
 
     head: Head
     records: Sequence[Record]
     buckets: frozenset[int] | None = None
+    changes: Sequence[Change] = ()
 
 
 class Want(msgspec.Struct, frozen=True):
     """What a sync asks for one chain.
 
     ``after``: the links after this point. None: all objects; or, when ``buckets`` holds the replica's own bucket
-    digests (``{bucket: digest}``), only the objects of the buckets that differ.
+    digests (``{bucket: digest}``), only the objects of the buckets that differ. ``known`` is the point at which these
+    digests hold: the answer may then give the changes since that point in place of the buckets that differ by them.
     """
 
     after: Point | None = None
     buckets: Mapping[int, int] | None = None
+    known: Point | None = None
 
 
 class Delta(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from pubsub_lib.core import digest
 from pubsub_lib.core.model import (
     ALL,
     EMPTY,
+    Change,
     Delta,
     Full,
     Head,
@@ -62,21 +63,91 @@ def read_sync(connection: Connection, wants: Mapping[str, Want], settings: Store
     """Answer all wants from this one snapshot."""
     point = store_point(connection)
     current = heads(connection, wants.keys())
+    page = settings.page_size
     chains: dict[str, Delta | Incomplete | Full] = {}
+    whole: list[str] = []
     for chain, want in wants.items():
-        page, most = settings.page_size, settings.max_delta_links
-        if chain == ALL and want.after is not None:
-            chains[ALL] = changelog.store_delta(connection, want.after, point, page, most)
+        if want.after is not None:
+            chains[chain] = _delta(connection, chain, want.after, current, point, settings)
+        elif want.buckets is not None:
+            chains[chain] = _repair(connection, chain, want, current, point, settings)
         elif chain == ALL:
-            # Topics that were asked for beside ALL and never written are not part of it.
-            written = {topic: head for topic, head in current.items() if head != EMPTY}
-            chains[ALL] = Full(_snapshots(connection, None, written, want, page), point)
-        elif want.after is not None:
-            chains[chain] = changelog.topic_delta(connection, chain, want.after, current[chain].point, page, most)
+            chains[ALL] = Full(_snapshots(connection, None, _written(current), page), point)
         else:
-            head = current[chain]
-            chains[chain] = Full(_snapshots(connection, chain, {chain: head}, want, page), head.point)
+            whole.append(chain)
+    for part in _parcels(whole, current, page):
+        found = _snapshots(connection, part, {topic: current[topic] for topic in part}, page)
+        chains.update((topic, Full({topic: each}, each.head.point)) for topic, each in found.items())
     return SyncAnswer(point, chains)
+
+
+def _written(current: Mapping[str, Head]) -> dict[str, Head]:
+    """Topics that were asked for beside ``ALL`` and never written are not part of it."""
+    return {topic: head for topic, head in current.items() if head != EMPTY}
+
+
+def _parcels(topics: Sequence[str], current: Mapping[str, Head], page: int) -> Iterator[list[str]]:
+    """The topics in parcels that one statement reads: small ones together, up to about a page of objects. A statement
+    for each topic of a replica of 10,000 small topics would take most of its full sync.
+    """
+    parcel: list[str] = []
+    left = page
+    for topic in topics:
+        count = current[topic].count
+        if parcel and (count > left or len(parcel) == rows.CHUNK):
+            yield parcel
+            parcel, left = [], page
+        parcel.append(topic)
+        left -= count
+    if parcel:
+        yield parcel
+
+
+def _delta(
+    connection: Connection,
+    chain: str,
+    after: Point,
+    current: Mapping[str, Head],
+    store: Point,
+    settings: StoreSettings,
+) -> Delta | Incomplete:
+    page, most = settings.page_size, settings.max_delta_links
+    if chain == ALL:
+        return changelog.store_delta(connection, after, store, page, most)
+    return changelog.topic_delta(connection, chain, after, current[chain].point, page, most)
+
+
+def _repair(
+    connection: Connection,
+    chain: str,
+    want: Want,
+    current: Mapping[str, Head],
+    store: Point,
+    settings: StoreSettings,
+) -> Full:
+    """The buckets that differ. Of those that differ because of what was written since the asker's digests, only what
+    was written, unless there are no others: else each transaction meanwhile would cost a whole bucket.
+    """
+    topics = None if chain == ALL else [chain]
+    asked = _written(current) if chain == ALL else {chain: current[chain]}
+    assert want.buckets is not None
+    differing = _differing(bucket_digests(connection, None if chain == ALL else chain), want.buckets)
+    changes: dict[str, list[Change]] = {}
+    if want.known is not None and len(differing) > 1:
+        delta = _delta(connection, chain, want.known, current, store, settings)
+        if isinstance(delta, Delta):
+            last = {(link.topic, each.table, each.key): each for link in delta.links for each in link.changes}
+            written = {digest.bucket_of(table, key) for _, table, key in last}
+            if differing - written:
+                differing -= written
+                for (topic, _, _), change in last.items():
+                    changes.setdefault(topic, []).append(change)
+    found = _snapshots(connection, topics, asked, settings.page_size, differing)
+    answers = {
+        topic: TopicSnapshot(each.head, each.records, differing, changes.get(topic, ()))
+        for topic, each in found.items()
+    }
+    return Full(answers, store if chain == ALL else current[chain].point)
 
 
 def holds(connection: Connection, topic: str, points: Sequence[Point]) -> list[bool | None]:
@@ -104,7 +175,8 @@ def objects(
     buckets: Collection[int] | None = None,
 ) -> Iterator[Stored]:
     """The objects, in the order of (topic, bucket, table, key), read page by page."""
-    for got in _pages(connection, select(schema.objects), page, topic=topic, table=table, buckets=buckets):
+    topics = None if topic is None else [topic]
+    for got in _pages(connection, select(schema.objects), page, topics=topics, table=table, buckets=buckets):
         yield from map(rows.stored, got)
 
 
@@ -113,14 +185,14 @@ def _pages(
     base: Select[Any],
     page: int,
     *,
-    topic: str | None = None,
+    topics: Collection[str] | None = None,
     table: str | None = None,
     buckets: Collection[int] | None = None,
 ) -> Iterator[Sequence[Any]]:
     """The rows of ``base``, a selection from the objects that holds all columns of their order."""
     columns = schema.objects.c
-    if topic is not None:
-        base = base.where(columns.topic == topic)
+    if topics is not None:
+        base = base.where(columns.topic.in_(topics) if len(topics) != 1 else columns.topic == next(iter(topics)))
     if table is not None:
         base = base.where(columns.table_name == table)
     if buckets is not None:
@@ -176,26 +248,29 @@ def behind(
 
 
 def _snapshots(
-    connection: Connection, topic: str | None, current: Mapping[str, Head], want: Want, page: int
+    connection: Connection,
+    topics: Collection[str] | None,
+    current: Mapping[str, Head],
+    page: int,
+    buckets: frozenset[int] | None = None,
 ) -> dict[str, TopicSnapshot]:
-    """A snapshot for each of the heads: of one topic, or (None) of all of them."""
-    differing = None if want.buckets is None else _differing(bucket_digests(connection, topic), want.buckets)
+    """A snapshot for each of the heads: of these topics, or (None) of all of them; of some buckets, or of all."""
     records: dict[str, list[Record]] = {name: [] for name in current}
-    if differing is None or differing:
+    if buckets is None or buckets:
         columns = schema.objects.c
         # Only what a replica needs, and the rows by position: this loop is half of a full sync.
         base = select(
             columns.topic, columns.bucket, columns.table_name, columns.object_key, columns.version, columns.value
         )
-        if connection.dialect.name == "sqlite" and topic is None and differing is None:
+        if connection.dialect.name == "sqlite" and topics is None and buckets is None:
             # No server that has to end a long statement: as the rows lie in the file, which is twice as quick.
             pages = _as_they_lie(connection, base, page)
         else:
-            pages = _pages(connection, base, page, topic=topic, buckets=differing)
+            pages = _pages(connection, base, page, topics=topics, buckets=buckets)
         for got in pages:
             for name, _bucket, table, key, version, value in got:
                 records[name].append(Record(table, key, version, bytes(value)))
-    return {name: TopicSnapshot(current[name], found, differing) for name, found in records.items()}
+    return {name: TopicSnapshot(current[name], found, buckets) for name, found in records.items()}
 
 
 def _differing(mine: Mapping[int, int], theirs: Mapping[int, int]) -> frozenset[int]:

@@ -219,7 +219,7 @@ def test_rule_10_differing_buckets_are_asked_with_the_caches_own_digests() -> No
     assert follower.faults.mismatches == 1
     sync = follower.tick(1.1).sync
     assert sync is not None
-    assert sync.wants == {"t": Want(buckets=follower.cache.bucket_digests("t"))}
+    assert sync.wants == {"t": Want(buckets=follower.cache.bucket_digests("t"), known=link.point)}
     answer = history.answer(sync.wants)
     follower.sync_done(sync.number, answer, 1.2)
     assert follower.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)

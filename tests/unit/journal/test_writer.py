@@ -138,7 +138,8 @@ def test_who_ends_without_closing_has_an_end_all_the_same(tmp_path: Path) -> Non
     subprocess.run([sys.executable, "-c", WITHOUT_CLOSE, str(tmp_path)], check=True, timeout=60)
     runs: dict[str, list[str]] = {}
     for row in rows(tmp_path):
-        runs.setdefault(row.run, []).append(row.peer or row.kind)
+        if row.kind != "mark":  # a slow run has some
+            runs.setdefault(row.run, []).append(row.peer or row.kind)
     assert sorted(runs.values()) == [["open", who, "close"] for who in ("child", "parent", "process")]
 
 
