@@ -257,6 +257,8 @@ class Tracker:
         chain = self._chains.get(self._chain_of(topic))
         if chain is None or chain.name in self._doubts:
             return  # what is in doubt has its time to be read again (rule 9), and goes on with what comes meanwhile
+        if chain.frozen and chain.state in SYNCING:
+            return  # a link that was applied when this very repair began: the digests that it asks with include it
         # Buckets first; when they came and it still differs, everything.
         after_reading = chain.read_in == self._turn
         if after_reading and (chain.read_whole or chain.doubts):

@@ -226,6 +226,25 @@ def test_rule_10_differing_buckets_are_asked_with_the_caches_own_digests() -> No
     assert follower.tracker.chain("t").state is State.FOLLOWING, "the buckets were enough"
 
 
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_10_links_that_came_before_the_repair_begins_do_not_fit_either(chain: str) -> None:
+    """They are applied when it begins, to what is still wrong."""
+    history = History()
+    history.some(5)
+    follower = start(chain, history=history)
+    rotten = next(iter(history.objects["t"].values()))
+    entry = follower.cache._topics["t"].tables[rotten.table][rotten.key]
+    entry.value, entry.fingerprint = b'"rot"', 1
+    follower.feed(envelope(history.one(key=rotten.key, value="9")), 1.0)
+    follower.feed(envelope(*history.some(3), sequence=2), 1.0)
+    outcome = follower.tick(1.1)
+    assert outcome.sync is not None
+    assert follower.faults.mismatches > 1, "what had come was applied"
+    follower.sync_done(outcome.sync.number, history.answer(outcome.sync.wants), 1.2)
+    assert follower.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
+    assert follower.tracker.chain(chain).state is State.FOLLOWING
+
+
 def test_what_is_asked_for_heals_a_value_that_no_digest_shows() -> None:
     history = History()
     history.some(5)
