@@ -56,7 +56,10 @@ class Publishing:
         self._answers: deque[HelloAsk] = deque()
         """To be answered now."""
         self._heads: Heads | None = None
+        self._all_read = NEVER
+        """When the reading of all these heads began; ..."""
         self._began = NEVER
+        """... and when it was last known that they hold."""
         self._reading = False
         self._failed = False
         """A hello is due and the reading for it failed: what is known is told, with its true age."""
@@ -147,14 +150,22 @@ class Publishing:
         """The caller reads now."""
         self._reading = True
 
-    def heads_at(self, store: Point) -> Heads | None:
-        """The heads of the last reading, when the store stands where it stood then: they need not be read again."""
-        return self._heads if self._heads is not None and self._heads.store == store else None
+    def heads_at(self, store: Point, now: float) -> Heads | None:
+        """The heads of the last reading, when the store stands where it stood then: they need not be read again.
+
+        Not for longer than ``stale_after``: a repair of the database corrects a head's count and digest without a new
+        point, and replicas would compare theirs with the wrong ones until the next commit.
+        """
+        if self._heads is None or self._heads.store != store or now >= self._all_read + self._timing.stale_after:
+            return None
+        return self._heads
 
     def heads_read(self, heads: Heads, began: float, now: float) -> None:
         """The heads of all topics, and when their reading began (before the first query was sent)."""
         self._reading = self._failed = False
         self._failures = 0
+        if heads is not self._heads:
+            self._all_read = began
         self._heads = heads
         self._began = began
         self._answer_all()

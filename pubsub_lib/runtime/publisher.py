@@ -246,7 +246,7 @@ class Publisher:
         try:
             store = self._store.read_heads(()).store
             with self._lock:
-                heads = self._core.heads_at(store)
+                heads = self._core.heads_at(store, began)
             if heads is None:
                 began = time.monotonic()
                 heads = self._store.read_heads([ALL])

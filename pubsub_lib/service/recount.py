@@ -121,16 +121,17 @@ class StoreRecount:
         suspects: dict[str, list[tuple[str, str]]] = {}
         for row in page.altered:
             suspects.setdefault(row.topic, []).append((row.table, row.key))
+        # First, so that a topic whose repair fails does not keep the round at this page.
+        self._after, self._rows = page.behind, page.behind is not None
         for topic, found in suspects.items():
             self._repair(topic, found)
-        self._after, self._rows = page.behind, page.behind is not None
 
     def _look_at_topics(self) -> None:
         part = self._topics[-TOPICS:]
+        del self._topics[-TOPICS:]
         for topic in self._store.unfit(part):
             if topic not in self._found:
                 self._repair(topic, ())
-        del self._topics[-TOPICS:]
 
     def _repair(self, topic: str, suspects: Collection[tuple[str, str]]) -> None:
         done = self._store.repair(topic, suspects)

@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection, and_, func, select, update
 
 from pubsub_lib.core import digest
-from pubsub_lib.core.model import ZERO, Head, Link
+from pubsub_lib.core.model import ZERO, Head, Link, Point
 from pubsub_lib.store import rows, schema, snapshot, writer
 from pubsub_lib.store.verbs import Identity, Stored
 
@@ -116,7 +116,7 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     fits = (count, total) == (head.count, head.digest)
     if fits and len(fixes) == len(altered):
         return _plan(altered, fixes, len(found))
-    last, complete = _changelog(connection, topic)
+    last, complete = _changelog(connection, topic, head.point)
     missing: list[Identity] = []
     if not fits:
         present, missing = _differing(connection, topic, last, complete)
@@ -130,6 +130,9 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     if after == (head.count, head.digest):
         return _plan(wrong, fixes, len(found))
     if complete:
+        # A row that fits its fingerprint, at the version that the changelog tells, may be right: then the link is not.
+        fixes = [fix for fix in fixes if not _fits_itself(fix)]
+        after = _after(count, total, fixes)
         # The changelog tells every object, so the head is wrong: a writer changed an object that had rotted.
         return _plan(wrong, fixes, len(found), after[0] - head.count, digest.subtract(after[1], head.digest))
     return _plan(wrong, [fix for fix in fixes if _proves_itself(fix)], len(found))
@@ -212,22 +215,23 @@ def _differing_buckets(connection: Connection, topic: str, expected: Mapping[Ide
     return {each for each in {*sums, *there} if sums.get(each, 0) != there.get(each, 0)}
 
 
-def _changelog(connection: Connection, topic: str) -> tuple[dict[Identity, Last], bool]:
-    """The last change of each object that a topic's changelog tells, and whether it tells all from the first one on."""
+def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Identity, Last], bool]:
+    """The last change of each object that a topic's changelog tells, and whether it tells all of them: then its links
+    connect from the first one to the head. Links may have been lost, too.
+    """
     found: dict[Identity, Last] = {}
-    position, complete = 0, False
+    known, complete = ZERO, True
     while True:
-        got = _links(connection, topic, position + 1, PAGE)
-        if got and not position:
-            complete = got[0].prev == ZERO
+        got = _links(connection, topic, known.position + 1, PAGE)
         for link in got:
             for change in link.changes:
                 ident, version, value = (change.table, change.key), change.version, change.value
                 print_ = None if value is None else digest.fingerprint(*ident, version, value)
                 found[ident] = Last(version, print_, link.point.position)
+            complete = complete and link.prev == known
+            known = link.point
         if len(got) < PAGE:
-            return found, complete
-        position = got[-1].point.position
+            return found, complete and known == head
 
 
 def _links(connection: Connection, topic: str, first: int, most: int) -> list[Link]:
@@ -275,6 +279,14 @@ def _proves_itself(fix: Fix) -> bool:
     """True when the row's own fingerprint is that of the right version and value."""
     now, right = fix.now, fix.right
     return now is not None and right is not None and now.fingerprint == right.fingerprint == _fingerprint(right)
+
+
+def _fits_itself(fix: Fix) -> bool:
+    """True when the row fits its own fingerprint and has the right version: only the head can tell who is right."""
+    now, right = fix.now, fix.right
+    if now is None or right is None or now.version != right.version:
+        return False
+    return _fingerprint(now) == now.fingerprint
 
 
 def _after(count: int, total: int, fixes: Sequence[Fix]) -> tuple[int, int]:

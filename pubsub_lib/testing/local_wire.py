@@ -165,7 +165,7 @@ class LocalWire:
 
     def _read_heads(self, now: float) -> None:
         try:
-            heads = self._core.heads_at(self._store.read_heads(()).store) or self._store.read_heads([ALL])
+            heads = self._core.heads_at(self._store.read_heads(()).store, now) or self._store.read_heads([ALL])
         except StoreError:
             self._core.heads_failed(now)
         else:

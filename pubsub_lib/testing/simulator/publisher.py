@@ -125,7 +125,7 @@ class PublisherTasks:
                 try:
                     began = clock.now()
                     point = yield from database.query("store's point", lambda: database.store.read_heads(()), name)
-                    heads = publishing.heads_at(point.store)
+                    heads = publishing.heads_at(point.store, began)
                     if heads is None:
                         began = clock.now()
                         heads = yield from database.query("heads", lambda: database.store.read_heads((ALL,)), name)

@@ -266,13 +266,28 @@ def test_rule_06_a_store_that_stands_still_is_not_read_again() -> None:
     history = History()
     history.one("a")
     one = started(history)
-    assert one.heads_at(history.point) == history.reading()
+    assert one.heads_at(history.point, 1.0) == history.reading()
     twin = history.restored(0)
     twin.one("a")
     assert twin.point.position == history.point.position
-    assert one.heads_at(twin.point) is None, "another history that stands at the same position"
-    assert one.heads_at(history.one("a").point) is None
-    assert publishing().heads_at(ZERO) is None, "nothing was read yet"
+    assert one.heads_at(twin.point, 1.0) is None, "another history that stands at the same position"
+    assert one.heads_at(history.one("a").point, 1.0) is None
+    assert publishing().heads_at(ZERO, 1.0) is None, "nothing was read yet"
+
+
+def test_rule_10_heads_are_read_again_in_time_although_the_store_stands_still() -> None:
+    """A repair of the database corrects count and digest of a head without a new point."""
+    history = History()
+    history.one("a")
+    one = started(history)
+    now, fresh = 0.0, 0
+    while now < 100.0:
+        now += 1.0
+        kept = one.heads_at(history.point, now)
+        fresh += kept is None
+        one.begin_reading()
+        one.heads_read(history.reading() if kept is None else kept, now, now)
+    assert fresh == 100.0 // CALM.stale_after
 
 
 def test_an_answer_about_many_topics_is_cut_into_hellos_that_fit_in_a_frame() -> None:

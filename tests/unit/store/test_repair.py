@@ -13,7 +13,7 @@ from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
 
 OBJECTS = 600
-Damage = Callable[[Connection], None]
+Damage = Callable[[Connection], object]
 C = schema.objects.c
 ONE = and_(C.table_name == "port", C.object_key == "k7")
 
@@ -210,3 +210,47 @@ def test_nothing_that_is_right_is_touched(store: Store) -> None:
     assert contents(store) == right
     assert assert_consistent(store) == 1
     assert store.repair("never").wrong == 0
+
+
+L = schema.links.c
+
+
+def alter_a_link(connection: Connection) -> None:
+    changes = connection.execute(select(L.changes).where(L.position == 3)).scalar_one()
+    assert b'{"n":2}' in changes
+    altered = changes.replace(b'{"n":2}', b'{"n":9}')
+    connection.execute(update(schema.links).where(L.position == 3).values(changes=altered))
+
+
+HARM_TO_THE_CHANGELOG: dict[str, Damage] = {
+    "the tail is lost": lambda connection: connection.execute(delete(schema.links).where(L.position >= 5)),
+    "a link is lost": lambda connection: connection.execute(delete(schema.links).where(L.position == 3)),
+    "all but the first are lost": lambda connection: connection.execute(delete(schema.links).where(L.position > 1)),
+    "a value is altered": alter_a_link,
+}
+
+
+@pytest.mark.parametrize("also", ["row", "head", "fingerprint"])
+@pytest.mark.parametrize("harm_to_the_changelog", HARM_TO_THE_CHANGELOG)
+def test_a_damaged_changelog_proves_nothing_and_costs_no_object_that_is_right(
+    store: Store, database_url: str, harm_to_the_changelog: str, also: str
+) -> None:
+    for i in range(6):
+        with store.transaction() as tx:
+            tx.set("port", f"p{i}", {"n": i}, topic="t")
+    right = {each.ident: each.value for each in contents(store)}
+    first = and_(C.table_name == "port", C.object_key == "p0")
+    damages: dict[str, Damage] = {
+        "row": lambda connection: connection.execute(delete(schema.objects).where(first)),
+        "head": lambda connection: connection.execute(
+            update(schema.topics).where(schema.topics.c.topic == "t").values(digest_lo=schema.topics.c.digest_lo + 1)
+        ),
+        "fingerprint": lambda connection: connection.execute(
+            update(schema.objects).where(first).values(fp_lo=C.fp_lo + 1)
+        ),
+    }
+    harm(database_url, HARM_TO_THE_CHANGELOG[harm_to_the_changelog], damages[also])
+    store.repair("t", [("port", "p0")])
+    found = {each.ident: each.value for each in contents(store)}
+    assert found.items() <= right.items()
+    assert set(right) - set(found) <= {("port", "p0")}
