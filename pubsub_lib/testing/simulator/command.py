@@ -148,6 +148,9 @@ def _run_all(options: argparse.Namespace, cuts: Cuts) -> Iterator[Result]:
         return
     with multiprocessing.get_context("spawn").Pool(options.jobs, _prepare, (cuts, options.mutant)) as pool:
         yield from pool.imap_unordered(_run_here, seeds, chunksize=8)
+        # To terminate idle workers may never end on a busy machine: a new one can be started while they are ended.
+        pool.close()
+        pool.join()
 
 
 def _prepare(cuts: Cuts, mutant: str) -> None:
