@@ -7,7 +7,6 @@ import errno
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.holders import holder_of_port
 from pubsub_lib.runtime.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings
+from pubsub_lib.service.writing import reason_of, try_making, try_writing
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, administration, sqlite, url
 
@@ -58,12 +58,13 @@ def _tried(probe: Callable[..., None], *arguments: object) -> Iterator[PubSubErr
 def _database(settings: Settings) -> None:
     parsed = url.parse(settings.store_url)
     if parsed.get_backend_name() == "sqlite" and not sqlite.path_of(parsed).exists():
-        folder = sqlite.path_of(parsed).parent
-        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        try:
+            try_writing(sqlite.path_of(parsed).parent)
+        except OSError as error:
             raise StoreUnavailable(
-                f"the SQLite file {sqlite.path_of(parsed)} cannot be made: {_why_not(folder)}; correct store_url, or "
-                "make the folder and let the service's user write in it"
-            )
+                f"the SQLite file {str(sqlite.path_of(parsed))!r} of store_url cannot be made ({reason_of(error)}); "
+                "correct store_url, or make the folder and let the service's user write in it"
+            ) from error
         return  # the service makes the file at its start
     once = msgspec.structs.replace(settings.store, retry_attempts=1)
     if administration.revision(settings.store_url, settings=once) is None:
@@ -74,34 +75,21 @@ def _database(settings: Settings) -> None:
 
 
 def _folder(folder: Path, option: str) -> None:
-    """Write in it, or make sure that it could be made."""
     try:
-        if folder.exists():
-            with tempfile.TemporaryFile(dir=folder):
-                return
-        _makable(folder)
+        try_making(folder)
     except OSError as error:
         raise TransportError(
-            f"nothing can be written in {str(folder)!r} ({error.strerror or error}); let the service's user write "
-            f"there, or set {option} to another folder"
+            f"nothing can be written in {str(folder)!r} ({reason_of(error)}); let the service's user write there, or "
+            f"set {option} to another folder"
         ) from error
 
 
-def _makable(folder: Path) -> None:
-    """Raises OSError when the nearest folder above that exists could not take the missing ones."""
-    above = next(each for each in folder.absolute().parents if each.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{above} is no folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, f"{folder} does not exist, and {above} cannot be written")
-
-
 def _socket_file(path: Path, option: str, private: bool) -> None:
-    """``private``: its folder must be the service's own."""
+    """``private``: its folder must be the service's own, which makes a missing one."""
     way_out = f"set {option} to a path in a folder of the service's own"
     try:
-        if not path.parent.exists():
-            _makable(path.parent)
+        if private and not path.parent.is_dir():
+            try_making(path.parent)
             return
         found = path.parent.stat()
         if private and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077):
@@ -109,15 +97,14 @@ def _socket_file(path: Path, option: str, private: bool) -> None:
                 f"the folder {str(path.parent)!r} of {option} must belong to the service's user, with mode 0700; "
                 f"{way_out}"
             )
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, f"{path.parent} cannot be written")
+        try_writing(path.parent)
         if not path.exists():
             return
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise TransportError(f"{option} is {str(path)!r}, which is a file and no socket; {way_out}")
     except OSError as error:
         raise TransportError(
-            f"the socket {str(path)!r} cannot be made ({error.strerror or error}); {way_out}"
+            f"the socket {str(path)!r} of {option} cannot be made ({reason_of(error)}); {way_out}"
         ) from error
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(CONNECT_TIMEOUT)
@@ -148,8 +135,3 @@ def _refused(error: OSError, port: int) -> str:
         return "this host has no such address; correct the address"
     return f"{error.strerror or error}; take another address or port"
 
-
-def _why_not(folder: Path) -> str:
-    if not folder.exists():
-        return f"the folder {folder} does not exist"
-    return f"{folder} cannot be written" if folder.is_dir() else f"{folder} is no folder"

@@ -1,7 +1,9 @@
 """``publisher-service --check --connect`` names what cannot be had, with an exit code, and leaves nothing behind."""
 
+import contextlib
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from pubsub_lib.service.settings import load
 from pubsub_lib.testing.processes import free_port
 
 Config = Callable[..., Path]
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -49,6 +52,28 @@ def taken() -> Iterator[int]:
     """A port that this process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A folder that every user reaches (pytest's own are closed to others)."""
+    with tempfile.TemporaryDirectory(prefix="pubsub-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
+@contextlib.contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root's rights pass every permission."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def failures(path: Path) -> list[PubSubError]:
@@ -109,7 +134,7 @@ def test_database_that_cannot_be_reached_is_named_without_its_password(
 def test_database_in_a_folder_that_is_not_there(config: Config, tmp_path: Path) -> None:
     error = only(config(store_url=f"sqlite:///{tmp_path}/missing/net.db"))
     assert isinstance(error, StoreError)
-    assert f"the folder {tmp_path}/missing does not exist" in str(error)
+    assert f"(No such file or directory: '{tmp_path}/missing')" in str(error)
 
 
 def test_file_that_is_no_database(config: Config, tmp_path: Path) -> None:
@@ -141,15 +166,73 @@ def test_journal_folder_that_is_a_file(where: str, config: Config, tmp_path: Pat
     assert str(tmp_path / where) in str(error)
 
 
-def test_folders_that_may_not_be_written(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir()
-    # As the system answers to anybody but root, who may run these tests.
-    monkeypatch.setattr(os, "access", lambda path, mode: closed not in (path, *path.parents))
-    assert "journal_folder" in str(only(config(journal_folder=closed / "below")))
-    assert "cannot be written" in str(only(config(store_url=f"sqlite:///{closed}/net.db")))
+OPTIONS_WITH_FOLDERS = ("journal_folder", "publisher_multiproc_socket", "store_url")
+
+
+def with_path(config: Config, option: str, path: object) -> PubSubError:
+    """The one refusal of a configuration whose ``option`` leads to this path."""
+    return only(config(**{option: f"sqlite:///{path}" if option == "store_url" else path}))
+
+
+@pytest.mark.parametrize("option", OPTIONS_WITH_FOLDERS)
+@pytest.mark.parametrize("path", ["/proc/nope/net.db", "/proc/nope/below/net.db"])
+def test_path_in_a_folder_that_takes_nothing_even_from_root(option: str, path: str, config: Config) -> None:
+    error = with_path(config, option, path)
+    assert isinstance(error, StoreUnavailable if option == "store_url" else TransportError)
+    assert option in str(error)
+    assert path in str(error)
+    assert "(No such file or directory: '/proc" in str(error)
+
+
+@pytest.mark.parametrize("option", OPTIONS_WITH_FOLDERS)
+def test_path_below_a_regular_file(option: str, config: Config, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    error = with_path(config, option, tmp_path / "file" / "below" / "net.db")
+    assert option in str(error)
+    assert f"{tmp_path}/file/below/net.db" in str(error)
+    assert "(Not a directory: " in str(error)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("below", ["", "made/below/"])
+@pytest.mark.parametrize("option", OPTIONS_WITH_FOLDERS)
+def test_path_in_a_read_only_folder(option: str, below: str, config: Config, anybodys: Path) -> None:
+    with without_privileges():
+        closed = anybodys / "closed"
+        closed.mkdir(mode=0o500)
+    paths = {
+        "journal_folder": f"{anybodys}/journals",
+        "publisher_multiproc_socket": f"{anybodys}/hop/socket",
+        "store_url": f"{anybodys}/net.db",
+    }
+    paths[option] = f"{closed}/{below}net.db"
+    settings, service = load(config(**paths | {"store_url": f"sqlite:///{paths['store_url']}"}))
+    with without_privileges():
+        (error,) = probing.failures(settings, service)
+    assert option in str(error)
+    assert paths[option] in str(error)
+    missing = option == "store_url" and below  # the service makes no folder for its database
+    assert ("(No such file or directory: " if missing else "(Permission denied: ") in str(error)
+    assert [each.name for each in anybodys.iterdir()] == ["closed"]
+    assert list(closed.iterdir()) == []
+
+
+def test_missing_folders_are_made_to_try_and_removed(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "is").mkdir()
+    (tmp_path / "is" / "other").touch()
+    path = config(
+        journal_folder=tmp_path / "is" / "a" / "b" / "c", publisher_multiproc_socket=tmp_path / "x" / "y" / "socket"
+    )
+    assert failures(path) == []
+    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")) == ["is", "is/other", "net.conf"]
+
+
+def test_folder_of_a_bound_ipc_address_must_be_there(config: Config, tmp_path: Path) -> None:
+    """The driver does not make it, unlike that of the workers' socket."""
+    more = {"publisher_transport": "ipc", "publisher_bind_address": tmp_path / "missing" / "out"}
+    error = only(config(**more))
+    assert "publisher_bind_address" in str(error)
+    assert f"(No such file or directory: '{tmp_path}/missing')" in str(error)
 
 
 def test_file_in_the_place_of_the_workers_socket(config: Config, tmp_path: Path) -> None:
