@@ -12,7 +12,8 @@ from typing import Final, Protocol
 from pubsub_lib.core.model import Head
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import fields, logger
-from pubsub_lib.store.repair import MAX_NAMED, Cursor, Page, Repaired
+from pubsub_lib.store.repair import MAX_NAMED, Repaired
+from pubsub_lib.store.repair_plan import Cursor, Page
 
 _log = logger(__name__)
 

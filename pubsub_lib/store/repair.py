@@ -1,74 +1,26 @@
-"""Finding and repairing what was altered in the database behind the library's back.
-
-Every row keeps the fingerprint of its table, key, version and value, and every topic's head the number and the sum of
-its rows' fingerprints. So a row whose value does not fit its fingerprint was altered, and a topic whose rows do not sum
-up to its head has lost, gained or altered rows. What is right is told by the changelog: the last change of an object
-there. A repair is written only when something proves it: the row's own fingerprint, the topic's head, or a changelog
-that reaches back to the topic's first change. Versions and heads stay, so replicas that are right need nothing.
+"""The repair of a topic in the database: planned in a snapshot, written under the counter's lock, planned again when
+writers were quicker.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+import functools
+from collections.abc import Collection
+from typing import Final
 
 import msgspec
-from sqlalchemy import Connection, and_, func, select, update
 
-from pubsub_lib.core import digest
-from pubsub_lib.core.model import ZERO, Head, Link, Point
-from pubsub_lib.store import rows, schema, snapshot, writer
-from pubsub_lib.store.verbs import Identity, Stored
+from pubsub_lib.store import repair_plan, repair_write
+from pubsub_lib.store.directory import Run
+from pubsub_lib.store.verbs import Identity
 
-PAGE: Final = 1000
-"""Links that one statement reads."""
-
-Cursor = tuple[str, int, str, str]
-"""A place between two rows: behind this topic, bucket, table and key."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Some rows that were looked at: how many, those that do not fit their fingerprint, and where to go on (None: these
-    were the last ones).
-    """
-
-    looked: int
-    altered: Sequence[Stored]
-    behind: Cursor | None
-
-
-class Last(msgspec.Struct, frozen=True, gc=False):
-    """The last change of an object in a topic's changelog. ``fingerprint`` None: it was deleted there."""
-
-    version: int
-    fingerprint: int | None
-    position: int
-    """Of the link that holds it."""
-
-
-class Fix(msgspec.Struct, frozen=True):
-    """One row to be written: from what stands now (None: nothing) to what is right (None: nothing)."""
-
-    ident: Identity
-    now: Stored | None
-    right: Stored | None
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What is wrong in a topic, the head counted as one object, and what of it can be proved: ``fixes``, and by how
-    much the head is to be changed.
-    """
-
-    wrong: int
-    names: tuple[Identity, ...]
-    fixes: Sequence[Fix]
-    count: int = 0
-    digest: int = 0
-    read: int = 0
-    """Objects that were read for this."""
+MAX_NAMED: Final = 10
+"""Objects that are named."""
+PLANS: Final = 3
+"""Plans of one repair at most: one that was overtaken by writers is made again."""
 
 
 class Repaired(msgspec.Struct, frozen=True):
     """What a repair did. ``wrong`` objects were altered, lost or added; ``left``: something of it could not be repaired
-    (the changelog does not tell what is right, or a writer was quicker).
+    (the changelog does not tell what is right, or writers were quicker each time).
     """
 
     topic: str
@@ -78,280 +30,24 @@ class Repaired(msgspec.Struct, frozen=True):
     names: tuple[Identity, ...] = ()
     read: int = 0
     """Objects that were read for the repair."""
+    overtaken: int = 0
+    """Fixes that were planned and not written, because the object or the head was written meanwhile."""
 
 
-MAX_NAMED: Final = 10
-"""Objects that are named."""
-
-
-def page(connection: Connection, after: Cursor | None, most: int) -> Page:
-    """Look at the next rows, in the order of topic, bucket, table and key."""
-    columns = schema.objects.c
-    order = (columns.topic, columns.bucket, columns.table_name, columns.object_key)
-    query = select(schema.objects).order_by(*order).limit(most)
-    if after is not None:
-        query = query.where(snapshot.behind(connection, order, after))
-    got = connection.execute(query).all()
-    found = [rows.stored(row) for row in got]
-    altered = [each for each in found if _fingerprint(each) != each.fingerprint]
-    last = got[-1] if len(got) == most else None
-    behind = None if last is None else (last.topic, last.bucket, last.table_name, last.object_key)
-    return Page(len(got), altered, behind)
-
-
-def unfit(connection: Connection, topics: Collection[str]) -> list[str]:
-    """Those of these topics whose rows do not sum up to their head. In one snapshot; reads no values."""
-    heads = snapshot.heads(connection, topics)
-    sums = _sums(connection, topics)
-    return [topic for topic in topics if sums.get(topic, (0, 0)) != (heads[topic].count, heads[topic].digest)]
-
-
-def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> Plan:
-    """What is wrong in a topic, in one snapshot. ``suspects``: objects that do not fit their fingerprint."""
-    head = snapshot.heads(connection, [topic])[topic]
-    count, total = _sums(connection, [topic]).get(topic, (0, 0))
-    found = {each.ident: each for each in _read(connection, topic, suspects)}
-    altered = {ident: row for ident, row in found.items() if _fingerprint(row) != row.fingerprint}
-    fixes = [fix for row in altered.values() if (fix := _by_version(connection, topic, row)) is not None]
-    fits = (count, total) == (head.count, head.digest)
-    if fits and len(fixes) == len(altered):
-        return _plan(altered, fixes, len(found))
-    last, complete = _changelog(connection, topic, head.point)
-    missing: list[Identity] = []
-    if not fits:
-        present, missing = _differing(connection, topic, last, complete)
-        further = _read(connection, topic, [ident for ident in present if ident not in found])
-        altered |= {row.ident: row for row in [*further, *(found[ident] for ident in present if ident in found)]}
-        found |= {row.ident: row for row in further}
-    wrong: dict[Identity, Stored | None] = {**altered, **dict.fromkeys(missing)}
-    candidates = [_by_changelog(connection, topic, ident, now, last, complete) for ident, now in wrong.items()]
-    fixes = [fix for fix in candidates if fix is not None]
-    after = _after(count, total, fixes)
-    if after == (head.count, head.digest):
-        return _plan(wrong, fixes, len(found))
-    if complete:
-        # A row that fits its fingerprint, at the version that the changelog tells, may be right: then the link is not.
-        fixes = [fix for fix in fixes if not _fits_itself(fix)]
-        after = _after(count, total, fixes)
-        # The changelog tells every object, so the head is wrong: a writer changed an object that had rotted.
-        return _plan(wrong, fixes, len(found), after[0] - head.count, digest.subtract(after[1], head.digest))
-    return _plan(wrong, [fix for fix in fixes if _proves_itself(fix)], len(found))
-
-
-def write(connection: Connection, topic: str, plan: Plan) -> int:
-    """Write what was planned, but for objects that a writer changed since; how many were written. The caller commits.
-
-    Locks as writers do: objects, then the counter, then the head. While the counter is held nobody writes objects.
-    """
-    found = _locked(connection, [fix.ident for fix in plan.fixes])
-    connection.execute(select(schema.store.c.position).where(schema.store.c.id == 1).with_for_update())
-    found |= _locked(connection, [fix.ident for fix in plan.fixes if fix.ident not in found])
-    done = 0
-    for fix in plan.fixes:
-        if found.get(fix.ident) != fix.now:
-            continue
-        _write_one(connection, fix)
-        done += 1
-    if (plan.count or plan.digest) and done == len(plan.fixes):
-        _move_head(connection, topic, plan)
-        done += 1
-    return done
-
-
-# -- what is there ---------------------------------------------------------------------------------------------------
-
-
-def _sums(connection: Connection, topics: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Per topic that has rows: their number, and the sum of the fingerprints that are kept."""
-    objects = schema.objects.c
-    sums: dict[str, tuple[int, int]] = {}
-    for part in rows.chunks(sorted(topics)):
-        query = (
-            select(objects.topic, func.count().label("many"), func.sum(objects.fp_lo), func.sum(objects.fp_hi))
-            .where(objects.topic.in_(part))
-            .group_by(objects.topic)
-        )
-        for topic, many, low, high in connection.execute(query):
-            sums[topic] = int(many), digest.join(int(low), int(high))
-    return sums
-
-
-def _read(connection: Connection, topic: str, idents: Collection[Identity]) -> list[Stored]:
-    found = []
-    for table, keys in _by_table(idents).items():
-        for part in rows.chunks(keys):
-            found += [rows.stored(row) for row in connection.execute(rows.select_objects(table, part))]
-    return [each for each in found if each.topic == topic]
-
-
-def _differing(
-    connection: Connection, topic: str, last: Mapping[Identity, Last], complete: bool
-) -> tuple[list[Identity], list[Identity]]:
-    """What differs from the changelog: objects that are there, and objects that are missing. Reads no values. A
-    changelog that tells every object tells the bucket digests too: then only the buckets that differ are looked at.
-    """
-    objects = schema.objects.c
-    query = select(objects.table_name, objects.object_key, objects.fp_lo, objects.fp_hi).where(objects.topic == topic)
-    expected = {ident: change.fingerprint for ident, change in last.items() if change.fingerprint is not None}
-    if complete:
-        buckets = _differing_buckets(connection, topic, expected)
-        query = query.where(objects.bucket.in_(sorted(buckets)))
-        expected = {ident: print_ for ident, print_ in expected.items() if digest.bucket_of(*ident) in buckets}
-    present = []
-    for table, key, low, high in connection.execute(query):
-        ident = table, key
-        right = expected.pop(ident, None)
-        if right != digest.join(low, high) and (complete or ident in last):
-            present.append(ident)
-    return present, list(expected)
-
-
-def _differing_buckets(connection: Connection, topic: str, expected: Mapping[Identity, int]) -> set[int]:
-    sums: dict[int, int] = {}
-    for ident, print_ in expected.items():
-        bucket = digest.bucket_of(*ident)
-        sums[bucket] = digest.add(sums.get(bucket, 0), print_)
-    there = snapshot.bucket_digests(connection, topic)
-    return {each for each in {*sums, *there} if sums.get(each, 0) != there.get(each, 0)}
-
-
-def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Identity, Last], bool]:
-    """The last change of each object that a topic's changelog tells, and whether it tells all of them: then its links
-    connect from the first one to the head. Links may have been lost, too.
-    """
-    found: dict[Identity, Last] = {}
-    known, complete = ZERO, True
-    while True:
-        got = _links(connection, topic, known.position + 1, PAGE)
-        for link in got:
-            for change in link.changes:
-                ident, version, value = (change.table, change.key), change.version, change.value
-                print_ = None if value is None else digest.fingerprint(*ident, version, value)
-                found[ident] = Last(version, print_, link.point.position)
-            complete = complete and link.prev == known
-            known = link.point
-        if len(got) < PAGE:
-            return found, complete and known == head
-
-
-def _links(connection: Connection, topic: str, first: int, most: int) -> list[Link]:
-    links = schema.links.c
-    query = select(schema.links).where(links.topic == topic, links.position >= first).order_by(links.position)
-    return [rows.link(row) for row in connection.execute(query.limit(most))]
-
-
-# -- what is right ---------------------------------------------------------------------------------------------------
-
-
-def _by_version(connection: Connection, topic: str, row: Stored) -> Fix | None:
-    """The right value of a row whose version is right, proved by its fingerprint: one look into the changelog."""
-    for link in _links(connection, topic, row.version, 1):
-        for change in link.changes:
-            if (change.table, change.key, change.version) == (*row.ident, row.version) and change.value is not None:
-                right = msgspec.structs.replace(row, value=change.value)
-                if _fingerprint(right) == row.fingerprint:
-                    return Fix(row.ident, row, right)
-    return None
-
-
-def _by_changelog(
-    connection: Connection,
-    topic: str,
-    ident: Identity,
-    now: Stored | None,
-    last: Mapping[Identity, Last],
-    complete: bool,
-) -> Fix | None:
-    known = last.get(ident)
-    if known is None and not complete:
-        # Perhaps its fingerprint was altered, and nothing else; only the head can prove that.
-        return None if now is None else Fix(ident, now, msgspec.structs.replace(now, fingerprint=_fingerprint(now)))
-    if known is None or known.fingerprint is None:
-        return Fix(ident, now, None)
-    for link in _links(connection, topic, known.position, 1):
-        for change in reversed(link.changes):
-            if (change.table, change.key) == ident and change.value is not None:
-                return Fix(ident, now, Stored(*ident, topic, known.version, change.value, known.fingerprint))
-    return None
-
-
-def _proves_itself(fix: Fix) -> bool:
-    """True when the row's own fingerprint is that of the right version and value."""
-    now, right = fix.now, fix.right
-    return now is not None and right is not None and now.fingerprint == right.fingerprint == _fingerprint(right)
-
-
-def _fits_itself(fix: Fix) -> bool:
-    """True when the row fits its own fingerprint and has the right version: only the head can tell who is right."""
-    now, right = fix.now, fix.right
-    if now is None or right is None or now.version != right.version:
-        return False
-    return _fingerprint(now) == now.fingerprint
-
-
-def _after(count: int, total: int, fixes: Sequence[Fix]) -> tuple[int, int]:
-    for fix in fixes:
-        if fix.now is not None:
-            count, total = count - 1, digest.subtract(total, fix.now.fingerprint)
-        if fix.right is not None:
-            count, total = count + 1, digest.add(total, fix.right.fingerprint)
-    return count, total
-
-
-def _plan(
-    wrong: Mapping[Identity, object], fixes: Sequence[Fix], read: int, count: int = 0, head_digest: int = 0
-) -> Plan:
-    return Plan(len(wrong) + bool(count or head_digest), tuple(wrong)[:MAX_NAMED], fixes, count, head_digest, read)
-
-
-# -- writing ---------------------------------------------------------------------------------------------------------
-
-
-def _locked(connection: Connection, idents: Collection[Identity]) -> dict[Identity, Stored]:
-    found = {}
-    for table, keys in sorted(_by_table(idents).items()):
-        for part in rows.chunks(keys):
-            for row in connection.execute(rows.lock_objects(connection.dialect.name, table, part)):
-                item = rows.stored(row)
-                found[item.ident] = item
-    return found
-
-
-def _write_one(connection: Connection, fix: Fix) -> None:
-    table, key = fix.ident
-    objects = schema.objects.c
-    if fix.right is None:
-        connection.execute(schema.objects.delete().where(and_(objects.table_name == table, objects.object_key == key)))
-        return
-    low, high = digest.split(fix.right.fingerprint)
-    row: dict[str, Any] = {
-        "table_name": table,
-        "object_key": key,
-        "topic": fix.right.topic,
-        "version": fix.right.version,
-        "value": fix.right.value,
-        "fp_lo": low,
-        "fp_hi": high,
-        "bucket": digest.bucket_of(table, key),
-    }
-    writer.upsert(connection, schema.objects, [row])
-
-
-def _move_head(connection: Connection, topic: str, plan: Plan) -> None:
-    topics = schema.topics.c
-    row = connection.execute(select(schema.topics).where(topics.topic == topic).with_for_update()).one()
-    head: Head = rows.head(row)
-    low, high = digest.split(digest.add(head.digest, plan.digest))
-    values = {"count": head.count + plan.count, "digest_lo": low, "digest_hi": high}
-    connection.execute(update(schema.topics).where(topics.topic == topic).values(values))
-
-
-def _by_table(idents: Collection[Identity]) -> dict[str, list[str]]:
-    by_table: dict[str, list[str]] = {}
-    for table, key in sorted(idents, key=lambda ident: (ident[0].encode(), ident[1].encode())):
-        by_table.setdefault(table, []).append(key)
-    return by_table
-
-
-def _fingerprint(item: Stored) -> int:
-    return digest.fingerprint(item.table, item.key, item.version, item.value)
+def repair(reading: Run, writing: Run, topic: str, suspects: Collection[Identity]) -> Repaired:
+    """Repair what can be proved. ``reading`` and ``writing`` run a function in a transaction. Raises StoreError."""
+    names: dict[Identity, None] = {}
+    wrong = repaired = overtaken = read = 0
+    for _ in range(PLANS):
+        made = reading("looking for what was altered", lambda connection: repair_plan.plan(connection, topic, suspects))
+        done = repair_write.Written()
+        if made.fixes or made.moves_head:
+            done = writing("repairing a topic", functools.partial(repair_write.write, topic=topic, plan=made))
+        names |= dict.fromkeys(made.wrong)
+        wrong, read = max(wrong, repaired + made.size), read + made.read
+        repaired, overtaken = repaired + done.total, overtaken + done.overtaken
+        if not done.overtaken:
+            break
+    differs = bool(reading("summing fingerprints", lambda connection: repair_plan.unfit(connection, [topic])))
+    left = differs or not made.wrong.keys() <= done.idents
+    return Repaired(topic, max(wrong, repaired + left), repaired, left, tuple(names)[:MAX_NAMED], read, overtaken)

@@ -23,6 +23,7 @@ from pubsub_lib.store import (
     faults,
     migration,
     repair,
+    repair_plan,
     retry,
     rows,
     schema,
@@ -411,17 +412,17 @@ class Store:
 
     # -- proving -------------------------------------------------------------------------------------------------
 
-    def look_at_rows(self, after: repair.Cursor | None, most: int) -> repair.Page:
+    def look_at_rows(self, after: repair_plan.Cursor | None, most: int) -> repair_plan.Page:
         """The next rows, in an order of their own, and those of them whose version or value does not fit the row's
         fingerprint. ``after`` None: from the first one. What is written meanwhile may be seen or not.
         """
-        return self._read("counting objects anew", lambda connection: repair.page(connection, after, most))
+        return self._read("counting objects anew", lambda connection: repair_plan.page(connection, after, most))
 
     def unfit(self, topics: Collection[str]) -> list[str]:
         """Those of these topics whose rows, by their number and fingerprints, do not sum up to the topic's head. One
         snapshot; the database reads every row of these topics, and sends none.
         """
-        return self._read("summing fingerprints", lambda connection: repair.unfit(connection, topics))
+        return self._read("summing fingerprints", lambda connection: repair_plan.unfit(connection, topics))
 
     def repair(self, topic: str, suspects: Collection[tuple[str, str]] = ()) -> repair.Repaired:
         """Put right what was altered, lost or added in a topic behind the library's back.
@@ -431,12 +432,7 @@ class Store:
         ``suspects``: (table, key) of objects that do not fit their fingerprint; without any, only what shows in the
         topic's head is found.
         """
-        plan = self._read("looking for what was altered", lambda connection: repair.plan(connection, topic, suspects))
-        done = 0
-        if plan.fixes or plan.count or plan.digest:
-            done = self._write("repairing a topic", lambda connection: repair.write(connection, topic, plan))
-        left = done < plan.wrong or bool(self.unfit([topic]))
-        return repair.Repaired(topic, max(plan.wrong, int(left)), done, left, plan.names, plan.read)
+        return repair.repair(self._read, self._write, topic, suspects)
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, and_, create_engine, delete, insert, literal, select, update
 
 from pubsub_lib.core.digest import split
-from pubsub_lib.store import Store, repair, schema
+from pubsub_lib.store import Store, repair_plan, schema
 from pubsub_lib.store.verbs import Stored
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
@@ -187,16 +187,16 @@ def test_a_writer_that_was_quicker_is_not_undone(
     fill(store)
     harm(database_url, value)
     found = [each.ident for each in suspects(store)]
-    planned = repair.plan
+    planned = repair_plan.plan
 
-    def plan(*given: Any) -> repair.Plan:
+    def plan(*given: Any) -> repair_plan.Plan:
         made = planned(*given)
         if made.fixes:
             with other.transaction() as tx:
                 tx.set("port", "k7", {"n": "newest"}, topic="t")
         return made
 
-    monkeypatch.setattr(repair, "plan", plan)
+    monkeypatch.setattr(repair_plan, "plan", plan)
     store.repair("t", found)
     assert store.get("port", "k7") == {"n": "newest"}
     assert store.unfit(["t"]) == []

@@ -1,0 +1,302 @@
+"""Finding what was altered in the database behind the library's back, and planning its repair.
+
+Every row keeps the fingerprint of its table, key, version and value, and every topic's head the number and the sum of
+its rows' fingerprints. So a row whose value does not fit its fingerprint was altered, and a topic whose rows do not sum
+up to its head has lost, gained or altered rows. What is right is told by the changelog: the last change of an object
+there. A repair is written only when something proves it: the row's own fingerprint, the topic's head, or a changelog
+that reaches back to the topic's first change. Versions and heads stay, so replicas that are right need nothing.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection, func, select
+
+from pubsub_lib.core import digest
+from pubsub_lib.core.model import ZERO, Head, Link, Point
+from pubsub_lib.store import rows, schema, snapshot
+from pubsub_lib.store.verbs import Identity, Stored
+
+PAGE: Final = 1000
+"""Links that one statement reads."""
+
+Cursor = tuple[str, int, str, str]
+"""A place between two rows: behind this topic, bucket, table and key."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some rows that were looked at: how many, those that do not fit their fingerprint, and where to go on (None: these
+    were the last ones).
+    """
+
+    looked: int
+    altered: Sequence[Stored]
+    behind: Cursor | None
+
+
+class Last(msgspec.Struct, frozen=True, gc=False):
+    """The last change of an object in a topic's changelog. ``fingerprint`` None: it was deleted there."""
+
+    version: int
+    fingerprint: int | None
+    position: int
+    """Of the link that holds it."""
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """One row to be written: from what stands now (None: nothing) to what is right (None: nothing)."""
+
+    ident: Identity
+    now: Stored | None
+    right: Stored | None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is wrong in a topic, as rows stood at one point of the store, and what of it can be proved: ``fixes``, and
+    by how much the head is to be changed.
+    """
+
+    store: Point
+    """The store's point in the snapshot of the plan."""
+    head: Head
+    """The topic's head in that snapshot."""
+    wrong: Mapping[Identity, Stored | None]
+    """What is wrong, and what stands there (None: nothing, though something should)."""
+    fixes: Sequence[Fix] = ()
+    count: int = 0
+    digest: int = 0
+    read: int = 0
+    """Objects that were read for this."""
+
+    @property
+    def moves_head(self) -> bool:
+        """Whether the head itself is wrong."""
+        return bool(self.count or self.digest)
+
+    @property
+    def size(self) -> int:
+        """Objects that are wrong; the head counts as one."""
+        return len(self.wrong) + self.moves_head
+
+
+def page(connection: Connection, after: Cursor | None, most: int) -> Page:
+    """Look at the next rows, in the order of topic, bucket, table and key."""
+    columns = schema.objects.c
+    order = (columns.topic, columns.bucket, columns.table_name, columns.object_key)
+    query = select(schema.objects).order_by(*order).limit(most)
+    if after is not None:
+        query = query.where(snapshot.behind(connection, order, after))
+    got = connection.execute(query).all()
+    found = [rows.stored(row) for row in got]
+    altered = [each for each in found if _fingerprint(each) != each.fingerprint]
+    last = got[-1] if len(got) == most else None
+    behind = None if last is None else (last.topic, last.bucket, last.table_name, last.object_key)
+    return Page(len(got), altered, behind)
+
+
+def unfit(connection: Connection, topics: Collection[str]) -> list[str]:
+    """Those of these topics whose rows do not sum up to their head. In one snapshot; reads no values."""
+    heads = snapshot.heads(connection, topics)
+    found = sums(connection, topics)
+    return [topic for topic in topics if found.get(topic, (0, 0)) != (heads[topic].count, heads[topic].digest)]
+
+
+def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> Plan:
+    """What is wrong in a topic, in one snapshot. ``suspects``: objects that do not fit their fingerprint."""
+    store = snapshot.store_point(connection)
+    head = snapshot.heads(connection, [topic])[topic]
+    count, total = sums(connection, [topic]).get(topic, (0, 0))
+    found = {each.ident: each for each in _read(connection, topic, suspects)}
+    altered = {ident: row for ident, row in found.items() if _fingerprint(row) != row.fingerprint}
+    fixes = [fix for row in altered.values() if (fix := _by_version(connection, topic, row)) is not None]
+    fits = (count, total) == (head.count, head.digest)
+    if fits and len(fixes) == len(altered):
+        return Plan(store, head, altered, fixes, read=len(found))
+    last, complete = _changelog(connection, topic, head.point)
+    missing: list[Identity] = []
+    if not fits:
+        present, missing = _differing(connection, topic, last, complete)
+        missing = _nowhere(connection, topic, missing, last)
+        further = _read(connection, topic, [ident for ident in present if ident not in found])
+        altered |= {row.ident: row for row in [*further, *(found[ident] for ident in present if ident in found)]}
+        found |= {row.ident: row for row in further}
+    wrong: dict[Identity, Stored | None] = {**altered, **dict.fromkeys(missing)}
+    candidates = [_by_changelog(connection, topic, ident, now, last, complete) for ident, now in wrong.items()]
+    fixes = [fix for fix in candidates if fix is not None]
+    after = _after(count, total, fixes)
+    if after == (head.count, head.digest):
+        return Plan(store, head, wrong, fixes, read=len(found))
+    if complete:
+        # A row that fits its fingerprint, at the version that the changelog tells, may be right: then the link is not.
+        fixes = [fix for fix in fixes if not _fits_itself(fix)]
+        after = _after(count, total, fixes)
+        # The changelog tells every object, so the head is wrong: a writer changed an object that had rotted.
+        by = after[0] - head.count, digest.subtract(after[1], head.digest)
+        return Plan(store, head, wrong, fixes, *by, read=len(found))
+    return Plan(store, head, wrong, [fix for fix in fixes if _proves_itself(fix)], read=len(found))
+
+
+# -- what is there ---------------------------------------------------------------------------------------------------
+
+
+def sums(connection: Connection, topics: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Per topic that has rows: their number, and the sum of the fingerprints that are kept."""
+    objects = schema.objects.c
+    found: dict[str, tuple[int, int]] = {}
+    for part in rows.chunks(sorted(topics)):
+        query = (
+            select(objects.topic, func.count().label("many"), func.sum(objects.fp_lo), func.sum(objects.fp_hi))
+            .where(objects.topic.in_(part))
+            .group_by(objects.topic)
+        )
+        for topic, many, low, high in connection.execute(query):
+            found[topic] = int(many), digest.join(int(low), int(high))
+    return found
+
+
+def _read(connection: Connection, topic: str, idents: Collection[Identity]) -> list[Stored]:
+    return [each for each in _anywhere(connection, idents) if each.topic == topic]
+
+
+def _anywhere(connection: Connection, idents: Collection[Identity]) -> list[Stored]:
+    found = []
+    for table, keys in by_table(idents).items():
+        for part in rows.chunks(keys):
+            found += [rows.stored(row) for row in connection.execute(rows.select_objects(table, part))]
+    return found
+
+
+def _nowhere(
+    connection: Connection, topic: str, missing: Sequence[Identity], last: Mapping[Identity, Last]
+) -> list[Identity]:
+    """Without objects that a writer created on another topic after they were lost from this one."""
+    found = [each for each in _anywhere(connection, missing) if each.topic != topic]
+    moved = {each.ident for each in found if each.version > last[each.ident].version}
+    return [ident for ident in missing if ident not in moved]
+
+
+def _differing(
+    connection: Connection, topic: str, last: Mapping[Identity, Last], complete: bool
+) -> tuple[list[Identity], list[Identity]]:
+    """What differs from the changelog: objects that are there, and objects that are missing. Reads no values. A
+    changelog that tells every object tells the bucket digests too: then only the buckets that differ are looked at.
+    """
+    objects = schema.objects.c
+    query = select(objects.table_name, objects.object_key, objects.fp_lo, objects.fp_hi).where(objects.topic == topic)
+    expected = {ident: change.fingerprint for ident, change in last.items() if change.fingerprint is not None}
+    if complete:
+        buckets = _differing_buckets(connection, topic, expected)
+        query = query.where(objects.bucket.in_(sorted(buckets)))
+        expected = {ident: print_ for ident, print_ in expected.items() if digest.bucket_of(*ident) in buckets}
+    present = []
+    for table, key, low, high in connection.execute(query):
+        ident = table, key
+        right = expected.pop(ident, None)
+        if right != digest.join(low, high) and (complete or ident in last):
+            present.append(ident)
+    return present, list(expected)
+
+
+def _differing_buckets(connection: Connection, topic: str, expected: Mapping[Identity, int]) -> set[int]:
+    sums: dict[int, int] = {}
+    for ident, print_ in expected.items():
+        bucket = digest.bucket_of(*ident)
+        sums[bucket] = digest.add(sums.get(bucket, 0), print_)
+    there = snapshot.bucket_digests(connection, topic)
+    return {each for each in {*sums, *there} if sums.get(each, 0) != there.get(each, 0)}
+
+
+def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Identity, Last], bool]:
+    """The last change of each object that a topic's changelog tells, and whether it tells all of them: then its links
+    connect from the first one to the head. Links may have been lost, too.
+    """
+    found: dict[Identity, Last] = {}
+    known, complete = ZERO, True
+    while True:
+        got = _links(connection, topic, known.position + 1, PAGE)
+        for link in got:
+            for change in link.changes:
+                ident, version, value = (change.table, change.key), change.version, change.value
+                print_ = None if value is None else digest.fingerprint(*ident, version, value)
+                found[ident] = Last(version, print_, link.point.position)
+            complete = complete and link.prev == known
+            known = link.point
+        if len(got) < PAGE:
+            return found, complete and known == head
+
+
+def _links(connection: Connection, topic: str, first: int, most: int) -> list[Link]:
+    links = schema.links.c
+    query = select(schema.links).where(links.topic == topic, links.position >= first).order_by(links.position)
+    return [rows.link(row) for row in connection.execute(query.limit(most))]
+
+
+# -- what is right ---------------------------------------------------------------------------------------------------
+
+
+def _by_version(connection: Connection, topic: str, row: Stored) -> Fix | None:
+    """The right value of a row whose version is right, proved by its fingerprint: one look into the changelog."""
+    for link in _links(connection, topic, row.version, 1):
+        for change in link.changes:
+            if (change.table, change.key, change.version) == (*row.ident, row.version) and change.value is not None:
+                right = msgspec.structs.replace(row, value=change.value)
+                if _fingerprint(right) == row.fingerprint:
+                    return Fix(row.ident, row, right)
+    return None
+
+
+def _by_changelog(
+    connection: Connection,
+    topic: str,
+    ident: Identity,
+    now: Stored | None,
+    last: Mapping[Identity, Last],
+    complete: bool,
+) -> Fix | None:
+    known = last.get(ident)
+    if known is None and not complete:
+        # Perhaps its fingerprint was altered, and nothing else; only the head can prove that.
+        return None if now is None else Fix(ident, now, msgspec.structs.replace(now, fingerprint=_fingerprint(now)))
+    if known is None or known.fingerprint is None:
+        return Fix(ident, now, None)
+    for link in _links(connection, topic, known.position, 1):
+        for change in reversed(link.changes):
+            if (change.table, change.key) == ident and change.value is not None:
+                return Fix(ident, now, Stored(*ident, topic, known.version, change.value, known.fingerprint))
+    return None
+
+
+def _proves_itself(fix: Fix) -> bool:
+    """True when the row's own fingerprint is that of the right version and value."""
+    now, right = fix.now, fix.right
+    return now is not None and right is not None and now.fingerprint == right.fingerprint == _fingerprint(right)
+
+
+def _fits_itself(fix: Fix) -> bool:
+    """True when the row fits its own fingerprint and has the right version: only the head can tell who is right."""
+    now, right = fix.now, fix.right
+    if now is None or right is None or now.version != right.version:
+        return False
+    return _fingerprint(now) == now.fingerprint
+
+
+def _after(count: int, total: int, fixes: Sequence[Fix]) -> tuple[int, int]:
+    for fix in fixes:
+        if fix.now is not None:
+            count, total = count - 1, digest.subtract(total, fix.now.fingerprint)
+        if fix.right is not None:
+            count, total = count + 1, digest.add(total, fix.right.fingerprint)
+    return count, total
+
+
+def by_table(idents: Collection[Identity]) -> dict[str, list[str]]:
+    """The keys of each table, in the order in which every writer locks them."""
+    found: dict[str, list[str]] = {}
+    for table, key in sorted(idents, key=lambda ident: (ident[0].encode(), ident[1].encode())):
+        found.setdefault(table, []).append(key)
+    return found
+
+
+def _fingerprint(item: Stored) -> int:
+    return digest.fingerprint(item.table, item.key, item.version, item.value)

@@ -1,0 +1,132 @@
+"""Writing a planned repair, so that it never undoes what a writer wrote after the plan.
+
+The plan was made in a snapshot. Here the counter is held, so nobody writes objects, and the changelog since the plan's
+point tells what was written in between. A fix whose object is named there is left out, even when the row looks as it
+did: an object that was lost, then created and deleted by a writer, is absent again and must stay so.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, and_, select, update
+
+from pubsub_lib.core import digest
+from pubsub_lib.core.model import Link, Point
+from pubsub_lib.store import changelog, rows, schema, snapshot, writer
+from pubsub_lib.store.repair_plan import Fix, Plan, by_table, sums
+from pubsub_lib.store.verbs import Identity, Stored
+
+PAGE: Final = 1000
+"""Links that one statement reads."""
+MAX_LINKS: Final = 10_000
+"""Links since the plan that are read while writers wait. After more of them the plan is too old."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What was written of a plan: ``idents`` of the objects, whether the ``head`` too, and how many fixes were not,
+    because they were ``overtaken``.
+    """
+
+    idents: frozenset[Identity] = frozenset()
+    head: bool = False
+    overtaken: int = 0
+
+    @property
+    def total(self) -> int:
+        """Fixes that were written; the head counts as one."""
+        return len(self.idents) + self.head
+
+
+def write(connection: Connection, topic: str, plan: Plan) -> Written:
+    """Write what was planned, but for what was written since. The caller commits.
+
+    Locks as writers do: objects, then the counter, then the head. While the counter is held nobody writes objects.
+    """
+    found = _locked(connection, [fix.ident for fix in plan.fixes])
+    connection.execute(select(schema.store.c.position).where(schema.store.c.id == 1).with_for_update())
+    found |= _locked(connection, [fix.ident for fix in plan.fixes if fix.ident not in found])
+    since = _since(connection, plan.store, snapshot.store_point(connection))
+    if since is None:
+        return Written(overtaken=len(plan.fixes) + plan.moves_head)
+    named = {(change.table, change.key) for link in since for change in link.changes}
+    done = set()
+    for fix in plan.fixes:
+        if fix.ident in named or found.get(fix.ident) != fix.now:
+            continue
+        _write_one(connection, fix)
+        done.add(fix.ident)
+    overtaken = len(plan.fixes) - len(done)
+    if not plan.moves_head:
+        return Written(frozenset(done), overtaken=overtaken)
+    # The head's difference was computed with all of the fixes.
+    moved = not overtaken and _move_head(connection, topic, plan, since)
+    return Written(frozenset(done), moved, overtaken + (not moved))
+
+
+def _since(connection: Connection, planned: Point, now: Point) -> list[Link] | None:
+    """The links of all topics after the plan, up to the counter's point. None when they do not connect: the history
+    was restored to another one, the changelog was trimmed or damaged, or there are very many of them.
+    """
+    links: list[Link] = []
+    known = planned
+    while known != now:
+        got, connects = changelog.follow(connection, known, PAGE, now)
+        if not connects or not got or len(links) > MAX_LINKS:
+            return None
+        for link in got:
+            if link.point != known and link.tx_prev != known:
+                return None
+            known = link.point
+        links += got
+    many = Counter(link.point for link in links)
+    return links if all(many[link.point] == link.tx_links for link in links) else None
+
+
+def _locked(connection: Connection, idents: Collection[Identity]) -> dict[Identity, Stored]:
+    found = {}
+    for table, keys in by_table(idents).items():
+        for part in rows.chunks(keys):
+            for row in connection.execute(rows.lock_objects(connection.dialect.name, table, part)):
+                item = rows.stored(row)
+                found[item.ident] = item
+    return found
+
+
+def _write_one(connection: Connection, fix: Fix) -> None:
+    table, key = fix.ident
+    objects = schema.objects.c
+    if fix.right is None:
+        connection.execute(schema.objects.delete().where(and_(objects.table_name == table, objects.object_key == key)))
+        return
+    low, high = digest.split(fix.right.fingerprint)
+    row: dict[str, Any] = {
+        "table_name": table,
+        "object_key": key,
+        "topic": fix.right.topic,
+        "version": fix.right.version,
+        "value": fix.right.value,
+        "fp_lo": low,
+        "fp_hi": high,
+        "bucket": digest.bucket_of(table, key),
+    }
+    writer.upsert(connection, schema.objects, [row])
+
+
+def _move_head(connection: Connection, topic: str, plan: Plan, since: Collection[Link]) -> bool:
+    """Move the head by what was planned, unless somebody else did so already. Writers move a head by the same amount
+    as its rows, so after links of this topic the rows must sum up to what the head would become.
+    """
+    topics = schema.topics.c
+    row = connection.execute(select(schema.topics).where(topics.topic == topic).with_for_update()).one()
+    head = rows.head(row)
+    count, total = head.count + plan.count, digest.add(head.digest, plan.digest)
+    if head != plan.head and not any(link.topic == topic for link in since):
+        return False
+    if head != plan.head and sums(connection, [topic]).get(topic, (0, 0)) != (count, total):
+        return False
+    low, high = digest.split(total)
+    values = {"count": count, "digest_lo": low, "digest_hi": high}
+    connection.execute(update(schema.topics).where(topics.topic == topic).values(values))
+    return True
