@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib import loader
+from pubsub_lib import contract, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.liveness import cut
@@ -69,7 +69,7 @@ def tapped(
     Raises ConfigError, DriverError (a driver that cannot be heard from another process), TransportError, StoreError.
     """
     driver = loader.load(settings.driver, {**settings.needs(), **_NEEDS})
-    subscriber = driver.subscriber(settings.for_driver())
+    subscriber = contract.subscriber(driver, settings.for_driver())
     discovery = None
     fixed = settings.addresses if driver.capabilities.bind_based else ()
     try:

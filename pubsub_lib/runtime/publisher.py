@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from pubsub_lib import loader
+from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
@@ -77,7 +77,7 @@ class Publisher:
         self._pid = os.getpid()
         self._store = store
         self._trace = trace
-        self._driver = driver if driver is not None else _load(settings)
+        self._driver = _load(settings) if driver is None else contract.check_publisher(driver)
         self._lock = threading.Lock()
         """Around numbering *and* sending links: they must leave in the order of their sequences. Hellos are made under
         it and leave without it: a commit never waits for one that the transport does not take."""
@@ -310,4 +310,4 @@ def _unsent(links: Sequence[Link], sent: Sequence[Envelope]) -> list[Link]:
 
 
 def _load(settings: Settings) -> DriverPublisher:
-    return loader.load(settings.driver, settings.needs()).publisher(settings.for_driver())
+    return contract.publisher(loader.load(settings.driver, settings.needs()), settings.for_driver())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
-from pubsub_lib import loader
+from pubsub_lib import contract, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import selector
@@ -98,9 +98,10 @@ class Replica:
         binds = polls = False
         if subscriber is None:
             driver = loader.load(settings.driver, settings.needs())
-            subscriber, binds = driver.subscriber(settings.for_driver()), driver.capabilities.bind_based
+            subscriber = contract.subscriber(driver, settings.for_driver())
+            binds = driver.capabilities.bind_based
             polls = not driver.capabilities.carries_envelopes
-        self._subscriber = subscriber
+        self._subscriber = contract.check_subscriber(subscriber)
         self._own_store = _reader(settings) if store is None else None
         reader = store if self._own_store is None else self._own_store
         assert reader is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Protocol
 
-from pubsub_lib import loader
+from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.core.model import Link
 from pubsub_lib.core.publishing import Publishing
@@ -108,7 +108,7 @@ class Worker:
         self._settings = settings
         self._store = store
         self._trace = trace
-        self._given = driver
+        self._given = None if driver is None else contract.check_publisher(driver)
         self._journal = open_journal(settings.journal, "writer", settings.service)
         self._hops: dict[int, _Hop] = {}
         """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
@@ -188,4 +188,4 @@ class Worker:
         if self._given is not None:
             return self._given
         settings = self._settings
-        return loader.load_hop(settings.multiproc_driver).publisher(settings.for_multiproc())
+        return contract.publisher(loader.load_hop(settings.multiproc_driver), settings.for_multiproc())

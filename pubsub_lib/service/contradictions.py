@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import URL
 
-from pubsub_lib import dragonflow, loader, options
+from pubsub_lib import contract, dragonflow, loader, options
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.runtime.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings, meet, parsed
@@ -109,7 +109,7 @@ def _driver(found: _Found) -> Iterator[str]:
             settings.driver,
             {**settings.needs(), "cross_process": "the publisher service, which is a process of its own"},
         )
-        driver.subscriber(settings.for_driver())  # as a replica will, by the same file
+        contract.subscriber(driver, settings.for_driver())  # as a replica will, by the same file
     except PubSubError as error:
         yield str(error)
         return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final
 
-from pubsub_lib import loader
+from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.takeover import Takeover
@@ -49,10 +49,10 @@ def drivers(settings: Settings) -> tuple[DriverPublisher, Subscriber | None]:
     Raises ConfigError for options that a driver cannot use, DriverError for one that is not there or not able.
     """
     out = loader.load(settings.driver, {**settings.needs(), "fan_out": "the replicas, which listen to a service"})
-    sender = out.publisher(settings.for_driver())
+    sender = contract.publisher(out, settings.for_driver())
     if not settings.multiproc_driver:
         return sender, None
-    return sender, loader.load_hop(settings.multiproc_driver).subscriber(settings.for_multiproc())
+    return sender, contract.subscriber(loader.load_hop(settings.multiproc_driver), settings.for_multiproc())
 
 
 class PublisherService:

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from typing import ClassVar, Final
 
+from pubsub_lib import contract
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
@@ -131,11 +132,11 @@ def faulty(driver: type[Driver], loss: Loss = PERFECT, seed: int = 0) -> type[Dr
         @classmethod
         def publisher(cls, settings: DriverSettings) -> Publisher:
             """The wrapped driver's own."""
-            return wrapped.publisher(settings)
+            return contract.publisher(wrapped, settings)
 
         @classmethod
         def subscriber(cls, settings: DriverSettings) -> Subscriber:
             """The wrapped driver's, with faults."""
-            return FaultySubscriber(wrapped.subscriber(settings), loss, next(seeds))
+            return FaultySubscriber(contract.subscriber(wrapped, settings), loss, next(seeds))
 
     return Faulty

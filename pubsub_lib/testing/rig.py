@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pubsub_lib import contract
 from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
@@ -165,7 +166,7 @@ class Scene:
 
     def publisher(self, on_ask: Callable[[HelloAsk], None] | None = None) -> Sender:
         """A new initialized publisher; by default it only remembers questions."""
-        sender = Sender(self.rig.driver.publisher(self.rig.settings))
+        sender = Sender(contract.publisher(self.rig.driver, self.rig.settings))
         self._open.append(sender.publisher)
         sender.publisher.initialize(on_ask or sender.asks.append, sender.connected)
         return sender
@@ -181,7 +182,7 @@ class Scene:
 
     def subscriber(self, *topics: str, start: bool = True) -> Listener:
         """A new subscriber of these topics; running unless told not to."""
-        made = self.rig.driver.subscriber(self.rig.settings)
+        made = contract.subscriber(self.rig.driver, self.rig.settings)
         self._open.append(made)
         listener = Listener(made, Collector(self.rig.patience))
         made.initialize(listener.heard, listener.connected)

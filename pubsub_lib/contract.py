@@ -1,0 +1,90 @@
+"""Make the halves of a driver, and refuse by name what does not keep the contract of this release (rule D1).
+
+A driver's package has releases of its own. One that was written for another version of :mod:`pubsub_lib.api` would else
+end in a TypeError at the first call that it does not know.
+"""
+
+import inspect
+from typing import Any, Final
+
+from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
+from pubsub_lib.errors import DriverError
+
+_WAY_OUT: Final = "install a release of the package that fits, or change the method as docs/writing-a-driver.md says"
+
+
+def publisher(driver: type[Driver], settings: DriverSettings) -> Publisher:
+    """A new publisher of this driver. Raises DriverError when it does not keep the contract; else what the driver
+    raises.
+    """
+    return check_publisher(_make(driver, "publisher", settings), driver)
+
+
+def subscriber(driver: type[Driver], settings: DriverSettings) -> Subscriber:
+    """A new subscriber of this driver. Raises as :func:`publisher`."""
+    return check_subscriber(_make(driver, "subscriber", settings), driver)
+
+
+def check_publisher(half: Any, driver: type[Driver] | None = None) -> Publisher:
+    """The publisher itself, when it has every method of the contract, with its parameters. Raises DriverError.
+
+    ``driver``: what made it, whose name is said; None when the half was handed in.
+    """
+    _check(half, Publisher, driver)
+    found: Publisher = half
+    return found
+
+
+def check_subscriber(half: Any, driver: type[Driver] | None = None) -> Subscriber:
+    """As :func:`check_publisher`, of a subscriber."""
+    _check(half, Subscriber, driver)
+    found: Subscriber = half
+    return found
+
+
+def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
+    made_by = _described(type(half) if driver is None else driver, driver)
+    for name in sorted(getattr(kind, "__abstractmethods__", ())):
+        method = getattr(half, name, None)
+        if not callable(method):
+            raise DriverError(
+                f"{made_by} does not keep the contract of this release: its {kind.__name__.lower()} "
+                f"({type(half).__name__}) has no method {name}; {_WAY_OUT}"
+            )
+        asked = list(inspect.signature(getattr(kind, name)).parameters)[1:]
+        taken = _taken(method)
+        if taken is not None and not _takes(taken, asked):
+            raise DriverError(
+                f"{made_by} does not keep the contract of this release: the method {name} of its "
+                f"{kind.__name__.lower()} takes ({', '.join(taken.parameters)}) and is called with "
+                f"({', '.join(asked)}); {_WAY_OUT}"
+            )
+
+
+def _make(driver: type[Driver], half: str, settings: DriverSettings) -> object:
+    try:
+        return getattr(driver, half)(settings)
+    except TypeError as error:  # a class that lacks an abstract method, or a factory that takes something else
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise DriverError(f"{_described(driver, driver)} cannot make its {half}: {reason}; {_WAY_OUT}") from error
+
+
+def _described(made_by: type, driver: type[Driver] | None) -> str:
+    name = "" if driver is None else f" {getattr(driver, 'name', driver.__qualname__)!r}"
+    return f"the driver{name} (of the package {made_by.__module__.partition('.')[0]!r})"
+
+
+def _taken(method: Any) -> inspect.Signature | None:
+    """What it takes; None when Python does not know (of a method that is compiled)."""
+    try:
+        return inspect.signature(method)
+    except ValueError:
+        return None
+
+
+def _takes(signature: inspect.Signature, asked: list[str]) -> bool:
+    try:
+        signature.bind(*asked)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,143 @@
+"""A driver that keeps another version of the contract is refused by name, wherever it is used."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pubsub_lib import Publisher, Replica, Settings, Store, Worker, contract, loader
+from pubsub_lib.api import Driver, DriverSettings
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.api import Subscriber as DriverSubscriber
+from pubsub_lib.errors import DriverError
+from pubsub_lib.service.service import drivers
+from pubsub_lib.testing.faults import faulty
+from pubsub_memory import MemoryBus, MemoryDriver
+from pubsub_memory.publisher import MemoryPublisher
+from pubsub_memory.subscriber import MemorySubscriber
+
+MEMORY = DriverSettings(options={})
+
+
+class OldSubscriber(MemorySubscriber):
+    """As a subscriber was written before there was ``on_connected``."""
+
+    def initialize(self, on_envelope: Any) -> None:  # type: ignore[override]
+        """One callback."""
+
+
+class OldPublisher(MemoryPublisher):
+    """As a publisher was written before there was ``on_connected``."""
+
+    def initialize(self, on_ask: Any) -> None:  # type: ignore[override]
+        """One callback."""
+
+
+class Old(Driver):
+    """A driver of the first contract."""
+
+    name = "old_driver"
+    capabilities = MemoryDriver.capabilities
+
+    @classmethod
+    def publisher(cls, settings: DriverSettings) -> DriverPublisher:
+        """Old."""
+        return OldPublisher(MemoryBus(), settings.limits)
+
+    @classmethod
+    def subscriber(cls, settings: DriverSettings) -> DriverSubscriber:
+        """Old."""
+        return OldSubscriber(MemoryBus(), settings.limits, 10)
+
+
+SUBSCRIBER = (
+    "the driver 'old_driver' (of the package 'tests') does not keep the contract of this release: the method "
+    "initialize of its subscriber takes (on_envelope) and is called with (on_envelope, on_connected); install a "
+    "release of the package that fits, or change the method as docs/writing-a-driver.md says"
+)
+PUBLISHER = SUBSCRIBER.replace("subscriber", "publisher").replace("on_envelope", "on_ask")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Those of a service, by which the old driver is loaded for every name."""
+    monkeypatch.setattr(loader, "load", lambda name, needs=None: Old)
+    monkeypatch.setattr(loader, "load_hop", lambda name: Old)
+    return Settings(
+        store_url=f"sqlite:///{tmp_path}/net.db", driver="old_driver", multiproc_driver="old_driver", service="api-1"
+    )
+
+
+def refused(do: Callable[[], object], words: str) -> None:
+    with pytest.raises(DriverError) as caught:
+        do()
+    assert str(caught.value) == words
+
+
+def test_replica_refuses_an_old_subscriber(settings: Settings) -> None:
+    refused(lambda: Replica(settings), SUBSCRIBER)
+
+
+def test_replica_refuses_an_old_subscriber_that_is_given(settings: Settings) -> None:
+    refused(lambda: Replica(settings, subscriber=Old.subscriber(MEMORY)), SUBSCRIBER.replace(" 'old_driver'", ""))
+
+
+def test_publisher_refuses_an_old_driver(settings: Settings) -> None:
+    with Store(settings) as store:
+        refused(lambda: Publisher(settings, store), PUBLISHER)
+        refused(lambda: Publisher(settings, store, Old.publisher(MEMORY)), PUBLISHER.replace(" 'old_driver'", ""))
+
+
+def test_worker_refuses_an_old_driver(settings: Settings) -> None:
+    with Store(settings) as store:
+        refused(lambda: Worker(settings, store), PUBLISHER)
+        refused(lambda: Worker(settings, store, Old.publisher(MEMORY)), PUBLISHER.replace(" 'old_driver'", ""))
+
+
+def test_service_refuses_an_old_driver_before_anything_runs(settings: Settings) -> None:
+    refused(lambda: drivers(settings), PUBLISHER)
+
+
+def test_wrapped_driver_is_refused_by_its_own_name() -> None:
+    refused(lambda: faulty(Old).subscriber(MEMORY), SUBSCRIBER)
+    refused(lambda: faulty(Old).publisher(MEMORY), PUBLISHER)
+
+
+def test_half_that_lacks_a_method_is_refused() -> None:
+    class Unfinished(Old):
+        """Its subscriber was written before ``unregister_topic``, and derives from the contract's class."""
+
+        @classmethod
+        def subscriber(cls, settings: DriverSettings) -> DriverSubscriber:
+            """Of an abstract class."""
+            return type("Half", (DriverSubscriber,), {})()  # type: ignore[no-any-return]
+
+    with pytest.raises(
+        DriverError, match=r"^the driver 'old_driver' \(of the package '.*'\) cannot make its subscriber: "
+    ):
+        contract.subscriber(Unfinished, MEMORY)
+
+
+@pytest.mark.parametrize("half", [None, object(), type("Half", (), {"initialize": lambda self, a, b: None})()])
+def test_what_is_no_half_is_refused(half: object) -> None:
+    with pytest.raises(DriverError, match="has no method"):
+        contract.check_subscriber(half)
+
+
+def test_more_parameters_with_defaults_are_no_hindrance() -> None:
+    class Generous(OldSubscriber):
+        """Takes whatever a later release may give."""
+
+        def initialize(self, *given: Any, **more: Any) -> None:
+            """Anything."""
+
+    contract.check_subscriber(Generous(MemoryBus(), MEMORY.limits, 10))
+
+
+@pytest.mark.parametrize("name", ["memory", "db_polling_pubsub_driver", "zmq_pubsub_driver"])
+def test_shipped_drivers_keep_the_contract(name: str) -> None:
+    driver = loader.load(name)
+    given = DriverSettings(store_url="sqlite:///net.db", addresses=(), bind_address="tcp://127.0.0.1:8866")
+    contract.publisher(driver, given).close()
+    contract.subscriber(driver, given).close()
