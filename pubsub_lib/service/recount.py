@@ -12,8 +12,9 @@ from typing import Final, Protocol
 from pubsub_lib.core.model import Head
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import fields, logger
-from pubsub_lib.store.repair import MAX_NAMED, Repaired
-from pubsub_lib.store.repair_plan import Cursor, Page
+from pubsub_lib.store.repair import Repaired, names
+from pubsub_lib.store.repair_plan import Cursor, Mark, Page
+from pubsub_lib.store.verbs import Identity
 
 _log = logger(__name__)
 
@@ -26,6 +27,9 @@ PAUSE: Final = 1.0
 OFF: Final = 3600.0
 """Seconds until a recount that is turned off looks again whether there is anything to do."""
 
+MAX_NAMED: Final = 10
+"""Objects that one log line names."""
+
 REPAIRED: Final = (
     "they were repaired from the changelog; if this happens again, check the database's disk, and who else writes there"
 )
@@ -33,6 +37,8 @@ NOT_REPAIRED: Final = (
     "not all were repaired, because the changelog does not tell what is right; look at the topic with "
     "pubsub-db verify, and write these objects again"
 )
+REWRITTEN: Final = "writers have written them again meanwhile, so nothing was left to repair"
+OVERTAKEN: Final = "not all were repaired, because writers changed the topic each time; the next round tries again"
 
 
 class Countable(Protocol):
@@ -47,7 +53,7 @@ class Countable(Protocol):
     def unfit(self, topics: Collection[str]) -> list[str]:
         """Topics that do not fit their head."""
 
-    def repair(self, topic: str, suspects: Collection[tuple[str, str]] = ()) -> Repaired:
+    def repair(self, topic: str, suspects: Collection[Identity] = ()) -> Repaired:
         """Put right what can be proved."""
 
 
@@ -62,7 +68,7 @@ class StoreRecount:
         self._holds = holds
         self._period = within / 2
         self._journal = journal
-        self._counts: Counter[str] = Counter(rounds=0, objects=0, rotted=0, repaired=0)
+        self._counts: Counter[str] = Counter(rounds=0, objects=0, rotted=0, repaired=0, overtaken=0)
         self._after: Cursor | None = None
         self._rows = False
         """Rows are left to be looked at in this round, ..."""
@@ -71,8 +77,9 @@ class StoreRecount:
         self._running = False
         self._round_at = 0.0
         self._pause = PAUSE
-        self._left: Mapping[str, Repaired] = {}
-        self._found: dict[str, Repaired] = {}
+        self._left: Mapping[str, frozenset[Mark]] = {}
+        self._found: dict[str, frozenset[Mark]] = {}
+        """What could not be repaired, by topic: in the last round, and so far in this one."""
 
     def step(self, now: float) -> float:
         """Look at the next rows or topics when it is ours to do; when to come again. Blocks for the database; raises
@@ -100,7 +107,9 @@ class StoreRecount:
         return max(self._round_at, now + self._pause)
 
     def counters(self) -> Mapping[str, int]:
-        """``rounds`` that were ended, ``objects`` looked at, found to be ``rotted``, and ``repaired``."""
+        """``rounds`` that were ended, ``objects`` looked at, found to be ``rotted``, ``repaired``, and fixes that were
+        ``overtaken`` by writers.
+        """
         return dict(self._counts)
 
     def unrepaired(self) -> Sequence[str]:
@@ -119,7 +128,7 @@ class StoreRecount:
     def _look_at_rows(self) -> None:
         page = self._store.look_at_rows(self._after, PAGE)
         self._counts["objects"] += page.looked
-        suspects: dict[str, list[tuple[str, str]]] = {}
+        suspects: dict[str, list[Identity]] = {}
         for row in page.altered:
             suspects.setdefault(row.topic, []).append((row.table, row.key))
         # First, so that a topic whose repair fails does not keep the round at this page.
@@ -134,26 +143,35 @@ class StoreRecount:
             if topic not in self._found:
                 self._repair(topic, ())
 
-    def _repair(self, topic: str, suspects: Collection[tuple[str, str]]) -> None:
+    def _repair(self, topic: str, suspects: Collection[Identity]) -> None:
+        known = self._left.get(topic, frozenset()) | self._found.get(topic, frozenset())
         done = self._store.repair(topic, suspects)
-        wrong = max(done.wrong, len(suspects))
-        if not wrong:
-            return  # it was put right meanwhile, by a writer perhaps
-        known = topic in self._left and done.left and not done.repaired
-        if done.left:
-            self._found[topic] = done
-        if known:
-            return  # counted, logged and journalled when it was found first
+        if done.remaining:
+            self._found[topic] = self._found.get(topic, frozenset()) | done.remaining
+        new = done.found - known
+        named = names(new)
+        if not done.found:
+            # A writer put them right meanwhile, by writing them again.
+            named = sorted(set(suspects) - set(names(known)))
+        if not named and not new:
+            return  # nothing, or counted, logged and journalled when it was found first
+        wrong = len(named) + (not named or (not done.left and done.repaired > len(named)))
         self._counts["rotted"] += wrong
         self._counts["repaired"] += done.repaired
+        self._counts["overtaken"] += done.overtaken
         if self._journal is not None:
             self._journal.note("rot", topic=topic, cause="store", count=wrong, size=done.repaired)
-        named = ", ".join(f"{table} {key!r}" for table, key in done.names or list(suspects)[:MAX_NAMED])
         _log.error(
             "%d objects of the topic %r were altered, lost or added in the database behind the library's back (%s); %s",
             wrong,
             topic,
-            named or "none can be named",
-            NOT_REPAIRED if done.left else REPAIRED,
+            ", ".join(f"{table} {key!r}" for table, key in named[:MAX_NAMED]) or "none can be named",
+            _outcome(done, new),
             extra=fields(topic=topic, objects=wrong, repaired=done.repaired),
         )
+
+
+def _outcome(done: Repaired, new: Collection[Mark]) -> str:
+    if done.remaining.isdisjoint(new):
+        return REPAIRED if done.repaired else REWRITTEN
+    return OVERTAKEN if done.overtaken else NOT_REPAIRED

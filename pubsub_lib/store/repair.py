@@ -3,51 +3,70 @@ writers were quicker.
 """
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
+from pubsub_lib.core import digest
 from pubsub_lib.store import repair_plan, repair_write
 from pubsub_lib.store.directory import Run
+from pubsub_lib.store.repair_plan import Mark
 from pubsub_lib.store.verbs import Identity
 
-MAX_NAMED: Final = 10
-"""Objects that are named."""
 PLANS: Final = 3
 """Plans of one repair at most: one that was overtaken by writers is made again."""
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """What a repair did. ``wrong`` objects were altered, lost or added; ``left``: something of it could not be repaired
-    (the changelog does not tell what is right, or writers were quicker each time).
-    """
+    """What a repair did. ``wrong`` objects were altered, lost or added."""
 
     topic: str
     wrong: int
     repaired: int
-    left: bool
-    names: tuple[Identity, ...] = ()
+    found: frozenset[Mark] = frozenset()
+    """What was wrong, ..."""
+    remaining: frozenset[Mark] = frozenset()
+    """... and what could not be repaired: the changelog does not tell what is right, or writers were quicker each time.
+    """
     read: int = 0
     """Objects that were read for the repair."""
     overtaken: int = 0
     """Fixes that were planned and not written, because the object or the head was written meanwhile."""
 
+    @property
+    def left(self) -> bool:
+        """Whether something could not be repaired."""
+        return bool(self.remaining)
+
+    @property
+    def names(self) -> list[Identity]:
+        """The objects that were wrong."""
+        return names(self.found)
+
+
+def names(marks: Iterable[Mark]) -> list[Identity]:
+    """The objects among the marks, sorted."""
+    return sorted((table, key) for table, key, *_ in marks if key)
+
 
 def repair(reading: Run, writing: Run, topic: str, suspects: Collection[Identity]) -> Repaired:
     """Repair what can be proved. ``reading`` and ``writing`` run a function in a transaction. Raises StoreError."""
-    names: dict[Identity, None] = {}
+    found: set[Mark] = set()
     wrong = repaired = overtaken = read = 0
     for _ in range(PLANS):
         made = reading("looking for what was altered", lambda connection: repair_plan.plan(connection, topic, suspects))
         done = repair_write.Written()
         if made.fixes or made.moves_head:
             done = writing("repairing a topic", functools.partial(repair_write.write, topic=topic, plan=made))
-        names |= dict.fromkeys(made.wrong)
+        found |= {made.mark(ident) for ident in made.wrong}
+        if done.head:
+            found.add(("", "", -made.count, digest.subtract(0, made.digest)))
         wrong, read = max(wrong, repaired + made.size), read + made.read
         repaired, overtaken = repaired + done.total, overtaken + done.overtaken
         if not done.overtaken:
             break
-    differs = bool(reading("summing fingerprints", lambda connection: repair_plan.unfit(connection, [topic])))
-    left = differs or not made.wrong.keys() <= done.idents
-    return Repaired(topic, max(wrong, repaired + left), repaired, left, tuple(names)[:MAX_NAMED], read, overtaken)
+    remaining = reading("summing fingerprints", lambda connection: repair_plan.difference(connection, topic))
+    remaining |= {made.mark(ident) for ident in made.wrong if ident not in done.idents}
+    wrong = max(wrong, repaired + bool(remaining))
+    return Repaired(topic, wrong, repaired, frozenset(found | remaining), remaining, read, overtaken)

@@ -21,6 +21,10 @@ from pubsub_lib.store.verbs import Identity, Stored
 PAGE: Final = 1000
 """Links that one statement reads."""
 
+Mark = tuple[str, str, int, int]
+"""One thing that is wrong, recognized when it is found again: table, key, version and real fingerprint of an object, or
+without table and key the difference between a head and its rows.
+"""
 Cursor = tuple[str, int, str, str]
 """A place between two rows: behind this topic, bucket, table and key."""
 
@@ -74,6 +78,11 @@ class Plan(msgspec.Struct, frozen=True):
         """Whether the head itself is wrong."""
         return bool(self.count or self.digest)
 
+    def mark(self, ident: Identity) -> Mark:
+        """Of an object that is wrong."""
+        now = self.wrong[ident]
+        return (*ident, 0, 0) if now is None else (*ident, now.version, _fingerprint(now))
+
     @property
     def size(self) -> int:
         """Objects that are wrong; the head counts as one."""
@@ -100,6 +109,15 @@ def unfit(connection: Connection, topics: Collection[str]) -> list[str]:
     heads = snapshot.heads(connection, topics)
     found = sums(connection, topics)
     return [topic for topic in topics if found.get(topic, (0, 0)) != (heads[topic].count, heads[topic].digest)]
+
+
+def difference(connection: Connection, topic: str) -> frozenset[Mark]:
+    """The mark of what a topic's head and its rows differ by, which writers do not change; none when they fit."""
+    head = snapshot.heads(connection, [topic])[topic]
+    count, total = sums(connection, [topic]).get(topic, (0, 0))
+    if (count, total) == (head.count, head.digest):
+        return frozenset()
+    return frozenset({("", "", head.count - count, digest.subtract(head.digest, total))})
 
 
 def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> Plan:

@@ -1,15 +1,16 @@
 """The database is counted anew in the background, by the holder alone, within the stated time."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete, update
 
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.service.recount import OFF, StoreRecount
-from pubsub_lib.store import Store
+from pubsub_lib.store import Store, schema
 from tests.unit.store.test_repair import Damage, contents, fill, harm, head, lost, value, version
 
 WITHIN = 100.0
@@ -58,7 +59,7 @@ def test_what_was_altered_at_any_moment_is_repaired_within_the_time(
 def test_a_round_looks_at_every_row_once_and_two_are_made_in_the_time(store: Store) -> None:
     recount = StoreRecount(store, lambda now: True, WITHIN)
     times = run(recount, 0.0, WITHIN - 1)
-    assert recount.counters() == {"rounds": 2, "objects": 2 * COUNT, "rotted": 0, "repaired": 0}
+    assert recount.counters() == {"rounds": 2, "objects": 2 * COUNT, "rotted": 0, "repaired": 0, "overtaken": 0}
     assert len(times) < 20
 
 
@@ -94,6 +95,73 @@ def test_what_cannot_be_repaired_is_said_once_and_shown_until_it_is_right(
         tx.set("port", "k7", {"n": "by hand"}, topic="t")
     run(recount, 4 * WITHIN, WITHIN)
     assert recount.unrepaired() == []
+
+
+def lose(key: str) -> Damage:
+    return lambda connection: connection.execute(delete(schema.objects).where(schema.objects.c.object_key == key))
+
+
+def alter(key: str) -> Damage:
+    return lambda connection: connection.execute(
+        update(schema.objects).where(schema.objects.c.object_key == key).values(value=b'{"n":"rotten, too"}')
+    )
+
+
+@pytest.mark.parametrize("later", [alter, lose], ids=lambda each: each.__name__)
+def test_recount_logs_later_rot_of_a_topic_with_unrepaired_rot(
+    later: Callable[[str], Damage], store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.trim(keep_links=0)
+    harm(sqlite_url, value)
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    with caplog.at_level(logging.ERROR):
+        run(recount, 0.0, WITHIN)
+        assert recount.counters()["rotted"] == 1
+        harm(sqlite_url, later("k8"))
+        run(recount, 2 * WITHIN, 2 * WITHIN)
+        assert recount.counters()["rotted"] == 2
+        harm(sqlite_url, later("k9"))
+        run(recount, 5 * WITHIN, 2 * WITHIN)
+    assert recount.counters()["rotted"] == 3
+    first, second, third = (record.getMessage() for record in caplog.records)
+    assert "port 'k7'" in first
+    if later is alter:
+        assert ("port 'k8'" in second, "port 'k7'" in second) == (True, False), "only what is new is named"
+        assert "port 'k9'" in third
+    assert recount.unrepaired() == ["t"]
+
+
+def test_recount_counts_what_it_can_repair_beside_unrepaired_rot_once(
+    store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.trim(keep_links=0)
+    with store.transaction() as tx:
+        tx.set("port", "k8", {"n": "in the changelog"}, topic="t")
+    harm(sqlite_url, value)
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    with caplog.at_level(logging.ERROR):
+        run(recount, 0.0, WITHIN)
+        for number in (1, 2):
+            harm(sqlite_url, alter("k8"))
+            run(recount, 2 * number * WITHIN, WITHIN)
+            assert (recount.counters()["rotted"], recount.counters()["repaired"]) == (1 + number, number)
+    assert store.get("port", "k8") == {"n": "in the changelog"}
+    assert len(caplog.records) == 3
+    assert "they were repaired" in caplog.records[1].getMessage()
+
+
+def test_recount_logs_unrepaired_rot_of_several_pages_once(
+    store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.trim(keep_links=0)
+    harm(sqlite_url, *(alter(f"k{number}") for number in range(0, COUNT, 100)))
+    recount = StoreRecount(store, lambda now: True, WITHIN)
+    with caplog.at_level(logging.ERROR):
+        run(recount, 0.0, WITHIN)
+        said = len(caplog.records)
+        run(recount, 2 * WITHIN, 2 * WITHIN)
+    assert recount.counters()["rotted"] == COUNT / 100
+    assert 1 <= said == len(caplog.records) <= 3, "one line a page"
 
 
 def test_what_was_found_is_in_the_journal(store: Store, sqlite_url: str, tmp_path: Path) -> None:
