@@ -130,6 +130,10 @@ class _Item(msgspec.Struct, gc=False):
         return self.first.table, self.first.key
 
     @property
+    def is_barrier(self) -> bool:
+        return is_barrier(self.first)
+
+    @property
     def is_nothing(self) -> bool:
         """The object came and went, and the handler never heard of it."""
         return self.tried is None and self.first.old_value is None and self.latest.new_value is None
@@ -176,8 +180,9 @@ class HandlerQueue:
     none overtakes it. After ``tries`` failures it is parked; the next new event of that object merges into it
     and is tried afresh. Other objects go on meanwhile. An object's last event is tried at least once.
 
-    A barrier (:mod:`.history_change`) that waits lets nothing pass that was pushed after it: no event is merged into
-    one before it, and no retry comes while it waits. So the limit above holds once more for each barrier that waits.
+    A barrier (:mod:`.history_change`) lets nothing pass that was pushed after it until it is handled or parked: no
+    event is merged into one before it, and neither an event nor a retry comes while it waits for its turn or its next
+    try. So the limit above holds once more for each barrier that waits.
     """
 
     def __init__(self, policy: HandlerPolicy) -> None:
@@ -202,7 +207,9 @@ class HandlerQueue:
         self._barrier = 0
         """The serial of the newest barrier, ..."""
         self._barriers = 0
-        """... and how many wait."""
+        """... and how many are neither handled nor parked."""
+        self._barrier_due: tuple[float, _Item] | None = None
+        """The barrier that failed, and when its next try is due; it is in ``_retrying`` too, and not in ``_due``."""
 
     def __len__(self) -> int:
         """How many events wait, those in backoff included, the one handed out not."""
@@ -280,23 +287,30 @@ class HandlerQueue:
         """
         if self._running is not None:
             raise UsageError("the event before is neither done nor failed; say so first")
-        item: _Item | None = None
-        if self._due and self._due[0][0] <= now and not self._barriers:
-            item = heappop(self._due)[2]
-            del self._retrying[item.ident]
-            self.retried += 1
-        else:
-            head = self._head()
-            if head is not None:
+        item = self._take_retry(now)
+        if item is None and self._barrier_due is None:
+            item = self._head()
+            if item is not None:
                 self._order.popleft()
-                self._unchain(head)
-                self._barriers -= is_barrier(head.first)
-                item = head
+                self._unchain(item)
         if item is None:
             return None
         self._running = item
         item.tried = event = item.event()
         return event
+
+    def _take_retry(self, now: float) -> _Item | None:
+        """An event whose next try is due: while there is a barrier, only the barrier itself."""
+        item: _Item | None = None
+        if self._barrier_due is not None:
+            if self._barrier_due[0] <= now:
+                item, self._barrier_due = self._barrier_due[1], None
+        elif self._due and self._due[0][0] <= now and not self._barriers:
+            item = heappop(self._due)[2]
+        if item is not None:
+            del self._retrying[item.ident]
+            self.retried += 1
+        return item
 
     def next_time(self) -> float | None:
         """When :meth:`next` has something: minus infinity for at once; None: not before the next push or
@@ -304,6 +318,8 @@ class HandlerQueue:
         """
         if self._running is not None:
             return None
+        if self._barrier_due is not None:
+            return self._barrier_due[0]
         if self._head() is not None:
             return -math.inf
         return self._due[0][0] if self._due else None
@@ -311,7 +327,9 @@ class HandlerQueue:
     def done(self, now: float = 0.0) -> None:
         """The event handed out was handled."""
         self.handled += 1
-        self._settle(self._take_running())
+        item = self._take_running()
+        self._barriers -= item.is_barrier
+        self._settle(item)
 
     def failed(self, now: float, error: BaseException) -> Parked | None:
         """The handler raised on the event handed out. Returns it when that was its last try."""
@@ -327,12 +345,16 @@ class HandlerQueue:
                 self._parked[item.ident] = item
                 if len(self._parked) > self.policy.queue_limit:
                     self._parked.popitem(last=False)
+                self._barriers -= item.is_barrier
                 self._settle(item)
                 return Parked(event, error)
             item.tries = 0  # what came meanwhile is tried afresh
         wait = min(self.policy.backoff * 2.0 ** min(max(item.tries - 1, 0), 60), self.policy.backoff_most)
         self._retrying[item.ident] = item
-        heappush(self._due, (now + wait, item.serial, item))
+        if item.is_barrier:
+            self._barrier_due = now + wait, item
+        else:
+            heappush(self._due, (now + wait, item.serial, item))
         return None
 
     def _take_running(self) -> _Item:
@@ -419,7 +441,8 @@ class HandlerQueue:
         for item in self._order:
             item.earlier = item.later = None
         self._order.clear()
-        self._barriers = 0
+        self._barriers = int(self._running is not None and self._running.is_barrier)
+        self._barrier_due = None
         self._dead = 0
         self._tails.clear()
         self._retrying.clear()

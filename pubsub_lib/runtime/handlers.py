@@ -245,10 +245,14 @@ class Handle:
         if now < self._next_log:
             self._not_logged += 1
             return
+        if is_barrier(event):
+            what, end = "the notice that the history changed", "not be tried again, and later changes follow"
+        else:
+            what = f"{event.action} of {event.table} {event.key!r} (version {event.version})"
+            end = "not be tried again before the object changes"
         _log.error(
-            "handler %s raised %s on %s of %s %r (version %s) and will %s; %d earlier failures were not logged",
-            self.name, type(error).__name__, event.action, event.table, event.key, event.version,
-            "not be tried again before the object changes" if parked else "be tried again", self._not_logged,
+            "handler %s raised %s on %s and will %s; %d earlier failures were not logged",
+            self.name, type(error).__name__, what, end if parked else "be tried again", self._not_logged,
             exc_info=error,
             extra=fields(
                 handler=self.name, table=event.table, key=event.key, topic=event.topic, version=event.version,

@@ -345,7 +345,8 @@ class Replica:
         what an unfollow takes away, is told as creates and sets in this order, then deletes in the reverse.
         ``on_history_changed`` is called once, on the handler's thread, each time that the store's history changed (a
         restored backup, a fail-over, acknowledged commits lost): after every change of the old history and before the
-        first one of the new history, in which versions may go back. When it raises, it is tried again like a change.
+        first one of the new history, in which versions may go back. When it raises, it is tried again like a change,
+        and later changes wait until it returns or is parked.
         Raises UsageError, NotFollowed for the topic, ValueRefused for a table that is not declared, ClosedError.
         """
         self._check()

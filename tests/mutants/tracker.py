@@ -60,6 +60,14 @@ MUTANTS = (
         wrong="a handler gets an older version before it is notified that the history changed",
     ),
     Mutant(
+        name="failed_notice_lets_pass",
+        path=QUEUE,
+        before="if item is None and self._barrier_due is None:",
+        after="if item is None:",
+        tests=(f"{NOTICE}::test_nothing_overtakes_a_notice_that_fails",),
+        wrong="a handler whose notice of another history failed gets an older version before the next try",
+    ),
+    Mutant(
         name="change_is_merged_across_a_notice",
         path=QUEUE,
         before="waiting.serial < self._barrier:",

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from pubsub_lib import Timing
+from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import ALL, DEFAULT_TOPIC, Point
 from pubsub_lib.errors import ClosedError, PubSubError
 from tests.scheduler.doubles import StoreDouble, unavailable
@@ -16,6 +18,7 @@ from tests.unit.core.builders import envelope
 
 SOON = 0.01
 """Virtual seconds for what needs no wait at all."""
+TRIES = HandlerPolicy().tries
 
 
 def test_clock_starts_when_a_link_begins_to_wait() -> None:
@@ -253,6 +256,39 @@ def test_handler_learns_that_history_changed_before_versions_go_back() -> None:
         world.together(lambda: deliver(replica, *links), replica._engine._clock.wake)
         world.until(lambda: seen[-1] == 2, "the object of the restored store", SLOW_TICKS.message_delay_window + SOON)
         world.check(len(notices) == 1, f"{len(notices)} notices")
+
+    explore(scenario, deviations=1)
+    explore(scenario, seeds=range(60))
+
+
+@pytest.mark.parametrize(("failures", "tries"), [(1, 2), (TRIES, TRIES)])
+def test_failing_notice_of_history_change_is_not_overtaken(failures: int, tries: int) -> None:
+    def scenario(world: World) -> None:
+        store = StoreDouble(world)
+        for _ in range(3):
+            store.commit()
+        replica = synced(world, replica_of(world, store))
+        notices: list[HistoryChange] = []
+        versions: list[int] = []
+
+        def note(event: Event) -> None:
+            version = event.version or 0
+            if versions and version <= versions[-1]:
+                world.check(len(notices) == tries, f"version {version} after {len(notices)} tries of the notice")
+            versions.append(version)
+
+        def notice(change: HistoryChange) -> None:
+            notices.append(change)
+            if len(notices) <= failures:
+                raise ValueError("a handler that fails when the history changed")
+
+        replica.on("port", note, on_history_changed=notice)
+        world.until(lambda: versions, "the initial event", SOON)
+        store.history = store.history.restored(1, seed=7)
+        links = store.commit()  # position 2, of another history
+        replica.resync()
+        world.together(lambda: deliver(replica, *links), replica._engine._clock.wake)
+        world.until(lambda: versions[-1] == 2, "the object of the restored store", 60.0)
 
     explore(scenario, deviations=1)
     explore(scenario, seeds=range(60))

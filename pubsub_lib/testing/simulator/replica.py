@@ -259,8 +259,9 @@ class Replica:
                 yield Await("handler idle", handler.signal, wait)
                 continue
             yield Sleep("handling", self.world.slowness(self.name) * 2 * self._rng.random())
-            if self.world.handler_fails() and not is_barrier(event):
-                queue.failed(clock.now(), RuntimeError("a simulated handler raised"))
+            if self.world.handler_fails():
+                if queue.failed(clock.now(), RuntimeError("a simulated handler raised")) and is_barrier(event):
+                    self.world.monitor.handled(self, handler, event)  # given up: what follows comes all the same
                 continue
             self.world.monitor.handled(self, handler, event)
             queue.done(clock.now())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL
 from pubsub_lib.testing.simulator.invariants import Violation, content_of
 from pubsub_lib.testing.simulator.plan import BOUND, TIMING
@@ -50,6 +51,8 @@ def _told(handler: "Handler") -> dict[Ident, bytes]:
     """What a handler was told last; of an object that was parked after too many failures, what it was to be told."""
     told = dict(handler.told)
     for parked in handler.queue.parked():
+        if is_barrier(parked.event):
+            continue
         ident = (parked.event.table, parked.event.key)
         if parked.event.new_value is None:
             told.pop(ident, None)

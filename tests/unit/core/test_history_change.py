@@ -1,6 +1,6 @@
 """The notice that the history changed, and its way through a handler's queue as a barrier."""
 
-from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue
+from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
 from pubsub_lib.core.model import ALL, Point
@@ -18,6 +18,11 @@ def drain(queue: HandlerQueue, now: float = 0.0) -> list[tuple[str, int | None]]
         out.append(("notice", 0) if is_barrier(got) else (got.key, got.version))
         queue.done(now)
     return out
+
+
+def fail(queue: HandlerQueue, now: float) -> Parked | None:
+    assert queue.next(now) is not None
+    return queue.failed(now, ValueError("no"))
 
 
 def test_a_notice_is_the_same_behind_the_queue() -> None:
@@ -62,14 +67,54 @@ def test_a_retry_that_took_up_what_follows_a_notice_comes_after_it() -> None:
     assert drain(queue, 2.0) == [("y", 8), ("notice", 0), ("x", 4)]
 
 
-def test_a_notice_that_fails_is_tried_again_and_holds_nothing_up() -> None:
+def test_nothing_overtakes_a_notice_that_fails() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0))
+    queue.push(event("y", 7))
     queue.push(CHANGE.as_event(1))
     queue.push(event("x", 4))
-    assert queue.next(0.0) is not None
-    queue.failed(0.0, ValueError("no"))
+    fail(queue, 0.0)  # y: its retry is due at 1.0, ...
+    fail(queue, 0.5)  # ... and the notice's at 1.5
+    queue.push(event("z", 5))
+    assert drain(queue, 1.4) == []
+    assert queue.next_time() == 1.5
+    assert drain(queue, 1.5) == [("notice", 0), ("y", 7), ("x", 4), ("z", 5)]
+
+
+def test_a_notice_that_was_given_up_lets_the_rest_pass() -> None:
+    queue = HandlerQueue(HandlerPolicy(backoff=1.0, tries=2))
+    queue.push(CHANGE.as_event(1))
+    queue.push(CHANGE.as_event(2))
+    queue.push(event("x", 4))
+    fail(queue, 0.0)
+    mark = queue.mark()
+    assert drain(queue, 0.9) == []
+    assert len(queue) == 3
+    parked = fail(queue, 1.0)
+    assert parked is not None
+    assert parked.event == CHANGE.as_event(1)
+    fail(queue, 1.0)  # the second notice holds up what follows just as well
+    assert drain(queue, 1.9) == []
+    assert not queue.passed(mark)
+    assert drain(queue, 2.0) == [("notice", 0), ("x", 4)]
+    assert queue.passed(mark)
+
+
+def test_while_a_notice_is_retried_nothing_is_merged_across_it() -> None:
+    queue = HandlerQueue(HandlerPolicy(queue_limit=1, backoff=1.0))
+    queue.push(CHANGE.as_event(1))
+    fail(queue, 0.0)
+    for version in (4, 5, 6):
+        queue.push(event("x", version))
+    assert drain(queue, 1.0) == [("notice", 0), ("x", 6)]
+
+
+def test_a_queue_that_is_cleared_while_a_notice_is_retried_goes_on() -> None:
+    queue = HandlerQueue(HandlerPolicy(backoff=1.0))
+    queue.push(CHANGE.as_event(1))
+    fail(queue, 0.0)
+    queue.clear()
+    queue.push(event("x", 4))
     assert drain(queue) == [("x", 4)]
-    assert drain(queue, 1.0) == [("notice", 0)]
 
 
 def test_two_notices_are_two() -> None:
