@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_64_intdigest as xxh3
 
+from pubsub_lib.arguments import check_kind
 from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
 from pubsub_lib.core.events import Decode, Event, plain
 from pubsub_lib.core.index import Extract, Index
@@ -135,8 +136,7 @@ class Cache:
                         count += 1
                         new = objects[key] = Entry(version, value, print_, name)
                         if key not in shown and (
-                            not (floors or contested)
-                            or ((table, key) not in floors and (table, key) not in contested)
+                            not (floors or contested) or ((table, key) not in floors and (table, key) not in contested)
                         ):
                             shown[key] = new
                             if events is not None:
@@ -397,9 +397,7 @@ class Cache:
 
     def objects(self, table: str | None, topic: str | None, read: Read) -> list[Object[Any]]:
         """:meth:`iterate`, with topics; ``read`` decodes the values."""
-        return [
-            Object(name, key, at.topic, at.version, at.value, read) for name, key, at in self._view(table, topic)
-        ]
+        return [Object(name, key, at.topic, at.version, at.value, read) for name, key, at in self._view(table, topic)]
 
     def present(
         self, tables: Collection[str] | None = None, topic: str | None = None, key: str | None = None
@@ -447,6 +445,7 @@ class Cache:
         """Keep a secondary index over the objects shown of a table, from now on; see :class:`.index.Index`.
         Raises UsageError when the name is taken.
         """
+        check_kind("name", name, str, "a string, the index's name")
         if name in self._indexes:
             raise UsageError(f"an index {name!r} exists already; choose another name")
         index = Index(name, table, extract, self._merged.decoder(table))

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pubsub_lib.arguments import check_function
 from pubsub_lib.core.events import Decode, decoded
 from pubsub_lib.errors import UsageError
 
@@ -48,6 +49,8 @@ class Index:
     def __init__(self, name: str, table: str, extract: Extract, decode: Decode) -> None:
         if isinstance(extract, str) and not all(extract.split(".")):
             raise UsageError(f"the field path {extract!r} of index {name!r} has an empty part; write 'a.b'")
+        if not isinstance(extract, str):
+            check_function("by", extract, "one argument, the value, or a field path such as 'switch' or 'a.b'")
         self.name = name
         self.table = table
         self.failures = 0

@@ -5,6 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from pubsub_lib.arguments import wrong
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.errors import ConfigError, ValueRefused
 
@@ -66,6 +67,8 @@ def _types(declared: Declared) -> dict[str, type[Any]]:
             check_name("table", name)
             _check_type(name, kind)
         return dict(declared)
+    if not isinstance(declared, Iterable):
+        raise wrong("tables", declared, "a list of pubsub_lib.Table, or a mapping of names to types", ConfigError)
     types: dict[str, type[Any]] = {}
     for handle in declared:
         if not isinstance(handle, Table):

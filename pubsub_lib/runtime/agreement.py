@@ -1,8 +1,22 @@
-"""What a store and the settings of its publisher must agree on."""
+"""What a program hands to the runtime: settings that are some, and a store that agrees with them."""
 
+from pubsub_lib.arguments import check_methods, wrong
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.settings import Settings
+
+
+def check_settings(settings: object) -> None:
+    """Raises ConfigError for what is no :class:`~pubsub_lib.Settings`: a path or a URL, most of the time."""
+    if not isinstance(settings, Settings):
+        raise wrong(
+            "settings", settings, "pubsub_lib.Settings (Settings.from_file(path) reads an INI file)", ConfigError
+        )
+
+
+def check_store(store: object, *methods: str) -> None:
+    """Raises UsageError for what lacks one of the methods that are used of a store."""
+    check_methods("store", store, methods, "a pubsub_lib.Store (Store(settings) opens one)")
 
 
 def check_limits(settings: Settings, store: object) -> None:

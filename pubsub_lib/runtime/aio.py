@@ -13,15 +13,17 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 
+from pubsub_lib.arguments import check_timeout
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Table
 from pubsub_lib.errors import ClosedError, NotStarted, UsageError, WaitTimeout
+from pubsub_lib.runtime.agreement import check_settings
 from pubsub_lib.runtime.contents import Contents
 from pubsub_lib.runtime.handlers import Handle, is_coroutine_function
-from pubsub_lib.runtime.readback import RETRY, Committed
+from pubsub_lib.runtime.readback import RETRY, Committed, check_position
 from pubsub_lib.runtime.replica import OnError, Order, Replica
 from pubsub_lib.runtime.status import Status
 from pubsub_lib.settings import Settings
@@ -101,6 +103,7 @@ class AsyncReplica:
     """
 
     def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
+        check_settings(settings)
         self._make: Callable[[], Replica] = partial(Replica, settings, topics, **given)
         self._replica: Replica | None = None
         self._bell: Bell | None = None
@@ -391,6 +394,7 @@ class AsyncReplica:
 
     async def wait_synced(self, timeout: float | None = None) -> None:
         """As :meth:`.Replica.wait_synced`."""
+        check_timeout(timeout)
         self._refuse_handlers("wait_synced")
         await self._wait(lambda: _ended(lambda: self.threaded.wait_synced(0.0)), timeout, self.threaded.wait_synced)
 
@@ -400,6 +404,7 @@ class AsyncReplica:
         """As :meth:`.Replica.wait_for`: read your own write. None, the commit of a transaction that changed nothing, is
         nothing to wait for.
         """
+        check_timeout(timeout)
         if position is None:
             self.threaded._check()
             return
@@ -424,6 +429,8 @@ class AsyncReplica:
         """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration.
         None is nothing to wait for, as in ``wait_for``.
         """
+        check_timeout(timeout)
+        check_position(position)
         self._refuse_handlers("wait_handled")
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout

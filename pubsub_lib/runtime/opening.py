@@ -1,6 +1,7 @@
 """Which object publishes what a program commits: decided by the driver's capabilities, so that no program has to."""
 
 from pubsub_lib import loader
+from pubsub_lib.runtime.agreement import check_settings
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.runtime.traces import TraceSource
 from pubsub_lib.runtime.worker import Worker
@@ -18,6 +19,7 @@ def open_publisher(settings: Settings, store: Store, *, trace: TraceSource | Non
     ``trace``: as of both. Raises ConfigError (no service name, a store with other limits), DriverError. Blocks for
     importing the driver.
     """
+    check_settings(settings)
     if hands_over(settings):
         return Worker(settings, store, trace=trace)
     return Publisher(settings, store, trace=trace)

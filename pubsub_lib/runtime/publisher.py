@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.arguments import check_function
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL, Heads, Link
 from pubsub_lib.core.publishing import Publishing
@@ -26,7 +27,7 @@ from pubsub_lib.errors import (
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import logger
-from pubsub_lib.runtime.agreement import check_limits
+from pubsub_lib.runtime.agreement import check_limits, check_settings, check_store
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
@@ -71,6 +72,10 @@ class Publisher:
         writer's thread. Raises ConfigError without a service name, or for a
         store with other limits than the settings, DriverError when the driver cannot be had.
         """
+        check_settings(settings)
+        check_store(store, "read_heads", "on_commit")
+        if trace is not None:
+            check_function("trace", trace, "no argument")
         if not settings.service:
             raise ConfigError("a publisher needs a stable name; set service_name (Settings.service)")
         check_limits(settings, store)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
+from pubsub_lib.arguments import wrong
 from pubsub_lib.core.awaited import Awaited, PlaceQuestion
 from pubsub_lib.core.model import ALL, Link, Point
 from pubsub_lib.core.tracker import Tracker
@@ -19,6 +20,13 @@ class Committed(Protocol):
     @property
     def point(self) -> Point:
         """Its point."""
+
+
+def check_position(target: object) -> None:
+    """Raises UsageError for what cannot be waited for."""
+    number = isinstance(target, int) and not isinstance(target, bool) and target >= 0
+    if not (number or target is None or isinstance(getattr(target, "point", None), Point)):
+        raise wrong("position", target, "an integer from 0, or what tx.commit holds after a transaction")
 
 
 @runtime_checkable

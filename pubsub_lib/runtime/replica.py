@@ -5,7 +5,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
@@ -13,13 +13,14 @@ import msgspec
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Subscriber
+from pubsub_lib.arguments import check_kind, check_timeout
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import selector
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
 from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.index import Extract
-from pubsub_lib.core.limits import check_name
+from pubsub_lib.core.limits import check_key, check_name
 from pubsub_lib.core.model import ALL, DEFAULT_TOPIC
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table, TableTypes
@@ -35,12 +36,13 @@ from pubsub_lib.errors import (
 )
 from pubsub_lib.journal import open_journal
 from pubsub_lib.runtime import contents
+from pubsub_lib.runtime.agreement import check_settings, check_store
 from pubsub_lib.runtime.contents import Contents
 from pubsub_lib.runtime.discovery import Discovery
 from pubsub_lib.runtime.engine import Engine, SyncReader
 from pubsub_lib.runtime.handlers import Handle, Handlers
 from pubsub_lib.runtime.journaling import ReplicaJournal
-from pubsub_lib.runtime.readback import RETRY, Committed, Readback
+from pubsub_lib.runtime.readback import RETRY, Committed, Readback, check_position
 from pubsub_lib.runtime.status import DRIVER_DROPS, ChainStatus, Status, parked_objects, problems
 from pubsub_lib.runtime.unreadable import Unreadable
 from pubsub_lib.settings import Settings
@@ -76,7 +78,7 @@ class Replica:
     (``tables=[Table("lport", Port)]``) or as a mapping of names to types. Values are decoded into these types, and a
     table that is not declared is then refused (ValueRefused) by every method that takes a table.
     ``store`` and ``subscriber`` replace what the settings would open; ``rng`` makes jitter and nonces repeatable.
-    Raises ConfigError or DriverError for settings that cannot be used.
+    Raises ConfigError or DriverError for settings that cannot be used, UsageError for another argument of a wrong type.
     """
 
     def __init__(
@@ -90,6 +92,11 @@ class Replica:
         subscriber: Subscriber | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        check_settings(settings)
+        if store is not None:
+            check_store(store, "read_sync")
+        if rng is not None:
+            check_kind("rng", rng, random.Random, "a random.Random")
         named = _checked_topics(settings.topics or (ALL,) if topics is None else topics)
         self._topics = with_default(named, settings.default_topic if default_topic is None else default_topic)
         self._tables = TableTypes(tables)
@@ -212,6 +219,7 @@ class Replica:
         the deletes; then it returns True, else False. Raises NotFollowed, NotStarted.
         """
         self._check_started()
+        check_kind("topic", topic, str, "a string")
         return self._engine.unfollow(topic)
 
     @property
@@ -316,6 +324,7 @@ class Replica:
         leaves out. Raises NotFollowed for no such index, NotStarted.
         """
         self._check_started()
+        check_kind("index", index, str, "a string, the index's name")
         with self._engine.lock:
             table = self._cache.index(index).table
             found = self._cache.lookup(index, value)
@@ -350,6 +359,8 @@ class Replica:
         Raises UsageError, NotFollowed for the topic, ValueRefused for a table that is not declared, ClosedError.
         """
         self._check()
+        if key is not None:
+            check_key(key)
         tables, order = self._names(table), self._order(order)
         with self._engine.lock:
             chosen = selector(tables, self._only(topic), key, order)
@@ -401,10 +412,10 @@ class Replica:
         meanwhile), and UsageError for topics that are no list of names. Given a commit also HistoryChanged, when the
         store does not have it any more, and OutcomeUnknown, when the changelog does not reach back to it any more.
         """
+        until = self._deadline(timeout)
         if position is None:
             self._check_wait(topics)
             return
-        until = self._deadline(timeout)
         readback = self._readback(position, topics)
         while not self._read_back(readback, until):
             error = readback.ask()
@@ -419,6 +430,7 @@ class Replica:
         """
         self._check_started()
         until = self._deadline(timeout)
+        check_position(position)
         self._handlers.refuse_handlers("wait_handled")
         self.wait_for(position, self._left(until), topics=topics)
         if position is None:
@@ -497,6 +509,8 @@ class Replica:
         everything reads everything. Does not wait. Raises NotFollowed, NotStarted.
         """
         self._check_started()
+        for topic in topics:
+            check_kind("topic", topic, str, "a string")
         with self._engine.lock:
             everything = ALL in self._engine.follower.tracker.topics
         self._engine.resync(() if everything else topics)
@@ -542,6 +556,7 @@ class Replica:
 
     def _readback(self, target: int | Committed, topics: Sequence[str] | None) -> Readback:
         self._check_wait(topics)
+        check_position(target)
         return Readback(target, topics, self._reader, self._engine.now())
 
     def _check_wait(self, topics: Sequence[str] | None) -> None:
@@ -582,6 +597,7 @@ class Replica:
                 engine.changed.wait(left)
 
     def _deadline(self, timeout: float | None) -> float | None:
+        check_timeout(timeout)
         return None if timeout is None else self._engine.now() + timeout
 
     def _left(self, until: float | None) -> float | None:
@@ -604,6 +620,7 @@ class Replica:
 
     def _check_followed(self, topic: str) -> None:
         followed = self._followed()
+        check_kind("topic", topic, str, "a string")
         if topic not in followed and ALL not in followed:
             raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
 
@@ -633,9 +650,11 @@ class Replica:
     def _names(self, tables: str | Table[Any] | Order | None) -> str | list[str] | None:
         if tables is None or isinstance(tables, str | Table):
             return None if tables is None else self._tables.name(tables)
+        check_kind("table", tables, Iterable, "a table, a list of tables, or None for all")
         return [self._tables.name(each) for each in tables]
 
     def _order(self, order: Order) -> Sequence[str]:
+        check_kind("order", order, Iterable, "a list of tables")
         return order if isinstance(order, str) else [self._tables.name(each) for each in order]
 
 
@@ -672,6 +691,7 @@ def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":
 def _check_list(topics: Sequence[str], all_of_them: str) -> None:
     if isinstance(topics, str):
         raise UsageError(f"topics must be a list of names, not the string {topics!r}; write [{topics!r}]")
+    check_kind("topics", topics, Collection, "a list of names")
     if not topics:
         raise UsageError(f"no topic was named; leave the topics out, or give None, to {all_of_them}")
 

@@ -10,12 +10,13 @@ from typing import Final, Protocol
 
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.arguments import check_function
 from pubsub_lib.core.model import Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportError, UsageError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
-from pubsub_lib.runtime.agreement import check_limits
+from pubsub_lib.runtime.agreement import check_limits, check_settings, check_store
 from pubsub_lib.runtime.traces import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
@@ -97,6 +98,10 @@ class Worker:
         """``driver``: for tests, in place of the one that the settings name. ``trace``: as a Publisher's. Raises
         ConfigError, DriverError.
         """
+        check_settings(settings)
+        check_store(store, "on_commit")
+        if trace is not None:
+            check_function("trace", trace, "no argument")
         if not settings.service:
             raise ConfigError("a worker needs the name of its publisher service; set service_name (Settings.service)")
         if driver is None and not settings.multiproc_driver:

@@ -18,6 +18,7 @@ from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.journal import open_journal
 from pubsub_lib.logs import logger
+from pubsub_lib.runtime.agreement import check_settings
 from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.runtime.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
@@ -68,6 +69,7 @@ class PublisherService:
 
         ``on_failure`` is called, on a thread of the service, when it cannot go on; ``failure`` then says why.
         """
+        check_settings(settings)
         service_settings.check(settings)
         self._name = settings.service
         self._on_failure = on_failure

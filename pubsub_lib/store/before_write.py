@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from pubsub_lib.arguments import check_function
 from pubsub_lib.core.table import Table
 from pubsub_lib.errors import ValueRefused
 from pubsub_lib.store.tables import Tables
@@ -86,6 +87,7 @@ class WriteHooks:
 
         Raises ValueRefused for a table name that cannot be.
         """
+        check_function("hook", hook, "one argument, the proposed write")
         name = None if table is None else self._tables.check(table)
         listed = (name, hook)
         with self._lock:

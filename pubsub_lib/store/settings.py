@@ -1,13 +1,21 @@
 """The settings of a store, checked where they are used. The struct stands below, because ``Settings`` holds one."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
+from pubsub_lib.arguments import wrong
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.settings import StoreSettings
 
 __all__ = ["StoreSettings", "checked"]
+
+
+KINDS: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({"settings": StoreSettings, "limits": Limits})
 
 
 def checked(name: str, given: msgspec.Struct) -> None:
@@ -15,6 +23,9 @@ def checked(name: str, given: msgspec.Struct) -> None:
 
     Raises ConfigError, which names the field after ``name``.
     """
+    kind = KINDS[name]
+    if not isinstance(given, kind):
+        raise wrong(name, given, f"pubsub_lib.{kind.__name__}", ConfigError)
     for field in given.__struct_fields__:
         value = getattr(given, field)
         if isinstance(value, float) and not math.isfinite(value):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from sqlalchemy import URL, Connection, Engine, func, select
 
+from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.table import Declared, Table
@@ -142,9 +143,7 @@ class Store:
         self._callback_lock = threading.Lock()
         self._callback_errors = 0
         self._hooks = WriteHooks(self._tables)
-        self._committer = Committer(
-            self._writer_engine, settings, limits, self._tables.encode, self._hooks.review
-        )
+        self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks.review)
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
         self.look = Looking(self._read, settings.page_size)
@@ -209,6 +208,7 @@ class Store:
     def write(self, fn: Callable[[Transaction], T], *, origin: str | None = None) -> T:
         """Run ``fn`` in a transaction and return what it returns; run it again when something that it read with
         ``tx.get`` was changed before the commit. ``fn`` must have no other effects. Raises as :meth:`transaction`."""
+        check_function("fn", fn, "one argument, the transaction")
 
         def once() -> T:
             with self.transaction(origin=origin) as transaction:
@@ -224,6 +224,7 @@ class Store:
         Returns a function that ends it.
         A forked child inherits it only with ``after_fork``: say so for one that makes its connections anew there.
         """
+        check_function("callback", callback, "one argument, the links")
         self._adopt()
         listed = (callback, after_fork)
         with self._callback_lock:
@@ -259,8 +260,11 @@ class Store:
         several engines says by ``bind_arguments`` which one is this store's database. See :class:`SessionRecorder`.
         """
         # Whoever has a session has the ORM; for all others it would be a fifth of what this package takes to load.
+        from sqlalchemy.orm import Session, scoped_session
+
         from pubsub_lib.store.session import SessionRecorder
 
+        check_kind("session", session, (Session, scoped_session), "a SQLAlchemy Session")
         self._check_writable()
         return SessionRecorder(
             session,
@@ -286,6 +290,10 @@ class Store:
         database's clock. In short transactions: writers go on. Readers that fell behind do a full sync.
         Raises ValueRefused.
         """
+        if keep_links is not None:
+            check_kind("keep_links", keep_links, int, "an integer, or None")
+        if keep_seconds is not None:
+            check_kind("keep_seconds", keep_seconds, (int, float), "a number of seconds, or None")
         if not (0 <= (keep_links or 0) <= MOST_LINKS and 0 <= (keep_seconds or 0) <= MOST_SECONDS):
             raise ValueRefused(
                 f"trimming to {keep_links} links or {keep_seconds} s is not possible; give at most {MOST_LINKS} links "
@@ -333,6 +341,8 @@ class Store:
         Not retried: a connection lost in the middle raises StoreUnavailable. Raises ValueRefused for a table that is
         not declared where some are.
         """
+        if topic is not None:
+            check_kind("topic", topic, str, "a string, or None")
         name = None if table is None else self._tables.check(table)
         with faults.translated("reading objects"), self._reader_engine().connect() as connection:
             yield from snapshot.objects(connection, self._settings.page_size, topic=topic, table=name)
@@ -376,6 +386,7 @@ class Store:
 
         False is certain as long as the changelog was not trimmed behind the moment at which the transaction was tried.
         """
+        check_kind("nonce", nonce, int, "an integer, as tx.commit and OutcomeUnknown have it")
 
         def ask(connection: Connection) -> bool:
             store = schema.store.c

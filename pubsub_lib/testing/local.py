@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pubsub_lib.api import Subscriber
+from pubsub_lib.arguments import check_timeout
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.follower import Outcome
@@ -162,6 +163,7 @@ class LocalReplica(Replica):
         return LocalEngine(self._time, settings, reader, subscriber, self._cache, self._enqueue, rng)
 
     def _deadline(self, timeout: float | None) -> float:
+        check_timeout(timeout)
         return self._time.now() + (PATIENCE if timeout is None else timeout)
 
 

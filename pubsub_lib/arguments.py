@@ -1,0 +1,50 @@
+"""Check what a caller gave to a public method: one sentence that names the argument, its value and what is expected.
+
+For calls that happen once, or that wait; not for those that a program makes for each object.
+"""
+
+import math
+import threading
+from typing import Any, Final
+
+from pubsub_lib.errors import UsageError
+from pubsub_lib.masking import masked
+
+_MAX_SHOWN: Final = 80
+MAX_SECONDS: Final = threading.TIMEOUT_MAX
+"""The longest wait that the system takes."""
+
+
+def wrong(name: str, value: object, wanted: str, error: type[UsageError] = UsageError) -> UsageError:
+    """The error to raise for an argument that is not what is ``wanted``."""
+    shown = masked(repr(value))
+    if len(shown) > _MAX_SHOWN:
+        shown = f"{shown[:_MAX_SHOWN]}..."
+    return error(f"{name} must be {wanted}, not {shown}")
+
+
+def check_kind(name: str, value: object, kinds: type | tuple[type, ...], wanted: str) -> None:
+    """Raises UsageError for a value of another type."""
+    if not isinstance(value, kinds):
+        raise wrong(name, value, wanted)
+
+
+def check_function(name: str, value: object, takes: str) -> None:
+    """Raises UsageError for what cannot be called. ``takes``: what it is called with, in words."""
+    if not callable(value):
+        raise wrong(name, value, f"a function of {takes}")
+
+
+def check_methods(name: str, value: object, methods: tuple[str, ...], wanted: str) -> None:
+    """Raises UsageError for an object that lacks one of these methods."""
+    if not all(callable(getattr(value, method, None)) for method in methods):
+        raise wrong(name, value, wanted)
+
+
+def check_timeout(timeout: Any) -> None:
+    """Raises UsageError for what is neither None nor a number of seconds. One below 0 has ended already."""
+    if timeout is None:
+        return
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not number or math.isnan(timeout) or timeout > MAX_SECONDS:
+        raise wrong("timeout", timeout, f"a number of seconds up to {MAX_SECONDS:.0f}, or None for no end")
