@@ -69,7 +69,8 @@ MEANING: Final = {
     "Change.version": "the change's own position",
     "Change.value": "canonical JSON, verbatim as stored; nil for a delete",
     "Hello.sequences": "per topic the last sequence that this publisher sent; 0: none yet. Broadcast: of the topics on "
-    f"which it sent last, {HELLO_TOPICS} at most; in an own hello: of those that it was asked about",
+    f"which it sent last, {HELLO_TOPICS} at most, and within `max_frame_bytes`; in an own hello: of those that it was "
+    "asked about",
     "Hello.heads": "per topic the head as last read from the store; broadcast: of the same topics, without those that "
     "the reading does not show yet",
     "Hello.store": "the store's point in the same reading; nil: nothing was read yet. A replica asks about topics of "

@@ -7,12 +7,13 @@ sequence, which is harmless, and its age only has to be true when it was made.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter
 
 from pubsub_lib.core.codec import packed
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point
 from pubsub_lib.core.timing import Timing
@@ -23,7 +24,7 @@ MOST_QUESTIONS = 10_000
 replica asks about 200 topics at a time, so 64 would leave one of 20,000 topics without most of its answers.
 """
 HELLO_TOPICS = 200
-"""Topics in one hello: with the longest names that is below 120 KiB."""
+"""Topics in one hello at most; fewer when their names are too long for ``max_frame_bytes``."""
 HELLO_DELAY = 0.1
 """Seconds from a connection to the hello that it causes: the subscriptions arrive after the connection, and one hello
 serves all who connect meanwhile."""
@@ -94,7 +95,7 @@ class Publishing:
         if len(self._questions) + len(self._answers) >= MOST_QUESTIONS:
             return
         if self._fresh(now):
-            self._answers.extend(_cut(ask))
+            self._answers.extend(self._cut(ask))
         else:
             self._questions[ask.nonce] = ask
 
@@ -121,10 +122,10 @@ class Publishing:
         self._hello_at = now + HELLO_SPACING if again else float("inf")
         self._sent_at = self._said_at = now
         self._failed = False
-        topics = list(islice(reversed(self._sequences), HELLO_TOPICS))
+        latest = next(portions(reversed(self._sequences), HELLO_TOPICS, self._limits))
         # Of a topic that the reading does not show yet nothing is known.
         known = self._heads.topics
-        return self._hello(topics, {topic: known[topic] for topic in topics if topic in known}, now)
+        return self._hello(latest, {topic: known[topic] for topic in latest if topic in known}, now)
 
     def refused(self) -> int:
         """The transport refused a hello: it would refuse the others too. The answers that are due are dropped, and
@@ -207,7 +208,7 @@ class Publishing:
 
     def _answer_all(self) -> None:
         for ask in self._questions.values():
-            self._answers.extend(_cut(ask))
+            self._answers.extend(self._cut(ask))
         self._questions.clear()
 
     def _hello(
@@ -228,12 +229,7 @@ class Publishing:
         # A reading is of all topics: one that it does not show was never written.
         return EMPTY if self._heads is None else self._heads.topics.get(topic, EMPTY)
 
-
-def _cut(ask: HelloAsk) -> list[HelloAsk]:
-    """A question in parts that one hello answers."""
-    if len(ask.topics) <= HELLO_TOPICS:
-        return [ask]
-    return [
-        HelloAsk(ask.nonce, ask.topics[start : start + HELLO_TOPICS])
-        for start in range(0, len(ask.topics), HELLO_TOPICS)
-    ]
+    def _cut(self, ask: HelloAsk) -> Iterator[HelloAsk]:
+        """A question in parts that one hello answers."""
+        for topics in portions(ask.topics, HELLO_TOPICS, self._limits):
+            yield HelloAsk(ask.nonce, topics)

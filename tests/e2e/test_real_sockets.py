@@ -177,6 +177,27 @@ def test_twenty_replicas_that_start_at_once_are_each_greeted_by_an_own_hello(sql
             assert not replica.status().polling
 
 
+def test_hellos_about_long_topics_reach_a_replica_whose_frames_are_small(sqlite_url: str) -> None:
+    """Whoever gets no answer reads after ``hello_wait``, which is too long here."""
+    timing = Timing(hello_wait=10 * LONG, max_idle_time=1.0, reading_age=0.2, sync_jitter=0.01)
+    limits = Limits(max_value_bytes=1, max_frame_bytes=4097)
+    config = settings(sqlite_url, timing, limits)
+    topics = [f"{number:04}" + "t" * 251 for number in range(100)]
+    with ExitStack() as ending:
+        store = ending.enter_context(Store(config))
+        publisher = ending.enter_context(Publisher(config, store))
+        for topic in topics:
+            with store.transaction() as tx:
+                tx.set("t", topic[:4], 1, topic=topic)
+        replica = ending.enter_context(Replica(config, topics))
+        replica.wait_synced(LONG)
+        before = publisher.counters()["hellos"]
+        assert poll(lambda: publisher.counters()["hellos"] > before, LONG), "no broadcast while it is idle"
+        assert publisher.counters()["unsent"] == 0
+        assert poll(lambda: replica.staleness() < timing.max_idle_time + 0.5, LONG)
+        assert replica.status().dropped["oversized"] == 0
+
+
 def test_a_topic_that_is_followed_while_under_fire_ends_equal(sqlite_url: str) -> None:
     timing = Timing(max_idle_time=1.0, message_delay_window=0.1, hello_wait=0.3, sync_jitter=0.01, sync_interval=0.01)
     config = settings(sqlite_url, timing)

@@ -12,6 +12,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 CORE = partial(_mutant, "pubsub_lib/core/reconnection.py", "tests/unit/core/test_reconnection.py")
 TRACKER = partial(_mutant, "pubsub_lib/core/tracker.py", "tests/unit/core/test_tracker.py")
 HELLOS = partial(_mutant, "pubsub_lib/core/publishing.py", "tests/unit/core/test_publishing.py")
+PORTIONS = partial(_mutant, "pubsub_lib/core/hello_portions.py", "tests/unit/core/test_hello_portions.py")
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/conformance/test_zmq_broken.py")
 SOCKETS = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_sockets.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/conformance/test_zmq_broken.py")
@@ -20,6 +21,13 @@ LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "tests/unit/test_lifecycle.py
 UNBROKEN = "test_the_same_checks_pass_for_the_driver_unbroken"
 
 MUTANTS = (
+    PORTIONS(
+        "hellos_ignore_small_frames",
+        "or used + size > room",
+        "or used > room",
+        "test_each_portion_fits_in_a_frame_and_none_is_smaller_than_it_must_be",
+        "a hello about topics with long names is refused as oversized",
+    ),
     CORE(
         "replicas_ask_together_after_a_connection",
         "        self.ask_at = min(self.ask_at, now + self._jitter())",

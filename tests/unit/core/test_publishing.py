@@ -300,6 +300,25 @@ def test_an_answer_about_many_topics_is_cut_into_hellos_that_fit_in_a_frame() ->
         encode(each)
 
 
+def test_rule_w3_hellos_about_long_topics_stay_within_a_small_frame() -> None:
+    limits = Limits(max_frame_bytes=4097, max_value_bytes=1)
+    history = History()
+    one = publishing(limits)
+    names = tuple(f"{index:04}" + "t" * 251 for index in range(300))
+    for name in names:
+        one.publish([history.one(name)], 0.0)
+    read(one, history, 0.0)
+    (broadcast,) = hellos(one, 0.0)
+    encode(broadcast, limits)
+    told = list(hello_of(broadcast).heads)
+    assert told == list(reversed(names))[: len(told)]
+    assert len(told) >= 4
+    answers = asked(one, HelloAsk("n1", names), 0.1)
+    assert {name: head for each in answers for name, head in hello_of(each).heads.items()} == history.reading().topics
+    for each in answers:
+        encode(each, limits)
+
+
 def test_questions_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_QUESTIONS", 3)
     one = publishing()
@@ -437,7 +456,6 @@ def test_a_hello_that_later_links_overtake_makes_no_hole_and_hides_none(steps: l
     for each in (*made, *asked(one, HelloAsk("last", ("a",)), 0.0)):
         deliver(each)
     assert gaps.tally == Tally(holes=len(missing))
-
 
 
 def said_until(publishers: list[Publishing], replica: Bench, until: float) -> int:
