@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 GROUP: Final = "df"
+SWITCH: Final = "enable_df_pub_sub"
+"""Our ``enable_pub_sub``, whose name has lost Dragonflow's."""
 
 
 class Replaced(msgspec.Struct, frozen=True):

@@ -121,8 +121,8 @@ PUBSUB: Final[tuple[cfg.Opt, ...]] = (
         "enable_pub_sub",
         default=False,
         deprecated_opts=[
-            cfg.DeprecatedOpt("enable_df_pub_sub", group=dragonflow.GROUP),
-            cfg.DeprecatedOpt("enable_df_pub_sub", group=GROUP),
+            cfg.DeprecatedOpt(dragonflow.SWITCH, group=dragonflow.GROUP),
+            cfg.DeprecatedOpt(dragonflow.SWITCH, group=GROUP),
         ],
         help="Follow the messages of publishers. When off, replicas follow by polling the database.",
     ),

@@ -19,6 +19,7 @@ from pubsub_lib.errors import ConfigError, ValueRefused
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.logs import logger
 from pubsub_lib.masking import masked, masked_fields, masked_repr
+from pubsub_lib.option_places import groups_of, misplaced
 
 _log = logger(__name__)
 
@@ -368,7 +369,13 @@ def check_names(path: str | Path) -> None:
     refuse_misspelt_groups(
         sections, (options.GROUP, options.SERVICE_GROUP, dragonflow.GROUP, *options.installed().values()), path
     )
-    refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt("enable_df_pub_sub")], path)
+    elsewhere = misplaced(sections)
+    if elsewhere:
+        raise ConfigError(
+            f"{path!r} sets options where nothing reads them: {', '.join(elsewhere)}; move each there, or set it there "
+            "as well when the other one is another program's"
+        )
+    refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt(dragonflow.SWITCH)], path)
     for driver, group in options.installed().items():
         if group in sections:
             refuse_unknown(sections, group, options.driver_options(driver)[1], path)
@@ -407,18 +414,11 @@ def refuse_unknown(
     for name in sections.get(group, {}):
         if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
             near = difflib.get_close_matches(name, known, 1)
-            elsewhere = _group_of(name, group)
+            elsewhere = groups_of(name)
             hint = f"did you mean {near[0]!r}?" if near else "remove it"
             if elsewhere:
-                hint = f"move it to group [{elsewhere}]"
+                hint = f"move it to group [{elsewhere[0]}]"
             raise ConfigError(f"{path!r} sets an unknown option {name!r} in group [{group}]; {hint}")
-
-
-def _group_of(name: str, but: str) -> str:
-    """Another of our groups than ``but`` that has this option; "" when there is none."""
-    ours = {options.GROUP: options.OPTIONS, options.SERVICE_GROUP: options.SERVICE}
-    found = (group for group, opts in ours.items() if group != but and name in [each.dest for each in opts])
-    return next(found, "")
 
 
 def files_of(conf: cfg.ConfigOpts) -> list[Path]:

@@ -145,6 +145,7 @@ remove the first |
 removed as soon as they are made |
 | `keep_time` of `follow_interval` + `grace` or less | links would leave the changelog before the service has read \
 them |
+| an option in `[DEFAULT]` or `[df]` that is read from another group only | it would have no effect |
 | an option that is set twice; a group `[pubsub_…]` or `[publisher_…]` that nobody reads; a typo in `[df]` | it \
 would have \
 no effect |

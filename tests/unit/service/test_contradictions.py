@@ -86,6 +86,22 @@ WRONG: dict[str, tuple[str, str]] = {
     "an option with a typo": (HERE + "publisher_prot = 3\n", "did you mean 'publisher_port'?"),
     "an option in another group": (HERE + "[publisher_service]\ntopics = a\n", "move it to group [pubsub]"),
     "an option of the service in another group": (HERE + "keep_links = 3\n", "move it to group [publisher_service]"),
+    "an option in DEFAULT": (
+        HERE + "[DEFAULT]\ndebug = true\npublisher_port = 9000\n",
+        "publisher_port stands in [DEFAULT] and belongs in [pubsub]",
+    ),
+    "a driver's option in another group": (HERE + "send_hwm = 3\n", "move it to group [pubsub_zmq]"),
+    "dragonflow: an option of ours": (
+        DRAGONFLOW.replace("[df]\n", "[df]\nmax_idle_time = 3\n") + MOVED,
+        "max_idle_time stands in [df] and belongs in [pubsub]",
+    ),
+    "dragonflow: the switch in DEFAULT": (
+        DRAGONFLOW.replace("enable_df_pub_sub = True\n", "").replace(
+            "debug = True\n", "debug = True\nenable_df_pub_sub = True\n"
+        )
+        + MOVED,
+        "enable_df_pub_sub stands in [DEFAULT] and belongs in [df]",
+    ),
     "an option twice": (HERE + "publisher_port = 1\npublisher_port = 2\n", "publisher_port is set 2 times in [pubsub]"),
     "a driver within one process": (
         OURS + "pub_sub_driver = memory\n",
@@ -172,6 +188,8 @@ GOOD = {
     "every interface": HERE + "publisher_bind_address = 0.0.0.0\ninsecure = true\n",
     "IP version 6": OURS + "local_ip = fe80::5\npublishers_ips = [fe80::5]\n",
     "files": OURS + "publisher_transport = ipc\npublisher_bind_address = /run/x/out\n",
+    "another program's options in DEFAULT": HERE
+    + "topics = a\n[DEFAULT]\ntopics = b\nlog_file = /var/log/x\nreport_interval = 3\nseed = 1\n",
     "another program's groups": HERE + "[database]\nconnection = x\n[nova]\nconnection = y\nconnection = z\n",
 }
 

@@ -1,0 +1,64 @@
+"""In which group of an INI file an option belongs, and which options stand where nothing reads them."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from pubsub_lib import dragonflow, options
+from pubsub_lib.errors import DriverError
+
+DEFAULT: Final = "DEFAULT"
+"""Holds what all programs that share a file read alike (oslo.log's options, for one), and none of ours."""
+
+
+def groups_of(name: str) -> list[str]:
+    """Our groups, and those of installed drivers, in which an option of this name is read."""
+    return [group for group, names in _read() if name in names]
+
+
+def misplaced(sections: Mapping[str, Collection[str]]) -> list[str]:
+    """Options in ``[DEFAULT]`` and ``[df]`` that are ours and not read from there, each with the group it belongs in.
+
+    One that its own group sets as well is left alone, as another program's. So is a driver's option of one word
+    (``delay``) in ``[DEFAULT]``, where such a word may be anybody's.
+    """
+    return [*_in_default(sections), *_in_dragonflow(sections)]
+
+
+def _in_default(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
+    for given in sections.get(DEFAULT, ()):
+        name = given.replace("-", "_")
+        groups = groups_of(name)
+        own = not {options.GROUP, options.SERVICE_GROUP}.isdisjoint(groups)
+        if name == dragonflow.SWITCH:
+            groups, own = [dragonflow.GROUP], True
+        if (own or "_" in name) and groups and not _is_set(name, groups, sections):
+            yield _words(given, DEFAULT, groups)
+
+
+def _in_dragonflow(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
+    read = options.dragonflow_names()
+    for given in sections.get(dragonflow.GROUP, ()):
+        name = given.replace("-", "_")
+        groups = [] if name in read or name in dragonflow.REPLACED else groups_of(name)
+        if groups and not _is_set(name, groups, sections):
+            yield _words(given, dragonflow.GROUP, groups)
+
+
+def _is_set(name: str, groups: Collection[str], sections: Mapping[str, Collection[str]]) -> bool:
+    return any(name in sections.get(group, ()) for group in groups)
+
+
+def _words(name: str, group: str, belongs: Collection[str]) -> str:
+    return f"{name} stands in [{group}] and belongs in {' or '.join(f'[{each}]' for each in belongs)}"
+
+
+def _read() -> Iterator[tuple[str, list[str]]]:
+    """(group, names of its options)."""
+    yield options.GROUP, [option.dest for option in options.OPTIONS]
+    yield options.SERVICE_GROUP, [option.dest for option in options.SERVICE]
+    for driver in sorted(options.installed()):
+        try:
+            group, opts = options.driver_options(driver)
+        except DriverError:
+            continue  # it is refused by its name where it is used
+        yield group, [option.dest for option in opts]

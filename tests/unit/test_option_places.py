@@ -1,0 +1,81 @@
+"""An option in a group where nothing reads it is named with the group it belongs in; others' options are left alone."""
+
+from pathlib import Path
+
+import pytest
+from oslo_log import _options as oslo_log_options
+
+from pubsub_lib import Settings, options
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.option_places import groups_of, misplaced
+
+
+def found(**sections: str) -> list[str]:
+    return misplaced({group: names.split() for group, names in sections.items()})
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("publisher_port", "[pubsub]"),
+        ("store_url", "[pubsub]"),
+        ("topics", "[pubsub]"),
+        ("keep_links", "[publisher_service]"),
+        ("lease", "[publisher_service]"),
+        ("recount_time", "[pubsub] or [publisher_service]"),
+        ("send_hwm", "[pubsub_zmq]"),
+        ("enable_df_pub_sub", "[df]"),
+        ("publisher-port", "[pubsub]"),
+    ],
+)
+def test_option_in_default_is_named_with_its_group(name: str, group: str) -> None:
+    assert found(DEFAULT=name) == [f"{name} stands in [DEFAULT] and belongs in {group}"]
+
+
+@pytest.mark.parametrize(
+    "name", ["debug", "log_file", "log-file", "transport_url", "report_interval", "host", "delay", "seed", "bus"]
+)
+def test_option_of_others_in_default_is_left_alone(name: str) -> None:
+    assert found(DEFAULT=name) == []
+
+
+def test_option_that_its_own_group_sets_too_is_left_alone() -> None:
+    assert found(DEFAULT="publisher_port topics", pubsub="publisher_port topics") == []
+    assert found(DEFAULT="recount_time", publisher_service="recount_time") == []
+
+
+def test_option_in_a_dragonflow_group_that_is_not_read_from_there() -> None:
+    assert found(df="publisher_port local_ip apps_list db_sync_time monitor_table_poll_time unheard_of") == []
+    assert found(df="max_idle_time keep_links") == [
+        "max_idle_time stands in [df] and belongs in [pubsub]",
+        "keep_links stands in [df] and belongs in [publisher_service]",
+    ]
+
+
+def test_no_option_of_ours_is_one_that_the_log_reads_from_default() -> None:
+    lists = (
+        oslo_log_options.common_cli_opts,
+        oslo_log_options.logging_cli_opts,
+        oslo_log_options.generic_log_opts,
+        oslo_log_options.log_opts,
+    )
+    names = [option.dest for each in lists for option in each]
+    assert len(names) > 20
+    assert {name: groups_of(name) for name in names if groups_of(name)} == {}
+
+
+def test_driver_whose_options_cannot_be_imported_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "installed", lambda: {"broken": "no_such_package_anywhere"})
+    assert groups_of("publisher_port") == ["pubsub"]
+
+
+def test_settings_refuse_such_a_file_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "net.conf"
+    path.write_text("[DEFAULT]\ndebug = true\npublisher_port = 9000\nlease = 3\n[pubsub]\nstore_url = sqlite:///x.db\n")
+    with pytest.raises(ConfigError) as caught:
+        Settings.from_file(path)
+    assert str(caught.value) == (
+        f"{str(path)!r} sets options where nothing reads them: publisher_port stands in [DEFAULT] and belongs in "
+        "[pubsub], lease stands in [DEFAULT] and belongs in [publisher_service]; move each there, or set it there as "
+        "well when the other one is another program's"
+    )
