@@ -47,7 +47,7 @@ class Verify(List):
         replica = None if parsed_args.against is None else AskedReplica(parsed_args.against)
         with reading(self) as store:
             verified = store.look.verify(topic)
-            if verified.stored == EMPTY and replica is None:
+            if verified.stored == EMPTY == verified.counted and replica is None:
                 raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
             rows = rows_of(verified)
             if replica is not None:
@@ -67,7 +67,11 @@ def rows_of(verified: Verified) -> list[Row]:
     for each in verified.damaged:
         real = digest.fingerprint(each.table, each.key, each.version, each.value)
         name = f"rows: {each.table} {each.key} in version {each.version}"
-        rows.append(_row(name, hexadecimal(each.fingerprint), hexadecimal(real)))
+        complaint = verified.complaints.get(each.ident)
+        if complaint is not None:
+            rows.append((name, "", complaint, False))
+        if complaint is None or real != each.fingerprint:
+            rows.append(_row(name, hexadecimal(each.fingerprint), hexadecimal(real)))
     if verified.damages > len(verified.damaged):
         rows.append(_row("rows: more that differ", 0, verified.damages - len(verified.damaged)))
     return rows

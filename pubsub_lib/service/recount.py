@@ -74,6 +74,8 @@ class StoreRecount:
         """Rows are left to be looked at in this round, ..."""
         self._topics: list[str] = []
         """... and the heads of these topics."""
+        self._known: set[str] = set()
+        """Topics that are, or were, among them in this round."""
         self._running = False
         self._round_at = 0.0
         self._pause = PAUSE
@@ -122,6 +124,7 @@ class StoreRecount:
         self._found = {}
         heads = self._store.topics()
         self._topics = sorted(heads)
+        self._known = set(heads)
         steps = 2 + sum(head.count for head in heads.values()) / PAGE + len(heads) / TOPICS
         self._pause = min(PAUSE, self._period / 2 / steps)  # a round ends well before the next one begins
 
@@ -133,6 +136,8 @@ class StoreRecount:
             suspects.setdefault(row.topic, []).append((row.table, row.key))
         # First, so that a topic whose repair fails does not keep the round at this page.
         self._after, self._rows = page.behind, page.behind is not None
+        self._topics += sorted(page.topics - self._known)  # of a new topic, or of one whose row is lost
+        self._known |= page.topics
         for topic, found in suspects.items():
             self._repair(topic, found)
 

@@ -49,14 +49,16 @@ class Verified(msgspec.Struct, frozen=True):
     """A topic counted anew, in one snapshot.
 
     ``stored`` is its head as it is kept; ``counted`` has count and digest of the rows themselves. ``damaged`` are
-    objects whose kept fingerprint is not that of their value (the first ``MOST_DAMAGED`` of ``damages``): somebody
-    changed them behind the library's back.
+    objects whose kept fingerprint or bucket is not that of their value and key (the first ``MOST_DAMAGED`` of
+    ``damages``): somebody changed them behind the library's back.
     """
 
     stored: Head
     counted: Head
     damaged: tuple[Stored, ...]
     damages: int
+    complaints: Mapping[tuple[str, str], str] = {}
+    """Of damaged ones by table and key, what else is wrong with the row: text for bytes, or a wrong bucket."""
 
     @property
     def right(self) -> bool:
@@ -187,15 +189,19 @@ class Looking:
             stored = snapshot.heads(connection, [topic])[topic]
             count = total = damages = 0
             damaged: list[Stored] = []
-            for item in snapshot.objects(connection, self._page, topic=topic):
+            complaints: dict[tuple[str, str], str] = {}
+            for each in snapshot.seen(connection, self._page, topic):
+                item = each.item
                 print_ = digest.fingerprint(item.table, item.key, item.version, item.value)
                 count += 1
                 total = digest.add(total, print_)
-                if print_ != item.fingerprint:
+                if each.complaint or print_ != item.fingerprint:
                     damages += 1
                     if len(damaged) < MOST_DAMAGED:
                         damaged.append(item)
-            return Verified(stored, Head(stored.point, count, total), tuple(damaged), damages)
+                        if each.complaint:
+                            complaints[item.ident] = each.complaint
+            return Verified(stored, Head(stored.point, count, total), tuple(damaged), damages, complaints)
 
         return self._read("verifying a topic", do)
 

@@ -60,8 +60,10 @@ def repair(reading: Run, writing: Run, topic: str, suspects: Collection[Identity
         if made.fixes or made.moves_head:
             done = writing("repairing a topic", functools.partial(repair_write.write, topic=topic, plan=made))
         found |= {made.mark(ident) for ident in made.wrong}
-        if done.head:
+        if done.head and made.lost_head is None:
             found.add(("", "", -made.count, digest.subtract(0, made.digest)))
+        if done.head and made.lost_head is not None:
+            found.add(("", "", -made.lost_head.count, digest.subtract(0, made.lost_head.digest)))
         wrong, read = max(wrong, repaired + made.size), read + made.read
         repaired, overtaken = repaired + done.total, overtaken + done.overtaken
         if not done.overtaken:

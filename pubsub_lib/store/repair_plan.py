@@ -30,13 +30,15 @@ Cursor = tuple[str, int, str, str]
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some rows that were looked at: how many, those that do not fit their fingerprint, and where to go on (None: these
-    were the last ones).
+    """Some rows that were looked at: how many, those that do not fit their fingerprint or bucket, and where to go on
+    (None: these were the last ones).
     """
 
     looked: int
     altered: Sequence[Stored]
     behind: Cursor | None
+    topics: frozenset[str] = frozenset()
+    """On which these rows are."""
 
 
 class Last(msgspec.Struct, frozen=True, gc=False):
@@ -70,13 +72,15 @@ class Plan(msgspec.Struct, frozen=True):
     fixes: Sequence[Fix] = ()
     count: int = 0
     digest: int = 0
+    lost_head: Head | None = None
+    """What is to be written when the topic's row is lost."""
     read: int = 0
     """Objects that were read for this."""
 
     @property
     def moves_head(self) -> bool:
-        """Whether the head itself is wrong."""
-        return bool(self.count or self.digest)
+        """Whether the head itself is wrong, and is to be put right."""
+        return bool(self.count or self.digest) or self.lost_head is not None
 
     def mark(self, ident: Identity) -> Mark:
         """Of an object that is wrong."""
@@ -97,11 +101,11 @@ def page(connection: Connection, after: Cursor | None, most: int) -> Page:
     if after is not None:
         query = query.where(snapshot.behind(connection, order, after))
     got = connection.execute(query).all()
-    found = [rows.stored(row) for row in got]
-    altered = [each for each in found if _fingerprint(each) != each.fingerprint]
+    found = [rows.seen(row) for row in got]
+    altered = [each.item for each in found if each.complaint or _fingerprint(each.item) != each.item.fingerprint]
     last = got[-1] if len(got) == most else None
     behind = None if last is None else (last.topic, last.bucket, last.table_name, last.object_key)
-    return Page(len(got), altered, behind)
+    return Page(len(got), altered, behind, frozenset(each.item.topic for each in found))
 
 
 def unfit(connection: Connection, topics: Collection[str]) -> list[str]:
@@ -125,34 +129,57 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     store = snapshot.store_point(connection)
     head = snapshot.heads(connection, [topic])[topic]
     count, total = sums(connection, [topic]).get(topic, (0, 0))
-    found = {each.ident: each for each in _read(connection, topic, suspects)}
+    seen = {each.item.ident: each for each in _read(connection, topic, suspects)}
+    found = {ident: each.item for ident, each in seen.items()}
     altered = {ident: row for ident, row in found.items() if _fingerprint(row) != row.fingerprint}
     fixes = [fix for row in altered.values() if (fix := _by_version(connection, topic, row)) is not None]
     fits = (count, total) == (head.count, head.digest)
+    if head.point == ZERO and not fits:
+        # No row of the topic. It tells nothing of the objects, and only a link that fits them tells it.
+        newest = _newest(connection, topic)
+        proved = newest if newest is not None and (newest.count, newest.digest) == (count, total) else None
+        return _with_forms(Plan(store, head, altered, fixes, lost_head=proved, read=len(found)), seen)
     if fits and len(fixes) == len(altered):
-        return Plan(store, head, altered, fixes, read=len(found))
+        return _with_forms(Plan(store, head, altered, fixes, read=len(found)), seen)
     last, complete = _changelog(connection, topic, head.point)
     missing: list[Identity] = []
     if not fits:
         present, missing = _differing(connection, topic, last, complete)
         missing = _nowhere(connection, topic, missing, last)
-        further = _read(connection, topic, [ident for ident in present if ident not in found])
-        altered |= {row.ident: row for row in [*further, *(found[ident] for ident in present if ident in found)]}
-        found |= {row.ident: row for row in further}
+        seen |= {
+            each.item.ident: each for each in _read(connection, topic, [each for each in present if each not in found])
+        }
+        found = {ident: each.item for ident, each in seen.items()}
+        altered |= {ident: found[ident] for ident in present if ident in found}
     wrong: dict[Identity, Stored | None] = {**altered, **dict.fromkeys(missing)}
     candidates = [_by_changelog(connection, topic, ident, now, last, complete) for ident, now in wrong.items()]
     fixes = [fix for fix in candidates if fix is not None]
     after = _after(count, total, fixes)
     if after == (head.count, head.digest):
-        return Plan(store, head, wrong, fixes, read=len(found))
+        return _with_forms(Plan(store, head, wrong, fixes, read=len(found)), seen)
     if complete:
         # A row that fits its fingerprint, at the version that the changelog tells, may be right: then the link is not.
         fixes = [fix for fix in fixes if not _fits_itself(fix)]
         after = _after(count, total, fixes)
         # The changelog tells every object, so the head is wrong: a writer changed an object that had rotted.
         by = after[0] - head.count, digest.subtract(after[1], head.digest)
-        return Plan(store, head, wrong, fixes, *by, read=len(found))
-    return Plan(store, head, wrong, [fix for fix in fixes if _proves_itself(fix)], read=len(found))
+        return _with_forms(Plan(store, head, wrong, fixes, *by, read=len(found)), seen)
+    fixes = [fix for fix in fixes if _proves_itself(fix)]
+    return _with_forms(Plan(store, head, wrong, fixes, read=len(found)), seen)
+
+
+def _with_forms(plan: Plan, seen: Mapping[Identity, rows.Seen]) -> Plan:
+    """The plan, and rows that fit their fingerprint but have text in place of bytes, or a wrong bucket: what is right
+    is known without a changelog, and no sum changes.
+    """
+    known = {fix.ident for fix in plan.fixes}
+    forms = {
+        ident: each.item
+        for ident, each in seen.items()
+        if each.complaint and ident not in known and _fingerprint(each.item) == each.item.fingerprint
+    }
+    fixes = [*plan.fixes, *(Fix(ident, item, item) for ident, item in forms.items())]
+    return msgspec.structs.replace(plan, wrong={**plan.wrong, **forms}, fixes=fixes)
 
 
 # -- what is there ---------------------------------------------------------------------------------------------------
@@ -173,15 +200,15 @@ def sums(connection: Connection, topics: Collection[str]) -> dict[str, tuple[int
     return found
 
 
-def _read(connection: Connection, topic: str, idents: Collection[Identity]) -> list[Stored]:
-    return [each for each in _anywhere(connection, idents) if each.topic == topic]
+def _read(connection: Connection, topic: str, idents: Collection[Identity]) -> list[rows.Seen]:
+    return [each for each in _anywhere(connection, idents) if each.item.topic == topic]
 
 
-def _anywhere(connection: Connection, idents: Collection[Identity]) -> list[Stored]:
+def _anywhere(connection: Connection, idents: Collection[Identity]) -> list[rows.Seen]:
     found = []
     for table, keys in by_table(idents).items():
         for part in rows.chunks(keys):
-            found += [rows.stored(row) for row in connection.execute(rows.select_objects(table, part))]
+            found += [rows.seen(row) for row in connection.execute(rows.select_objects(table, part))]
     return found
 
 
@@ -189,7 +216,7 @@ def _nowhere(
     connection: Connection, topic: str, missing: Sequence[Identity], last: Mapping[Identity, Last]
 ) -> list[Identity]:
     """Without objects that a writer created on another topic after they were lost from this one."""
-    found = [each for each in _anywhere(connection, missing) if each.topic != topic]
+    found = [each.item for each in _anywhere(connection, missing) if each.item.topic != topic]
     moved = {each.ident for each in found if each.version > last[each.ident].version}
     return [ident for ident in missing if ident not in moved]
 
@@ -211,7 +238,9 @@ def _differing(
     for table, key, low, high in connection.execute(query):
         ident = table, key
         right = expected.pop(ident, None)
-        if right != digest.join(low, high) and (complete or ident in last):
+        if (not isinstance(low, int) or not isinstance(high, int) or right != digest.join(low, high)) and (
+            complete or ident in last
+        ):
             present.append(ident)
     return present, list(expected)
 
@@ -242,6 +271,14 @@ def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Id
             known = link.point
         if len(got) < PAGE:
             return found, complete and known == head
+
+
+def _newest(connection: Connection, topic: str) -> Head | None:
+    """The head as the topic's newest link tells it."""
+    links = schema.links.c
+    query = select(schema.links).where(links.topic == topic).order_by(links.position.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else rows.head(row)
 
 
 def _links(connection: Connection, topic: str, first: int, most: int) -> list[Link]:

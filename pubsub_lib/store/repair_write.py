@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Connection, and_, select, update
 
 from pubsub_lib.core import digest
-from pubsub_lib.core.model import Link, Point
+from pubsub_lib.core.model import EMPTY, ZERO, Link, Point
 from pubsub_lib.store import changelog, rows, schema, snapshot, writer
 from pubsub_lib.store.repair_plan import Fix, Plan, by_table, sums
 from pubsub_lib.store.verbs import Identity, Stored
@@ -89,7 +89,7 @@ def _locked(connection: Connection, idents: Collection[Identity]) -> dict[Identi
     for table, keys in by_table(idents).items():
         for part in rows.chunks(keys):
             for row in connection.execute(rows.lock_objects(connection.dialect.name, table, part)):
-                item = rows.stored(row)
+                item = rows.seen(row).item
                 found[item.ident] = item
     return found
 
@@ -119,8 +119,15 @@ def _move_head(connection: Connection, topic: str, plan: Plan, since: Collection
     as its rows, so after links of this topic the rows must sum up to what the head would become.
     """
     topics = schema.topics.c
-    row = connection.execute(select(schema.topics).where(topics.topic == topic).with_for_update()).one()
-    head = rows.head(row)
+    row = connection.execute(select(schema.topics).where(topics.topic == topic).with_for_update()).one_or_none()
+    head = EMPTY if row is None else rows.head(row)
+    if plan.lost_head is not None:
+        if head.point != ZERO:
+            return False
+        writer.upsert(connection, schema.topics, [rows.topic_row(topic, plan.lost_head)])
+        return True
+    if row is None:
+        return False  # lost after the plan: the next one sees it
     count, total = head.count + plan.count, digest.add(head.digest, plan.digest)
     if head != plan.head and not any(link.topic == topic for link in since):
         return False

@@ -1,7 +1,7 @@
 """Between rows and the words of the protocol: heads, links, objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import ARRAY, Row, Select, Text, func, literal, select, true
@@ -16,6 +16,12 @@ T = TypeVar("T")
 CHUNK = 500
 """Most values in one IN list."""
 
+WAY_OUT: Final = (
+    "the publisher service repairs it within its recount_time where the changelog tells what is right; restore the "
+    "database from a backup where it does not"
+)
+"""For what somebody altered behind the library's back."""
+_BYTES = (bytes, bytearray, memoryview)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Change])
 
@@ -38,12 +44,17 @@ def head(row: Row[Any]) -> Head:
 
 def head_row(link: Link) -> dict[str, Any]:
     """The row of a topic after a link."""
-    low, high = digest.split(link.digest)
+    return topic_row(link.topic, Head(link.point, link.count, link.digest))
+
+
+def topic_row(topic: str, head: Head) -> dict[str, Any]:
+    """The row of a topic."""
+    low, high = digest.split(head.digest)
     return {
-        "topic": link.topic,
-        "position": link.point.position,
-        "nonce": link.point.nonce,
-        "count": link.count,
+        "topic": topic,
+        "position": head.point.position,
+        "nonce": head.point.nonce,
+        "count": head.count,
         "digest_lo": low,
         "digest_hi": high,
     }
@@ -68,7 +79,7 @@ def link(row: Row[Any]) -> Link:
     """A row of the changelog. Raises StoreError when its changes cannot be read."""
     try:
         changes = _DECODER.decode(row.changes)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, TypeError) as error:  # TypeError: text, which SQLite lets in
         raise StoreError(
             f"the link of topic {row.topic!r} at position {row.position} is damaged ({error}); trim it away"
         ) from error
@@ -90,7 +101,53 @@ def stored(row: Row[Any]) -> Stored:
     """A row of the objects, all columns in the table's order: by name, they would cost half of a full sync."""
     columns: tuple[Any, ...] = tuple(row)
     table, key, topic, version, value, low, high, _bucket = columns
+    if not (isinstance(value, _BYTES) and type(version) is type(low) is type(high) is int):
+        raise damaged(table, key, topic, _complaint(version, value, low, high))
     return Stored(table, key, topic, version, bytes(value), digest.join(low, high))
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A row of the objects as it lies there, whatever it holds."""
+
+    item: Stored
+    """What of it can be read: text as its UTF-8, and 0 for what is no number."""
+    complaint: str = ""
+    """Why no other reader takes the row, or finds it, as a part of a sentence; "": they do."""
+
+
+def seen(row: Row[Any]) -> Seen:
+    """A row of the objects, all columns in the table's order, for those who look for what is wrong. Raises nothing."""
+    columns: tuple[Any, ...] = tuple(row)
+    table, key, topic, version, value, low, high, bucket = columns
+    complaint = _complaint(version, value, low, high)
+    data = bytes(value) if isinstance(value, _BYTES) else str(value).encode()
+    item = Stored(table, key, topic, _number(version), data, digest.join(_number(low), _number(high)))
+    right = digest.bucket_of(table, key)
+    if not complaint and bucket != right:
+        complaint = f"its bucket is {bucket!r}, not {right}"
+    return Seen(item, complaint)
+
+
+def damaged(table: str, key: str, topic: str, complaint: str) -> StoreError:
+    """The error for a row of the objects that somebody wrote behind the library's back."""
+    where = f"the object {key!r} of the table {table!r} on topic {topic!r}"
+    return StoreError(f"{where} is damaged: {complaint}; {WAY_OUT}")
+
+
+def lost_head(topic: str) -> StoreError:
+    """The error for objects on a topic that has no row."""
+    return StoreError(f"the row of the topic {topic!r} in pubsub_topics is lost, though it has objects; {WAY_OUT}")
+
+
+def _complaint(version: object, value: object, low: object, high: object) -> str:
+    if not isinstance(value, _BYTES):
+        return f"its value is {type(value).__name__}, not bytes"
+    wrong = [each for each in (version, low, high) if type(each) is not int]
+    return f"its version or fingerprint is {wrong[0]!r}, not a number" if wrong else ""
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int else 0
 
 
 def select_objects(table: str, keys: Iterable[str]) -> Select[Any]:

@@ -174,10 +174,16 @@ def objects(
     table: str | None = None,
     buckets: Collection[int] | None = None,
 ) -> Iterator[Stored]:
-    """The objects, in the order of (topic, bucket, table, key), read page by page."""
+    """The objects, in the order of (topic, bucket, table, key), read page by page. StoreError for a damaged one."""
     topics = None if topic is None else [topic]
     for got in _pages(connection, select(schema.objects), page, topics=topics, table=table, buckets=buckets):
         yield from map(rows.stored, got)
+
+
+def seen(connection: Connection, page: int, topic: str) -> Iterator[rows.Seen]:
+    """The objects of a topic, damaged ones too, in the same order."""
+    for got in _pages(connection, select(schema.objects), page, topics=[topic]):
+        yield from map(rows.seen, got)
 
 
 def _pages(
@@ -269,7 +275,12 @@ def _snapshots(
             pages = _pages(connection, base, page, topics=topics, buckets=buckets)
         for got in pages:
             for name, _bucket, table, key, version, value in got:
-                records[name].append(Record(table, key, version, bytes(value)))
+                try:
+                    records[name].append(Record(table, key, version, bytes(value)))
+                except TypeError as error:
+                    raise rows.damaged(table, key, name, f"its value is {type(value).__name__}, not bytes") from error
+                except KeyError as error:
+                    raise rows.lost_head(name) from error
     return {name: TopicSnapshot(current[name], found, buckets) for name, found in records.items()}
 
 

@@ -1,11 +1,12 @@
 """``pubsub-db verify``: the rows against the head, and the store against a running replica."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 import pytest
-from sqlalchemy import create_engine, delete, update
+from sqlalchemy import create_engine, delete, text, update
 
 from pubsub_lib import Replica
 from pubsub_lib.cli.asked_replica import AskedReplica
@@ -136,3 +137,24 @@ def test_errors(small: World) -> None:
     small.run("verify", "verified", "--against", "ftp://host:1").failed(2, "'ftp://host:1' is no URL of a replica")
     with following(small, "other") as (_, url):
         small.run("verify", "verified", "--against", url).failed(1, "'verified' is not followed; followed are", "other")
+
+
+def test_a_row_with_text_or_another_bucket_and_a_topic_without_its_row_are_named(small: World) -> None:
+    write(small)
+    engine = create_engine(small.url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE pubsub_objects SET value = CAST(value AS TEXT) WHERE object_key = 'k7'"))
+        connection.execute(text("UPDATE pubsub_objects SET bucket = (bucket + 1) % 256 WHERE object_key = 'k8'"))
+    said = small.run("verify", "verified", "-f", "json")
+    assert said.code == 1
+    wrong = [each["found"] for each in json.loads(said.out) if not each["right"]]
+    assert "its value is str, not bytes" in wrong
+    assert any(each.startswith("its bucket is ") for each in wrong)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM pubsub_topics WHERE topic = 'verified'"))
+    said = small.run("verify", "verified", "-f", "json")
+    assert said.code == 1, "the topic has objects, so something was written to it"
+    assert list(json.loads(said.out)[0].values()) == ["rows: objects", "0", "20", False]
+    with engine.begin() as connection:  # the database is shared by tests
+        connection.execute(text("DELETE FROM pubsub_objects"))
+    engine.dispose()

@@ -11,7 +11,19 @@ from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.service.recount import OFF, StoreRecount
 from pubsub_lib.store import Store, schema
-from tests.unit.store.test_repair import Damage, contents, fill, harm, head, lost, value, version
+from tests.unit.store.test_repair import (
+    Damage,
+    bucket,
+    contents,
+    fill,
+    harm,
+    head,
+    lost,
+    text,
+    topic_row,
+    value,
+    version,
+)
 
 WITHIN = 100.0
 COUNT = 2500
@@ -36,7 +48,9 @@ def run(recount: StoreRecount, begin: float, seconds: float) -> list[float]:
     return times
 
 
-@pytest.mark.parametrize("damage", [value, version, lost, head], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "damage", [value, version, lost, head, bucket, topic_row, text], ids=lambda each: each.__name__
+)
 @pytest.mark.parametrize("when", [0.0, 0.3, 1.7, 49.0])
 def test_what_was_altered_at_any_moment_is_repaired_within_the_time(
     damage: Damage, when: float, store: Store, sqlite_url: str, caplog: pytest.LogCaptureFixture

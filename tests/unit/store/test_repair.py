@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, and_, create_engine, delete, insert, literal, select, update
+from sqlalchemy import text as sql
 
 from pubsub_lib.core.digest import split
 from pubsub_lib.store import Store, repair_plan, schema
@@ -78,6 +79,19 @@ def added(connection: Connection) -> None:
     connection.execute(insert(schema.objects).from_select([each.name for each in C], select(*copied).where(ONE)))
 
 
+def bucket(connection: Connection) -> None:
+    connection.execute(update(schema.objects).where(ONE).values(bucket=(C.bucket + 7) % 256))
+
+
+def topic_row(connection: Connection) -> None:
+    connection.execute(delete(schema.topics).where(schema.topics.c.topic == "t"))
+
+
+def text(connection: Connection) -> None:
+    """As somebody who writes a value by hand. SQLite alone lets text into a column of bytes."""
+    connection.execute(sql("UPDATE pubsub_objects SET value = CAST(value AS TEXT) WHERE object_key = 'k7'"))
+
+
 def head(connection: Connection) -> None:
     low, high = split(12345)
     topics = schema.topics
@@ -85,7 +99,7 @@ def head(connection: Connection) -> None:
     connection.execute(update(topics).where(topics.c.topic == "t").values(values))
 
 
-DAMAGES = [value, version, older_version, lost, print_, consistent_value, added, head]
+DAMAGES = [value, version, older_version, lost, print_, consistent_value, added, head, bucket, topic_row]
 
 
 def suspects(store: Store, page: int = 250) -> list[Stored]:
@@ -98,7 +112,7 @@ def suspects(store: Store, page: int = 250) -> list[Stored]:
         looked += got.looked
         after = got.behind
         if after is None:
-            assert looked == len(contents(store)), "a row was passed over"
+            assert looked == sum(store.look.tables().values()), "a row was passed over"
             return found
 
 
