@@ -30,7 +30,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     digest equal those that the link or the snapshot promised; if not, a repair is due. ``guarded``: changes
     that were not applied because they are older than what stands: never more than 0 without a fault
     elsewhere. ``went_back``: a sync brought something older than what stood, another value of the same version, or
-    an object back that had ended.
+    an object back that had ended: another history, or what had rotted in memory.
     """
 
     events: list[Event]
@@ -168,16 +168,26 @@ class Cache:
             self._reindex(events[begun:])
         return faults
 
-    def replace(self, topic: str, snapshot: TopicSnapshot, *, told: bool = True, reached: int = 0) -> Applied:
+    def replace(
+        self,
+        topic: str,
+        snapshot: TopicSnapshot,
+        *,
+        told: bool = True,
+        reached: int = 0,
+        same_history: bool | None = None,
+    ) -> Applied:
         """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets`` and ``snapshot.changes``.
 
         ``told`` False: nobody would look at the events, which may be missing then. ``reached``: the position up to
-        which the topic had everything; an object that is new and yet not younger shows another history.
+        which the topic had everything; an object that is new and yet not younger counts as one that went back.
+        ``same_history``: whether the snapshot's history contains what the topic had reached; None: the store cannot
+        say, and it is taken for another one when something went back.
 
         What the snapshot lacks is deleted and told with the last known value and version None. Versions may
-        go down: the snapshot may be of another history. When that shows, the topic's floors are forgotten; else
-        they stay, and what is gone leaves one, until :meth:`prove` finds it wrong. Events come in the order of
-        their versions, deletes first.
+        go down: the snapshot may be of another history. The topic's floors are forgotten then; else they stay, and
+        what is gone leaves one, until :meth:`prove` finds it wrong. Events come in the order of their versions,
+        deletes first.
         """
         state = self._topics.get(topic)
         if state is None:
@@ -187,15 +197,15 @@ class Cache:
         if not state.tables and not snapshot.changes:
             back = snapshot.head.point.position < state.position
             back = back or (reached > 0 and min(map(_version_of, snapshot.records), default=reached + 1) <= reached)
-            events = self._fill(topic, state, snapshot, told)
+            ours = snapshot.head.point.position >= state.position if same_history is None else same_history
+            events = self._fill(topic, state, snapshot, told, same_history=ours)
             self._reindex(events)
             intact = (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest)
             return Applied(events, intact, went_back=back)
         position = snapshot.head.point.position
         merged = self._merged
         shift = merged.shift
-        same_history = position >= state.position
-        returned = False
+        back = position < state.position
         gone = {
             (table, key): entry
             for table, key, entry in state.objects()
@@ -217,13 +227,13 @@ class Cache:
             if old is not None and old.version == version and old.value == value:
                 old.fingerprint = print_
                 continue
-            if old is not None and old.version >= version:
-                same_history = False
-            returned = returned or (old is None and version <= reached)
+            back = back or (version <= reached if old is None else old.version >= version)
             new = Entry(version, value, print_, topic)
             state.tables.setdefault(table, {})[key] = new
             changed.append(record)
             entries.append(new)
+        if same_history is None:
+            same_history = not back
         events = merged.forgive(topic, position, position if same_history else -1)
         for (table, key), entry in gone.items():
             del state.tables[table][key]
@@ -258,16 +268,18 @@ class Cache:
                 events.append(event)
         self._reindex(events)
         intact = (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest)
-        return Applied(events, intact, went_back=returned or not same_history)
+        return Applied(events, intact, went_back=back)
 
-    def _fill(self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, told: bool) -> list[Event]:
+    def _fill(
+        self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, told: bool, *, same_history: bool
+    ) -> list[Event]:
         """:meth:`replace` for a topic that holds nothing, which is every first sync: one loop, and no order unless
         somebody is told.
         """
         position = snapshot.head.point.position
         merged = self._merged
         floors, contested = merged.floors, merged.contested
-        events = merged.forgive(topic, position, position if position >= state.position else -1)
+        events = merged.forgive(topic, position, position if same_history else -1)
         table = ""
         objects: dict[str, Entry] = {}
         shown: dict[str, Entry] = {}

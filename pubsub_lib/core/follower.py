@@ -17,7 +17,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.liveness import cut
-from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, TopicSnapshot, Want
+from pubsub_lib.core.model import ALL, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.recount import Recount
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
@@ -160,9 +160,9 @@ class Follower:
             elif isinstance(action, Replace):
                 before, after = action.before, action.answer.head
                 reached = 0 if before is None else before.position
-                back = self._replace(action.chain, action.answer, reached, events, now)
+                same_history = self._replace(action.chain, action.answer, reached, events, now)
                 by_sync = len(events)
-                if before is not None and before not in (ZERO, after) and (back or after.position <= before.position):
+                if before is not None and not same_history:
                     changed[action.chain] = before, after
             elif isinstance(action, Compare):
                 self._compare(action.heads, now)
@@ -182,23 +182,24 @@ class Follower:
             self._faulty(topic, guarded, intact, now)
 
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
-        """Take a full sync's answer; True when versions went back by it."""
+        """Take a full sync's answer; whether its history contains what was known.
+
+        The store says so. Versions are no evidence while it can: what has rotted in memory looks as if it went back,
+        and a repair of some buckets shows only a part. When the changelog no longer reaches back so far, the history is
+        taken for another one if something went back.
+        """
         if chain == ALL:
             for topic in [each for each in self.cache.topics() if each not in answer.topics]:
                 events.extend(self.cache.drop(topic))
         back = False
         for topic, snapshot in answer.topics.items():
-            back = self._replace_topic(topic, snapshot, reached, events, now) or back
-        return back
-
-    def _replace_topic(
-        self, topic: str, snapshot: TopicSnapshot, reached: int, events: list[Event], now: float
-    ) -> bool:
-        applied = self.cache.replace(topic, snapshot, told=self.listens(), reached=reached)
-        events.extend(applied.events)
-        self._faulty(topic, applied.guarded, applied.intact, now)
-        # What a repair by buckets puts right had rotted in memory; it says nothing about the store's history.
-        return applied.went_back and snapshot.buckets is None
+            applied = self.cache.replace(
+                topic, snapshot, told=self.listens(), reached=reached, same_history=answer.contains_known
+            )
+            events.extend(applied.events)
+            self._faulty(topic, applied.guarded, applied.intact, now)
+            back = back or applied.went_back
+        return not back if answer.contains_known is None else answer.contains_known
 
     def _faulty(self, topic: str, guarded: int, intact: bool, now: float) -> None:
         self.faults.guarded += guarded
@@ -255,6 +256,7 @@ class Follower:
             raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(self.tracker.topics)[:5]}")
 
     def _fill(self, topic: str, want: Want) -> Want:
-        if want.buckets is None:
+        if want.after is not None:
             return want
-        return Want(buckets=self.cache.bucket_digests(topic), known=self.tracker.chain(topic).known)
+        buckets = None if want.buckets is None else self.cache.bucket_digests(topic)
+        return Want(buckets=buckets, known=self.tracker.chain(topic).known)

@@ -135,8 +135,9 @@ class Want(msgspec.Struct, frozen=True):
     """What a sync asks for one chain.
 
     ``after``: the links after this point. None: all objects; or, when ``buckets`` holds the replica's own bucket
-    digests (``{bucket: digest}``), only the objects of the buckets that differ. ``known`` is the point at which these
-    digests hold: the answer may then give the changes since that point in place of the buckets that differ by them.
+    digests (``{bucket: digest}``), only the objects of the buckets that differ. ``known`` is the point up to which the
+    asker has everything, and at which its bucket digests hold: the answer says whether the history contains that point,
+    and may give the changes since then in place of the buckets that differ by them.
     """
 
     after: Point | None = None
@@ -159,10 +160,15 @@ class Incomplete(msgspec.Struct, frozen=True):
 
 
 class Full(msgspec.Struct, frozen=True):
-    """The objects of a chain: of one topic, or for ``ALL`` of every topic. ``head`` is the chain's head."""
+    """The objects of a chain: of one topic, or for ``ALL`` of every topic. ``head`` is the chain's head.
+
+    ``contains_known``: whether the chain's history up to ``head`` contains the point ``known`` of the :class:`Want`.
+    None: no point was given, or the changelog no longer reaches back to it.
+    """
 
     topics: Mapping[str, TopicSnapshot]
     head: Point
+    contains_known: bool | None = None
 
 
 class SyncAnswer(msgspec.Struct, frozen=True):

@@ -352,9 +352,10 @@ class Replica:
         One handler of several tables is called for all of them in chain order; between two handlers there is no order.
         ``order`` names tables, those first that others refer to: what a full sync finds (at the start or later), and
         what an unfollow takes away, is told as creates and sets in this order, then deletes in the reverse.
-        ``on_history_changed`` is called once, on the handler's thread, each time that the store's history changed (a
-        restored backup, a fail-over, acknowledged commits lost): after every change of the old history and before the
-        first one of the new history, in which versions may go back. When it raises, it is tried again like a change,
+        ``on_history_changed`` is called on the handler's thread when a reading shows that the store's history changed
+        (a restored backup, a fail-over, acknowledged commits lost): after every change of the old history and before
+        the first one of the new history, in which versions may go back. It is called once for each reading that finds
+        topics of another history, with the points of these topics. When it raises, it is tried again like a change,
         and later changes wait until it returns or is parked.
         Raises UsageError, NotFollowed for the topic, ValueRefused for a table that is not declared, ClosedError.
         """

@@ -4,7 +4,7 @@ A delta from a point is complete if its first link's previous point is that poin
 head is (rule S3). That one check covers trimming, restored backups and fail-overs alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select
 
@@ -88,21 +88,40 @@ def _whole_transactions(connection: Connection, after: Point, most: int) -> list
     return [rows.link(row) for row in connection.execute(ordered.where(links.position == last))]
 
 
-def holds(connection: Connection, topic: str, point: Point, head: Point) -> bool | None:
-    """Whether a point lies in the history of a topic (``ALL``: of the store), whose head is given; None when the
-    changelog no longer reaches back to it. Two look-ups in an index at most.
+def holds(connection: Connection, asked: Sequence[tuple[str, Point, Point]]) -> list[bool | None]:
+    """Of each (topic, point, head): whether the point lies in the history of the topic (``ALL``: of the store) that has
+    this head; None when the changelog no longer reaches back to it. However many are asked about, it takes one look-up
+    for each ``rows.CHUNK`` of them, and one more.
     """
+    kept = _kept(connection, sorted({point.position for _, point, head in asked if point.position < head.position}))
+    oldest = select(schema.links.c.tx_prev_position).order_by(schema.links.c.position).limit(1)
+    begin = connection.execute(oldest).scalar_one_or_none() if kept is not None else None
+    return [_holds(topic, point, head, kept or {}, begin) for topic, point, head in asked]
+
+
+def _kept(connection: Connection, positions: Sequence[int]) -> dict[tuple[str, int], int] | None:
+    """The nonces of the links at these positions, by topic and, as ``ALL``, of the store; None: nothing was asked."""
+    if not positions:
+        return None
+    links = schema.links.c
+    found: dict[tuple[str, int], int] = {}
+    for part in rows.chunks(positions):
+        query = select(links.topic, links.position, links.nonce).where(links.position.in_(part))
+        for topic, position, nonce in connection.execute(query):
+            found[topic, position] = found[ALL, position] = nonce
+    return found
+
+
+def _holds(
+    topic: str, point: Point, head: Point, kept: Mapping[tuple[str, int], int], begin: int | None
+) -> bool | None:
     if point in (head, ZERO):
         return True
     if point.position >= head.position:
         return False
-    links = schema.links.c
-    here = select(links.nonce).where(links.position == point.position).limit(1)
-    nonce = connection.execute(here if topic == ALL else here.where(links.topic == topic)).scalar_one_or_none()
+    nonce = kept.get((topic, point.position))
     if nonce is not None:
-        return bool(nonce == point.nonce)
-    oldest = select(links.tx_prev_position).order_by(links.position).limit(1)
-    begin = connection.execute(oldest).scalar_one_or_none()
+        return nonce == point.nonce
     return False if begin is not None and begin < point.position else None
 
 

@@ -66,19 +66,38 @@ def read_sync(connection: Connection, wants: Mapping[str, Want], settings: Store
     page = settings.page_size
     chains: dict[str, Delta | Incomplete | Full] = {}
     whole: list[str] = []
+    contains = _contain_known(connection, wants, current, point)
     for chain, want in wants.items():
         if want.after is not None:
             chains[chain] = _delta(connection, chain, want.after, current, point, settings)
         elif want.buckets is not None:
-            chains[chain] = _repair(connection, chain, want, current, point, settings)
+            topics = _repair(connection, chain, want, current, point, settings)
+            chains[chain] = Full(topics, _head(chain, current, point), contains.get(chain))
         elif chain == ALL:
-            chains[ALL] = Full(_snapshots(connection, None, _written(current), page), point)
+            chains[ALL] = Full(_snapshots(connection, None, _written(current), page), point, contains.get(ALL))
         else:
             whole.append(chain)
     for part in _parcels(whole, current, page):
         found = _snapshots(connection, part, {topic: current[topic] for topic in part}, page)
-        chains.update((topic, Full({topic: each}, each.head.point)) for topic, each in found.items())
+        for topic, each in found.items():
+            chains[topic] = Full({topic: each}, each.head.point, contains.get(topic))
     return SyncAnswer(point, chains)
+
+
+def _head(chain: str, current: Mapping[str, Head], store: Point) -> Point:
+    return store if chain == ALL else current[chain].point
+
+
+def _contain_known(
+    connection: Connection, wants: Mapping[str, Want], current: Mapping[str, Head], store: Point
+) -> dict[str, bool | None]:
+    """Of each chain whose objects are asked for with a known point: whether its history contains that point."""
+    asked = [
+        (chain, want.known, _head(chain, current, store))
+        for chain, want in wants.items()
+        if want.after is None and want.known is not None
+    ]
+    return dict(zip([chain for chain, _, _ in asked], changelog.holds(connection, asked), strict=True))
 
 
 def _written(current: Mapping[str, Head]) -> dict[str, Head]:
@@ -124,7 +143,7 @@ def _repair(
     current: Mapping[str, Head],
     store: Point,
     settings: StoreSettings,
-) -> Full:
+) -> dict[str, TopicSnapshot]:
     """The buckets that differ. Of those that differ because of what was written since the asker's digests, only what
     was written, unless there are no others: else each transaction meanwhile would cost a whole bucket.
     """
@@ -143,17 +162,16 @@ def _repair(
                 for (topic, _, _), change in last.items():
                     changes.setdefault(topic, []).append(change)
     found = _snapshots(connection, topics, asked, settings.page_size, differing)
-    answers = {
+    return {
         topic: TopicSnapshot(each.head, each.records, differing, changes.get(topic, ()))
         for topic, each in found.items()
     }
-    return Full(answers, store if chain == ALL else current[chain].point)
 
 
 def holds(connection: Connection, topic: str, points: Sequence[Point]) -> list[bool | None]:
     """Of each point whether it lies in the history of a topic (``ALL``: of the store), as :func:`.changelog.holds`."""
     head = store_point(connection) if topic == ALL else heads(connection, [topic])[topic].point
-    return [changelog.holds(connection, topic, point, head) for point in points]
+    return changelog.holds(connection, [(topic, point, head) for point in points])
 
 
 def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:

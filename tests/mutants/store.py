@@ -273,7 +273,7 @@ HISTORY = (
     Mutant(
         name="link_held_by_position",
         path=f"{STORE}/changelog.py",
-        before="return bool(nonce == point.nonce)",
+        before="return nonce == point.nonce",
         after="return True",
         tests=(f"{NOT_HELD}[sqlite]",),
         wrong="a commit of an undone history counts as applied",

@@ -7,6 +7,7 @@ LIVENESS = "pubsub_lib/core/liveness.py"
 CHAIN = "pubsub_lib/core/chain.py"
 QUEUE = "pubsub_lib/core/dispatch.py"
 NOTICE = "tests/unit/core/test_history_change.py"
+FOLLOWER = "tests/unit/core/test_follower.py"
 RULES = "tests/unit/core/test_tracker.py"
 PROOFS = "tests/unit/core/test_liveness.py"
 
@@ -78,10 +79,26 @@ MUTANTS = (
     Mutant(
         name="returned_object_is_no_other_history",
         path="pubsub_lib/core/cache.py",
-        before="returned or (old is None and version <= reached)",
-        after="returned",
-        tests=("tests/unit/core/test_follower.py::test_an_object_that_a_restore_brings_back_comes_with_a_notice",),
+        before="version <= reached if old is None else old.version >= version",
+        after="old is not None and old.version >= version",
+        tests=(f"{FOLLOWER}::test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back",),
         wrong="an object whose delete was undone comes back without a notice",
+    ),
+    Mutant(
+        name="rot_is_another_history",
+        path="pubsub_lib/core/follower.py",
+        before="return not back if answer.contains_known is None else answer.contains_known",
+        after="return not back",
+        tests=(f"{FOLLOWER}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
+        wrong="what rotted in memory is called another history when it is read again",
+    ),
+    Mutant(
+        name="known_is_not_asked_about",
+        path="pubsub_lib/core/follower.py",
+        before="        if want.after is not None:\n            return want\n",
+        after="        if want.after is not None or want.buckets is None:\n            return want\n",
+        tests=(f"{FOLLOWER}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
+        wrong="the store is not asked whether its history contains what is known when everything is read",
     ),
     Mutant(
         name="late_answer_takes_a_proof_back",

@@ -628,9 +628,18 @@ def history_is_not_told() -> list[Patch]:
 def history_ahead_is_ours() -> list[Patch]:
     replace = WatchedFollower._replace
 
-    def _replace(self: Any, *given: Any) -> bool:
-        replace(self, *given)
-        return False
+    def _replace(self: Any, chain: str, answer: Any, reached: int, events: Any, now: float) -> bool:
+        return replace(self, chain, answer, reached, events, now) or answer.head.position > reached
+
+    return [(WatchedFollower, "_replace", _replace)]
+
+
+@mutant("after a full sync handlers are notified of another history when its head is ahead")
+def longer_history_is_another() -> list[Patch]:
+    replace = WatchedFollower._replace
+
+    def _replace(self: Any, chain: str, answer: Any, reached: int, events: Any, now: float) -> bool:
+        return replace(self, chain, answer, reached, events, now) and answer.head.position <= reached
 
     return [(WatchedFollower, "_replace", _replace)]
 
@@ -640,9 +649,9 @@ def handlers_twice() -> list[Patch]:
     replace = WatchedFollower._replace
 
     def _replace(self: Any, chain: str, answer: Any, reached: int, events: Any, now: float) -> bool:
-        back = replace(self, chain, answer, reached, events, now)
+        same_history = replace(self, chain, answer, reached, events, now)
         events.extend(self.cache.present(topic=None if chain == ALL else chain))
-        return back
+        return same_history
 
     return [(WatchedFollower, "_replace", _replace)]
 

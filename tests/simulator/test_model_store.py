@@ -66,7 +66,7 @@ class Names:
             return "delta", self.links(part.links), self.point(part.head)
         if isinstance(part, Full):
             topics = {topic: self.snapshot(at) for topic, at in sorted(part.topics.items())}
-            return "full", topics, self.point(part.head)
+            return "full", topics, self.point(part.head), part.contains_known
         return "incomplete"
 
 
@@ -121,6 +121,9 @@ class Both:
         assert self._answer({some[0]: Want(of_topic[0])}, {some[0]: Want(of_topic[1])})
         buckets = Want(buckets={rng.randrange(256): 5})
         assert self._answer({some[0]: buckets}, {some[0]: buckets})
+        real_after, model_after = rng.choice(self.points)
+        for topic in (ALL, *some):
+            assert self._answer({topic: Want(known=real_after)}, {topic: Want(known=model_after)})
         for topic in (ALL, *some):
             # Some of these are points of another topic, and some were trimmed; the last ones were never committed.
             strangers = [Point(real.read_heads(()).store.position + beyond, 5) for beyond in (-1, 0, 1)]

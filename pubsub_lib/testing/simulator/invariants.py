@@ -50,6 +50,22 @@ def known_never_goes_back(history: "History", chain: Chain, before: Point | None
     return None if replaced else f"{before} to {known} of another history without a full sync"
 
 
+def notice_is_right(
+    history: "History", chain: Chain, before: Point | None, *, noticed: tuple[Point, Point] | None
+) -> str | None:
+    """A replica says that the history changed when, and only when, what it had reached is undone. ``noticed``: the
+    points of its notice. Where the changelog was trimmed it need not know, as long as no version goes back.
+    """
+    if noticed is not None:
+        lost, found = noticed
+        if before != lost or history.is_ancestor(chain.name, lost, found):
+            return f"{chain.name!r}: {lost} is called undone, and it was at {before} and is at {found}"
+        return None
+    if before is None or history.trims or chain.known is None or history.is_ancestor(chain.name, before, chain.known):
+        return None
+    return f"{chain.name!r}: {before} is undone at {chain.known}, and no notice says so"
+
+
 def content_is_whole(history: "History", replica: "Replica", chain: Chain) -> str | None:
     """A replica shows exactly what a chain's point stands for: whole links, nothing more, nothing less."""
     if chain.known is None:

@@ -203,6 +203,7 @@ class Monitor:
         watch = self._watches[replica]
         tracker = replica.follower.tracker
         trace = self._world.kernel.trace
+        notices = {} if outcome.history is None else outcome.history.points
         for name in tracker.topics:
             chain = tracker.chain(name)
             evidence = watch.chains.setdefault(name, Evidence(replica.clock.now()))
@@ -213,6 +214,10 @@ class Monitor:
                 evidence.cause = self._no_cause(replica, name, chain.cause, evidence, replica.clock.now()) or ""
             evidence.due = due
             moved = chain.known != evidence.known
+            noticed = notices.get(name)
+            if moved or noticed is not None:
+                right = invariants.notice_is_right(self._history, chain, evidence.known, noticed=noticed)
+                self._demand("history notice", replica, right)
             if moved:
                 trace(replica.name, "known", repr(name), chain.known, chain.state.value)
                 self._demand("committed", replica, invariants.known_is_committed(self._history, chain))
@@ -337,8 +342,6 @@ class Monitor:
     def handled(self, replica: "Replica", handler: "Handler", event: Event) -> None:
         """A handler was told."""
         if is_barrier(event):
-            if self._history.restored_at < 0:
-                raise Violation("history notice", f"{replica.name}: although the history never changed")
             handler.versions.clear()  # they may go back from here on
             return
         ident = event.table, event.key

@@ -227,7 +227,9 @@ class ModelStore:
         if want.after is not None:
             return self._delta(chain, want.after)
         names = [*self.state.heads] if chain == ALL else [chain]
-        return Full({topic: self.snapshot(topic, want.buckets) for topic in names}, self._chain_head(chain))
+        contains = None if want.known is None else self._holds(chain, want.known)
+        topics = {topic: self.snapshot(topic, want.buckets) for topic in names}
+        return Full(topics, self._chain_head(chain), contains)
 
     def _links_after(self, position: int) -> list[Link]:
         return self.state.links[bisect_right(self.state.links, position, key=_position) :]

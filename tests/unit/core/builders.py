@@ -118,7 +118,16 @@ class History:
         if want.after is not None:
             return self._delta(chain, want.after)
         topics = list(self.heads) if chain == ALL else [chain]
-        return Full({topic: self._snapshot(topic, want.buckets) for topic in topics}, self.head(chain))
+        contains = None if want.known is None else self.holds(chain, want.known)
+        return Full({topic: self._snapshot(topic, want.buckets) for topic in topics}, self.head(chain), contains)
+
+    def holds(self, chain: str, point: Point) -> bool | None:
+        """Whether a chain's history contains a point; None: it was trimmed."""
+        if point in (ZERO, self.head(chain)):
+            return True
+        if point.position <= self.floor:
+            return None
+        return any(link.point == point for link in self.links if chain in (ALL, link.topic))
 
     def _delta(self, chain: str, after: Point) -> Delta | Incomplete:
         links = [

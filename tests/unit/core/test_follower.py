@@ -326,6 +326,21 @@ def test_an_object_that_a_restore_brings_back_comes_with_a_notice() -> None:
     assert told.history is not None
 
 
+def test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back() -> None:
+    history = History()
+    history.some(3)
+    kept = history.restored(3)
+    history.one(key="k1", value=None)
+    follower = start("t", history=history)
+    for _ in range(5):
+        kept.one(key="new")
+    kept.trim(kept.point.position)
+    outcomes = read_anew(follower, kept, 10.0)
+    (told,) = [outcome for outcome in outcomes if outcome.events]
+    assert ("k1", 2) in {(event.key, event.version) for event in told.events}
+    assert told.history is not None
+
+
 def test_a_trimmed_changelog_is_no_other_history() -> None:
     history = History()
     history.some(4)
@@ -354,6 +369,108 @@ def test_rot_that_is_repaired_while_links_go_on_is_no_other_history() -> None:
     repaired = follower.sync_done(sync.number, history.answer(sync.wants), now + 2.2)
     assert {event.key for event in repaired.events} >= {"k5"}
     assert repaired.history is None
+
+
+def test_rot_that_a_whole_reading_puts_right_is_no_other_history() -> None:
+    """An object is lost and the version of another one raised, and the replica reads on from an older point."""
+    history = History()
+    history.some(5)
+    follower = start("t", history=history)
+    objects = follower.cache._topics["t"].tables["port"]
+    del objects["k1"]
+    objects["k2"].version += 100
+    history.some(3)
+    follower.resync(["t"], 1.0)
+    sync = follower.tick(1.0).sync
+    assert sync is not None
+    assert sync.wants["t"].buckets is None
+    outcome = follower.sync_done(sync.number, history.answer(sync.wants), 1.1)
+    assert {event.key for event in outcome.events} >= {"k1", "k2"}
+    assert outcome.history is None
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+@pytest.mark.parametrize("further", [0, 2, 20], ids=["behind", "same position", "ahead"])
+def test_a_repair_that_crosses_a_restore_comes_with_a_notice(chain: str, further: int) -> None:
+    history = History()
+    history.some(8)
+    follower = start(chain, history=history)
+    before = history.point
+    follower.mismatched("t", 1.0)
+    sync = follower.tick(1.0).sync
+    assert sync is not None
+    assert sync.wants[chain].buckets is not None
+    other = history.restored(6)
+    for _ in range(further):
+        other.one(key="new")
+    outcome = follower.sync_done(sync.number, other.answer(sync.wants), 1.1)
+    assert ("k6", "delete") in {(event.key, event.action) for event in outcome.events}
+    assert outcome.history is not None
+    assert outcome.history.points == {chain: (before, other.point)}
+
+
+def rot_something(follower: Follower, rng: random.Random) -> None:
+    """Alter or lose one object in memory, with the sums or behind their back."""
+    name = rng.choice(follower.cache.topics())
+    topic = follower.cache._topics[name]
+    objects = topic.tables["port"]
+    key = rng.choice(list(objects))
+    fault = rng.choice(["value", "older", "younger", "lost", "lost with its sums"])
+    if fault == "value":
+        objects[key].value = b'"rotten"'
+    elif fault in ("older", "younger"):
+        objects[key].version = max(1, objects[key].version + rng.randint(1, 50) * (-1 if fault == "older" else 1))
+    else:
+        gone = objects.pop(key)
+        if fault == "lost with its sums":
+            topic.count, topic.digest = topic.count - 1, subtract(topic.digest, gone.fingerprint)
+
+
+def go_on(follower: Follower, history: History, now: float, seconds: float) -> list[Outcome]:
+    """Time passes while publishers and the store answer: what each of the store's answers led to."""
+    outcomes: list[Outcome] = []
+    until = now + seconds
+    while now < until:
+        step = follower.tick(now)
+        for question in step.questions:
+            follower.feed(hello(history.reading(), nonce=question.nonce), now)
+        if step.sync is not None:
+            outcomes.append(follower.sync_done(step.sync.number, history.answer(step.sync.wants), now))
+        now += 0.25
+    return outcomes
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_notices_come_with_restores_alone_whatever_rots(block: int, seed: int) -> None:
+    for number in range(seed + 50 * block, seed + 50 * block + 50):
+        print("seed", number)
+        rng = random.Random(number)
+        history = History(number)
+        for _ in range(30):
+            history.one(rng.choice("tu"), f"k{rng.randrange(8)}", str(rng.random()))
+        chains = [ALL] if rng.random() < 0.5 else ["t", "u"]
+        follower = start(*chains, history=history)
+        before = {chain: history.head(chain) for chain in chains}
+        for _ in range(rng.randint(1, 3)):
+            rot_something(follower, rng)
+        restored = rng.random() < 0.5
+        if restored:
+            history = history.restored(rng.randint(10, 25), number + 1)
+        for sequence in range(1, rng.randint(1, 40)):
+            link = history.one(rng.choice("tu"), f"k{rng.randrange(8)}", str(rng.random()))
+            if rng.random() < 0.5:
+                follower.feed(envelope(link, sequence=sequence), 1.0)
+        if rng.random() < 0.5:
+            follower.resync(chains, 1.0)
+        if rng.random() < 0.5:
+            follower.mismatched(rng.choice("tu"), 1.0)
+        outcomes = go_on(follower, history, 1.0, 120.0)
+        notices = [outcome.history.points for outcome in outcomes if outcome.history is not None]
+        undone = {chain for chain in chains if not history.holds(chain, before[chain])}
+        assert restored or not undone
+        assert sorted(chain for points in notices for chain in points) == sorted(undone)
+        for topic in "tu":
+            assert follower.cache.head(topic) == (history.heads[topic].count, history.heads[topic].digest)
 
 
 # -- proofs ------------------------------------------------------------------------------------------------------

@@ -289,6 +289,61 @@ def test_a_point_between_two_links_of_a_topic_is_not_held(store: Store) -> None:
     assert store.holds("topic-0", [other.point]) == [False]
 
 
+def contains(store: Store, chain: str, point: Point) -> bool | None:
+    """What a full sync says of the point that its asker had reached; a repair by buckets says the same."""
+    said = []
+    for want in (Want(known=point), Want(buckets={0: 5}, known=point)):
+        answer = store.read_sync({chain: want}).chains[chain]
+        assert isinstance(answer, Full)
+        said.append(answer.contains_known)
+    assert said[0] == said[1]
+    return said[0]
+
+
+def test_a_full_sync_says_whether_its_history_contains_what_was_known(open_store: Opener, database_url: str) -> None:
+    with open_store() as store:
+        early = fill(store, 3)
+        kept = backup(database_url)
+        lost = fill(store, 4, first=3)
+        for link in (*early, *lost):
+            assert (contains(store, link.topic, link.point), contains(store, ALL, link.point)) == (True, True)
+        answer = store.read_sync({ALL: Want()}).chains[ALL]
+        assert isinstance(answer, Full)
+        assert answer.contains_known is None
+    restore(database_url, kept)
+    with open_store() as store:
+        for number in range(6):
+            for link in early:
+                assert (contains(store, link.topic, link.point), contains(store, ALL, link.point)) == (True, True)
+            for link in lost:
+                assert (contains(store, link.topic, link.point), contains(store, ALL, link.point)) == (False, False)
+            fill(store, 1, first=100 + number)
+        store.trim(keep_links=1)
+        assert (contains(store, early[0].topic, early[0].point), contains(store, ALL, early[0].point)) == (None, None)
+
+
+def test_known_points_of_many_topics_are_looked_up_together(store: Store) -> None:
+    points: dict[str, Point] = {}
+    for number in range(20):
+        with store.transaction() as tx:
+            tx.set("t", f"k{number}", 1, topic=f"topic-{number}")
+        assert tx.commit is not None
+        points[f"topic-{number}"] = tx.commit.point
+    with store.transaction() as tx:
+        for topic in points:
+            tx.set("t", topic, 2, topic=topic)
+    asked: list[str] = []
+    engine = store._reader_engine()
+    event.listen(engine, "before_cursor_execute", lambda _c, _k, statement, *_more: asked.append(statement))
+    counts = []
+    for topics in (list(points)[:2], list(points)):
+        asked.clear()
+        answer = store.read_sync({topic: Want(known=points[topic]) for topic in topics})
+        assert all(isinstance(each, Full) and each.contains_known for each in answer.chains.values())
+        counts.append(sum("pubsub_links" in statement for statement in asked))
+    assert counts[0] == counts[1] == 2
+
+
 def test_a_point_that_was_trimmed_can_be_told_by_nobody(store: Store) -> None:
     links = fill(store, 8)
     store.trim(keep_links=2)
