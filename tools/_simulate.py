@@ -3,12 +3,10 @@
 import signal
 import sys
 
+from _termination import run
+
 from pubsub_lib.testing.simulator.command import main
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" ends the trace without a word
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
+    sys.exit(run("tools/simulate", lambda: main(sys.argv[1:])))

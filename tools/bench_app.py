@@ -12,17 +12,15 @@ processes worse than one. What is measured, and beside what, stands in docs/benc
 """
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from _bench import fullsync, report
 from _bench.cases import cases
 from _bench.measure import QUICK, Row, Sizes
 from _command_line import Parser, positive
+from _termination import interrupt_on_signals
 from rich.console import Console
 
 from pubsub_lib.errors import PubSubError
@@ -81,8 +79,7 @@ def measure(options: argparse.Namespace) -> report.Report:
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     options = parse(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupt_on_signals()
     try:
         made = measure(options)
         text = report.as_json(made)
@@ -99,12 +96,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         report.show(made, Console())
     return MET if made.met else MISSED
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # a second one must not break off the cleaning up
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import zmq
+from _termination import run
 
 from pubsub_lib import Settings, Store
 from pubsub_lib.core import codec
@@ -117,4 +118,5 @@ if __name__ == "__main__":
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--subscribers", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=20.0)
-    sys.exit(main(parser.parse_args()))
+    given = parser.parse_args()
+    sys.exit(run("tools/idle_cost.py", lambda: main(given)))

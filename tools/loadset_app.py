@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 from _command_line import Parser, positive
 from _routes import command, comparison, data
+from _termination import interrupt_on_signals
 from realset_app import DATA, ROUTES, SERVERS, database
 
 from pubsub_lib import Store
@@ -166,4 +167,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

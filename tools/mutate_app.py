@@ -5,17 +5,15 @@ The tables are ``tests/mutants/AREA.py``. Nothing is changed in the project: eac
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import msgspec
 from _command_line import WRONG_OPTION, Parser, positive
 from _mutants.table import Mutant, defects, table, tables
 from _mutants.trial import Outcome, Trial, TrialError, tried
+from _termination import interrupt_on_signals
 
 ROOT = Path(__file__).resolve().parent.parent
 ALL_CAUGHT, NOT_ALL_CAUGHT, INTERRUPTED = 0, 1, 130
@@ -93,7 +91,7 @@ def show_list(pairs: Sequence[tuple[str, Mutant]], form: str) -> None:
 def main(arguments: Sequence[str]) -> int:
     """The exit status."""
     options = parse(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_signals()
     try:
         areas = {options.table.stem: table(options.table)} if options.table else tables(ROOT)
         pairs = chosen(areas, options.what)
@@ -112,10 +110,6 @@ def main(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     show(trials, options.format)
     return ALL_CAUGHT if all(trial.outcome is Outcome.CAUGHT for trial in trials) else NOT_ALL_CAUGHT
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

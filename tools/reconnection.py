@@ -22,6 +22,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from _termination import run, uninterrupted
+
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing, loader
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.envelope import Envelope
@@ -129,7 +131,8 @@ class Service:
     def start(self) -> None:
         """Start it; does not wait for its socket."""
         arguments = ["-m", "pubsub_lib.service", "--config-file", str(self._config), "--log-level", "error"]
-        self._process = subprocess.Popen([sys.executable, *arguments])
+        with uninterrupted():
+            self._process = subprocess.Popen([sys.executable, *arguments])
 
     def kill(self) -> None:
         """SIGKILL. Idempotent."""
@@ -153,8 +156,8 @@ class Scenario:
         self.store = stack.enter_context(Store(url))
         self._number = 0
         self.write()
-        self.service.start()
         stack.callback(self.service.kill)
+        self.service.start()
         self.subscriber = Observed(_subscriber(self.settings))
         self.arrived = Times()
         self.replica = Replica(self.settings, TOPICS, subscriber=self.subscriber)
@@ -308,4 +311,5 @@ if __name__ == "__main__":
     parser.add_argument("--jitter", type=float, default=0.5, help="connect_jitter and sync_jitter")
     parser.add_argument("--room", type=float, default=0.0, help="seconds added to the bound, for a busy machine")
     parser.add_argument("--only", choices=("cut", "restart", "hello"), default="", help="one of the three")
-    sys.exit(main(parser.parse_args()))
+    given = parser.parse_args()
+    sys.exit(run("tools/reconnection.py", lambda: main(given)))

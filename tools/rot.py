@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from _termination import run
 from sqlalchemy import and_, create_engine, delete, update
 
 from pubsub_lib import Replica, Settings, Store
@@ -232,4 +233,5 @@ if __name__ == "__main__":
     parser.add_argument("--objects", type=int, default=20_000)
     parser.add_argument("--within", type=float, default=20.0, help="recount_time of replica and service, in seconds")
     parser.add_argument("--rounds", type=int, default=1)
-    sys.exit(main(parser.parse_args()))
+    given = parser.parse_args()
+    sys.exit(run("tools/rot.py", lambda: main(given)))

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from _termination import run, uninterrupted
+
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.errors import WaitTimeout
 from pubsub_lib.testing.processes import free_port
@@ -54,9 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
         ]
         print(f"load {os.getloadavg()[0]:.1f}", flush=True)
         began = time.monotonic()
-        children = [stack.enter_context(child(folder, ports, arguments)) for _ in range(arguments.replicas)]
-        for each in children:
-            stack.callback(each.kill)
+        children = [child(folder, ports, arguments, stack) for _ in range(arguments.replicas)]
         for each in children:
             told(each, began + arguments.limit)
         synced = time.monotonic() - began
@@ -100,14 +100,19 @@ def report(children: "list[subprocess.Popen[str]]", publishers: list[Publisher],
           f"{sum(each['polling'] for each in figures)} replicas poll")  # fmt: skip
 
 
-def child(folder: str, ports: Sequence[int], arguments: argparse.Namespace) -> "subprocess.Popen[str]":
-    """A replica in a process of its own."""
+def child(
+    folder: str, ports: Sequence[int], arguments: argparse.Namespace, stack: ExitStack
+) -> "subprocess.Popen[str]":
+    """A replica in a process of its own, which is killed at the end of the stack."""
     what = json.dumps({
         "folder": folder, "ports": list(ports), "topics": arguments.topics, "everything": arguments.everything,
         "idle": arguments.idle,
     })  # fmt: skip
     command = [sys.executable, __file__, "--child", what]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with uninterrupted():
+        process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        stack.callback(process.kill)
+    return process
 
 
 def told(process: "subprocess.Popen[str]", until: float) -> Any:
@@ -166,4 +171,6 @@ if __name__ == "__main__":
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    sys.exit(main(given) if given.child is None else replicate(given.child))
+    if given.child is not None:
+        sys.exit(replicate(given.child))
+    sys.exit(run("tools/settle.py", lambda: main(given)))

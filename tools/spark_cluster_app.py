@@ -27,6 +27,7 @@ from pathlib import Path
 
 import msgspec
 from _command_line import Parser, positive
+from _termination import interrupt_on_signals
 
 from pubsub_lib.audit.fromstore import empty, journal_of_store
 from pubsub_lib.audit.java import for_spark, java_home
@@ -302,4 +303,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

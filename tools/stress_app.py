@@ -29,6 +29,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
+import _termination as termination  # noqa: E402
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, event, func, insert, select  # noqa: E402
 from sqlalchemy.exc import DBAPIError  # noqa: E402
 from sqlalchemy.orm import Session  # noqa: E402
@@ -287,13 +288,20 @@ def run(name: str, database: str, writers: int, seconds: float, least: int, seed
             context.Process(target=write, args=(database, number, seed, seconds, least, folder, ready))
             for number in range(writers)
         ]
-        for process in followers + crowd:
-            process.start()
-        for process in crowd:
-            process.join()
-        Path(folder, "stop").touch()
-        for process in followers:
-            process.join()
+        try:
+            for process in followers + crowd:
+                process.start()
+            for process in crowd:
+                process.join()
+            Path(folder, "stop").touch()
+            for process in followers:
+                process.join()
+        except BaseException:
+            for process in followers + crowd:
+                if process.pid is not None:
+                    process.kill()
+                    process.join()
+            raise
         failed = [str(process.exitcode) for process in followers + crowd if process.exitcode != 0]
         with Store(database) as store:
             wrong, figures = (
@@ -352,4 +360,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(termination.run("tools/stress", main))

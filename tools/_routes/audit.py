@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
+from _termination import uninterrupted
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from _routes.children import TOOLS, ChildError, uninterrupted
+from _routes.children import TOOLS, ChildError
 from _routes.plan import Plan
 from _routes.progress import Progress
 from pubsub_lib.audit.java import java_home

@@ -2,17 +2,16 @@
 
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 import msgspec
+from _termination import uninterrupted
 
 from _routes.messages import Failed, Finish, GoOn, Message
 from _routes.plan import Task
@@ -21,26 +20,6 @@ from pubsub_lib.errors import PubSubError
 TOOLS = Path(__file__).resolve().parent.parent
 STOP = 5.0
 """Seconds that a child has to end before it is killed."""
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """SIGINT and SIGTERM that come in the block take effect at its end. For the main thread.
-
-    Blocking them would not do: another thread would receive them, and Python would still act in the main one.
-    """
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _frame: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
 
 
 class ChildError(PubSubError):

@@ -1,14 +1,12 @@
 """What the commands have in common: a temporary folder, an end that leaves nothing behind, and exit codes."""
 
-import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from _command_line import Parser, at_least
+from _termination import interrupt_on_signals
 from rich.console import Console
 
 from _routes.plan import Plan
@@ -50,8 +48,7 @@ def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path],
 
     Whatever happens is an exit code and, when it is an error, one sentence on stderr.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupt_on_signals()
     try:
         with tempfile.TemporaryDirectory(prefix="pubsub-") as folder:
 
@@ -77,9 +74,3 @@ def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path],
         print(f"{prog}: {' '.join(str(error).split())}", file=sys.stderr)
         return NOT_RUN
 
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    # Once is enough: a second one must not break off the cleaning up.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt

@@ -9,7 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from _routes.children import TOOLS, ChildError, uninterrupted
+from _termination import uninterrupted
+
+from _routes.children import TOOLS, ChildError
 from _routes.plan import SERVICE
 
 END = 15.0

@@ -1,0 +1,47 @@
+"""A tool that is ended by SIGTERM leaves no child process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.testing.processes import alive, children, poll
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 60.0
+COMMANDS = {
+    "reconnection": ("tools/reconnection.py --only cut --count 1000", 1),
+    "settle": ("tools/settle.py --replicas 2 --topics 10 --idle 1000", 2),
+    "idle_cost": ("tools/idle_cost.py --topics 10 --subscribers 1 --seconds 1000", 1),
+    "stress": ("tools/stress_app.py --database sqlite --writers 2 --seconds 1000", 5),
+    "simulate": ("tools/_simulate.py --seeds 100000 --jobs 2", 2),
+}
+"""Command line, and how many children it has when it is fully under way."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_sigterm_ends_a_tool_with_its_children(name: str, tmp_path: Path) -> None:
+    line, number = COMMANDS[name]
+    folders = (str(ROOT), str(ROOT / "drivers"), os.environ.get("PYTHONPATH", ""))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, *line.split()], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as tool:
+        started: list[int] = []
+        try:
+            assert poll(lambda: len(children(tool.pid)) >= number, PATIENCE)
+            started = children(tool.pid)
+            tool.send_signal(signal.SIGTERM)
+            out, _ = tool.communicate(timeout=PATIENCE)
+            print(out.decode())
+            assert poll(lambda: not any(map(alive, started)), 5.0)
+            assert tool.returncode == 130
+            assert b": interrupted; every process was stopped" in out
+            assert list(tmp_path.iterdir()) == []
+        finally:
+            for each in (tool.pid, *started):
+                if alive(each):
+                    os.kill(each, signal.SIGKILL)
