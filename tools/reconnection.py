@@ -17,17 +17,17 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from _termination import run, uninterrupted
 
-from pubsub_lib import Publisher, Replica, Settings, Store, Timing, loader
+from pubsub_lib import Publisher, Replica, Settings, Store, Timing, contract, loader
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.store.links import Commit
+from pubsub_lib.testing.forwarding import ForwardingSubscriber
 from pubsub_lib.testing.processes import free_port
 from pubsub_lib.testing.stream_proxy import StreamProxy
 
@@ -64,11 +64,11 @@ class Times:
             return self._moments[count]
 
 
-class Observed(Subscriber):
+class Observed(ForwardingSubscriber):
     """A driver's subscriber that notes its connections."""
 
     def __init__(self, inner: Subscriber) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.connected = Times()
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
@@ -78,39 +78,7 @@ class Observed(Subscriber):
             self.connected.note()
             on_connected()
 
-        self._inner.initialize(on_envelope, connected)
-
-    def register_topic(self, topic: str) -> None:
-        """As the driver's, and so are the rest."""
-        self._inner.register_topic(topic)
-
-    def unregister_topic(self, topic: str) -> None:
-        """See the driver's."""
-        self._inner.unregister_topic(topic)
-
-    def register_listen_address(self, address: str) -> None:
-        """See the driver's."""
-        self._inner.register_listen_address(address)
-
-    def unregister_listen_address(self, address: str) -> None:
-        """See the driver's."""
-        self._inner.unregister_listen_address(address)
-
-    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """See the driver's."""
-        self._inner.request_hello(nonce, topics)
-
-    def daemonize(self) -> None:
-        """See the driver's."""
-        self._inner.daemonize()
-
-    def counters(self) -> Mapping[str, int]:
-        """See the driver's."""
-        return self._inner.counters()
-
-    def close(self) -> None:
-        """See the driver's."""
-        self._inner.close()
+        super().initialize(on_envelope, connected)
 
 
 class Service:
@@ -294,9 +262,7 @@ def start_hello(url: str, store: Store) -> list[float]:
 
 
 def _subscriber(settings: Settings) -> Subscriber:
-    driver: Any = loader.load(settings.driver, settings.needs())
-    made: Subscriber = driver.subscriber(settings.for_driver())
-    return made
+    return contract.subscriber(loader.load(settings.driver, settings.needs()), settings.for_driver())
 
 
 def _is_own(envelope: Envelope) -> bool:

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from pubsub_lib import contract
@@ -19,17 +19,20 @@ from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
 from pubsub_lib.errors import FrameError
 from pubsub_lib.lifecycle import SubscriberLife
 from pubsub_lib.logs import logger
+from pubsub_lib.testing.forwarding import ForwardingSubscriber
 
 _log = logger(__name__)
 
 _STOP: Final = 2.0  # seconds
 
 
-class FaultySubscriber(Subscriber):
-    """Any subscriber behind a lossy link. Envelopes are delivered by a thread of its own, one at a time."""
+class FaultySubscriber(ForwardingSubscriber):
+    """Any subscriber behind a lossy link, which answers to its questions pass too. Envelopes are delivered by a thread of
+    its own, one at a time.
+    """
 
     def __init__(self, inner: Subscriber, loss: Loss = PERFECT, seed: int = 0) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._changed = threading.Condition()
         self._link: Lossy[Envelope | None] = Lossy(random.Random(seed), loss, corrupt=self._corrupt)
         self._ready: deque[Envelope | None] = deque()
@@ -44,26 +47,6 @@ class FaultySubscriber(Subscriber):
         """As the wrapped subscriber's."""
         self._inner.initialize(self._hear, on_connected)
         self._life.initialize(on_envelope, on_connected)
-
-    def register_topic(self, topic: str) -> None:
-        """As the wrapped subscriber's."""
-        self._inner.register_topic(topic)
-
-    def unregister_topic(self, topic: str) -> None:
-        """As the wrapped subscriber's."""
-        self._inner.unregister_topic(topic)
-
-    def register_listen_address(self, address: str) -> None:
-        """As the wrapped subscriber's."""
-        self._inner.register_listen_address(address)
-
-    def unregister_listen_address(self, address: str) -> None:
-        """As the wrapped subscriber's."""
-        self._inner.unregister_listen_address(address)
-
-    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """As the wrapped subscriber's; the answers pass the faults like anything else."""
-        self._inner.request_hello(nonce, topics)
 
     def daemonize(self) -> None:
         """As the wrapped subscriber's."""

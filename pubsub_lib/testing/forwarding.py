@@ -1,0 +1,48 @@
+"""A subscriber that hands every call on to another one: to derive from, and to change only what is to be different."""
+
+from collections.abc import Collection, Mapping
+
+from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
+
+
+class ForwardingSubscriber(Subscriber):
+    """Any subscriber, as it is. Every method does what the wrapped subscriber's does."""
+
+    def __init__(self, inner: Subscriber) -> None:
+        self._inner = inner
+
+    def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.initialize(on_envelope, on_connected)
+
+    def register_topic(self, topic: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.register_topic(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.unregister_topic(topic)
+
+    def register_listen_address(self, address: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.register_listen_address(address)
+
+    def unregister_listen_address(self, address: str) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.unregister_listen_address(address)
+
+    def request_hello(self, nonce: str, topics: Collection[str]) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.request_hello(nonce, topics)
+
+    def daemonize(self) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.daemonize()
+
+    def counters(self) -> Mapping[str, int]:
+        """As the wrapped subscriber's."""
+        return self._inner.counters()
+
+    def close(self) -> None:
+        """As the wrapped subscriber's."""
+        self._inner.close()
