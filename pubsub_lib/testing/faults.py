@@ -27,8 +27,8 @@ _STOP: Final = 2.0  # seconds
 
 
 class FaultySubscriber(ForwardingSubscriber):
-    """Any subscriber behind a lossy link, which answers to its questions pass too. Envelopes are delivered by a thread of
-    its own, one at a time.
+    """Any subscriber behind a lossy link, which answers to its questions pass too. Envelopes are delivered by a thread
+    of its own, one at a time.
     """
 
     def __init__(self, inner: Subscriber, loss: Loss = PERFECT, seed: int = 0) -> None:
