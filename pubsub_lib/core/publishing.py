@@ -31,7 +31,8 @@ serves all who connect meanwhile."""
 HELLO_SPACING = 1.0
 """Seconds between two broadcast hellos at least, however many subscribers connect."""
 LONGEST_BACKOFF = 30.0
-"""Seconds between attempts to read the heads while the store does not answer."""
+"""Seconds at most between attempts to read the heads while the store does not answer, and between broadcasts that the
+transport refuses."""
 _TOPIC = attrgetter("topic")
 
 
@@ -51,7 +52,13 @@ class Publishing:
         """When the last broadcast hello was said."""
         self._connected_at = NEVER
         self._hello_at = now
-        """When a hello is due although the publisher is not idle: at the start, and after a connection."""
+        """When a hello is due although the publisher is not idle: at the start, after a connection, after a refusal."""
+        self._broadcast_last = False
+        """The hello that was made last is a broadcast."""
+        self._refusals = 0
+        """Broadcasts refused since the last that was not."""
+        self._refused_last = False
+        """The last broadcast was refused."""
         self._questions: dict[str, HelloAsk] = {}
         """Wait for a reading."""
         self._answers: deque[HelloAsk] = deque()
@@ -110,6 +117,7 @@ class Publishing:
         """The next hello to send, None when there is none: call it until then, after everything else here. Answers to
         questions first. Each is made by itself, so that the caller's lock is not held for long.
         """
+        self._broadcast_last = False
         if self._answers:
             ask = self._answers.popleft()
             topics = [topic for topic in ask.topics if topic != ALL]
@@ -122,15 +130,25 @@ class Publishing:
         self._hello_at = now + HELLO_SPACING if again else float("inf")
         self._sent_at = self._said_at = now
         self._failed = False
+        self._broadcast_last = True
+        if not self._refused_last:
+            self._refusals = 0
+        self._refused_last = False
         latest = next(portions(reversed(self._sequences), HELLO_TOPICS, self._limits))
         # Of a topic that the reading does not show yet nothing is known.
         known = self._heads.topics
         return self._hello(latest, {topic: known[topic] for topic in latest if topic in known}, now)
 
     def refused(self) -> int:
-        """The transport refused a hello: it would refuse the others too. The answers that are due are dropped, and
-        their askers ask again. Returns how many.
+        """The transport refused the last hello: it would refuse the others too. The answers that are due are dropped,
+        and their askers ask again. Returns how many. A broadcast is said again after a pause, which grows.
         """
+        if self._broadcast_last:
+            pause = min(HELLO_SPACING * 2.0 ** min(self._refusals, 32), LONGEST_BACKOFF)
+            self._hello_at = min(self._hello_at, self._said_at + pause)
+            self._refusals += 1
+            self._refused_last = True
+            self._broadcast_last = False
         dropped = len(self._answers)
         self._answers.clear()
         return dropped

@@ -13,6 +13,7 @@ CORE = partial(_mutant, "pubsub_lib/core/reconnection.py", "tests/unit/core/test
 TRACKER = partial(_mutant, "pubsub_lib/core/tracker.py", "tests/unit/core/test_tracker.py")
 HELLOS = partial(_mutant, "pubsub_lib/core/publishing.py", "tests/unit/core/test_publishing.py")
 PORTIONS = partial(_mutant, "pubsub_lib/core/hello_portions.py", "tests/unit/core/test_hello_portions.py")
+GREETING = partial(_mutant, "pubsub_lib/core/publishing.py", "tests/scheduler/test_publisher.py")
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/conformance/test_zmq_broken.py")
 SOCKETS = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_sockets.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/conformance/test_zmq_broken.py")
@@ -21,11 +22,25 @@ LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "tests/unit/test_lifecycle.py
 UNBROKEN = "test_the_same_checks_pass_for_the_driver_unbroken"
 
 MUTANTS = (
+    GREETING(
+        "refused_greeting_waits_for_idle_time",
+        "            self._hello_at = min(self._hello_at, self._said_at + pause)\n",
+        "",
+        "test_greeting_that_is_refused_is_sent_soon_again",
+        "a subscriber whose greeting was refused gets no hello before the idle time",
+    ),
+    HELLOS(
+        "refused_broadcasts_come_at_an_even_pace",
+        "            self._refusals += 1\n",
+        "",
+        "test_rule_06_a_broadcast_that_was_refused_is_said_again_after_growing_pauses",
+        "a publisher whose transport takes nothing tries a broadcast each second, without end",
+    ),
     PORTIONS(
         "hellos_ignore_small_frames",
         "or used + size > room",
         "or used > room",
-        "test_each_portion_fits_in_a_frame_and_none_is_smaller_than_it_must_be",
+        "test_longest_names_fill_a_frame_and_do_not_exceed_it",
         "a hello about topics with long names is refused as oversized",
     ),
     CORE(

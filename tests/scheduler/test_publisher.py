@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING
 from pubsub_lib.errors import ClosedError, PubSubError
 from tests.scheduler.bench import TIMING, Bench
 from tests.scheduler.doubles import unavailable
@@ -105,6 +106,25 @@ def test_connection_is_greeted() -> None:
 
         world.together(connect, bench.store.commit, connect)
         world.until(lambda: len(bench.hellos()) > before, "a hello", 1.0 + SOON)
+
+    explore(scenario, deviations=1)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_greeting_that_is_refused_is_sent_soon_again(asks: bool) -> None:
+    def scenario(world: World) -> None:
+        bench = Bench(world).started()
+        world.sleep(2 * TIMING.reading_age)
+        before = len(bench.hellos())
+        bench.driver.refusing = 0.1
+        bench.driver.on_connected()
+        world.sleep(HELLO_DELAY)
+        if asks:  # then the driver's thread may be the one that sends the greeting
+            world.together(lambda: bench.ask("n1"), lambda: bench.ask("n2"))
+        world.sleep(0.5)
+        world.check(len(bench.hellos()) == before, "the transport takes nothing")
+        bench.driver.refusing = 0.0
+        world.until(lambda: len(bench.hellos()) > before, "the greeting", HELLO_SPACING + SOON)
 
     explore(scenario, deviations=1)
 

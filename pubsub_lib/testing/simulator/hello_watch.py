@@ -24,6 +24,7 @@ class HelloWatch:
         self._broadcast = NEVER
         self._connected = NEVER
         self._refused = False
+        self._broadcast_last = self._broadcast_refused = False
 
     def connected(self, now: float) -> None:
         """The publisher is notified of a connection."""
@@ -36,6 +37,7 @@ class HelloWatch:
     def refused(self) -> None:
         """The transport did not take a hello of this burst."""
         self._refused = True
+        self._broadcast_refused |= self._broadcast_last
 
     def said(self, envelope: Envelope, now: float) -> None:
         """The publisher made this, to be sent at once."""
@@ -50,6 +52,8 @@ class HelloWatch:
             self._check_topics(hello)
             self._check_time(now)
             self._broadcast = self._spoke = now
+            self._broadcast_refused = False
+        self._broadcast_last = not hello.nonce
 
     def _check_topics(self, hello: Hello) -> None:
         named = {*hello.sequences, *hello.heads}
@@ -59,12 +63,15 @@ class HelloWatch:
             raise Violation("own topics", f"{self._name} names {len(named)} topics in one broadcast")
 
     def _check_time(self, now: float) -> None:
-        """One for a start, for an idle time, and for the connections of a moment; whatever the store holds."""
+        """One for a start, for an idle time, for the connections of a moment, and for one that was refused; whatever
+        the store holds.
+        """
         apart = now - self._broadcast
         if apart < HELLO_SPACING - CLOCK_SLACK:
             raise Violation("broadcasts", f"{self._name} says two within {apart:.3f} s")
         # Who connected right before a broadcast may have missed it.
         called_for = self._broadcast == NEVER or self._connected >= self._broadcast - HELLO_DELAY - CLOCK_SLACK
+        called_for = called_for or self._broadcast_refused
         if not called_for and now - self._spoke < TIMING.max_idle_time - CLOCK_SLACK:
             raise Violation("broadcasts", f"{self._name} is not idle, and nobody has connected")
 

@@ -90,6 +90,7 @@ class PublisherTasks:
         """The transport refused a hello; whether that ends the others."""
         self._world.monitor.hello_refused(self._process, self.publishing)
         self.publishing.refused()
+        self._nudge.set()  # a broadcast is due again sooner
         return True
 
     def _send_hello(self, hello: Envelope) -> Sending:

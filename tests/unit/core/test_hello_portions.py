@@ -41,6 +41,15 @@ def test_each_portion_fits_in_a_frame_and_none_is_smaller_than_it_must_be(names:
         assert len(portion) == 200 or fuller > 0.85 * room, "room for another topic"
 
 
+@pytest.mark.parametrize("room", range(4097, 4697, 60))
+def test_longest_names_fill_a_frame_and_do_not_exceed_it(room: int) -> None:
+    names = [f"{number:0{MAX_NAME_BYTES}}" for number in range(20)]
+    cut = list(portions(names, 200, Limits(max_frame_bytes=room)))
+    assert list(chain.from_iterable(cut)) == names
+    assert max(map(size, cut)) <= room
+    assert all(size((*portion, names[0] + "x")) > room - 20 for portion in cut[:-1]), "room for another topic"
+
+
 def test_one_longest_topic_has_room_in_the_smallest_frame_that_settings_accept() -> None:
     Settings(store_url="sqlite://", limits=SMALLEST)
     with pytest.raises(ConfigError, match="leaves no room"):

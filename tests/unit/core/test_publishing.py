@@ -3,6 +3,7 @@
 import random
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +36,12 @@ def read(one: Publishing, history: History, now: float) -> None:
 def hellos(one: Publishing, now: float) -> list[Envelope]:
     """All that are due."""
     return list(iter(lambda: one.next_hello(now), None))
+
+
+def refuse(one: Publishing, now: float) -> None:
+    """The transport does not take the next hello."""
+    assert one.next_hello(now) is not None
+    one.refused()
 
 
 def asked(one: Publishing, ask: HelloAsk, now: float) -> list[Envelope]:
@@ -340,6 +347,35 @@ def test_a_refusal_drops_the_answers_that_are_due_and_nothing_else() -> None:
     assert one.refused() == 4
     assert hellos(one, 0.1) == []
     assert [nonce_of(each) for each in asked(one, HelloAsk("later", (ALL,)), 0.2)] == ["later"]
+
+
+@pytest.mark.parametrize("idle", [4.0, 1000.0])
+def test_rule_06_a_broadcast_that_was_refused_is_said_again_after_growing_pauses(idle: float) -> None:
+    timing = msgspec.structs.replace(CALM, max_idle_time=idle)
+    one, now = Publishing("api-1", UUID, timing, Limits(), 0.0), 0.0
+    pauses = []
+    for _ in range(8):
+        read(one, History(), now)
+        refuse(one, now)
+        assert hellos(one, now) == []
+        pauses.append(one.next_time() - now)
+        now = one.next_time()
+    growing = [HELLO_SPACING * 2.0**number for number in range(8)]
+    assert pauses == pytest.approx([min(each, LONGEST_BACKOFF, idle) for each in growing])
+    read(one, History(), now)
+    assert len(hellos(one, now)) == 1
+    assert one.next_time() == pytest.approx(now + idle), "the transport took this one"
+    now = one.next_time()
+    read(one, History(), now)
+    refuse(one, now)
+    assert one.next_time() == pytest.approx(now + HELLO_SPACING), "a new refusal begins with the shortest pause"
+
+
+def test_rule_06_an_answer_that_was_refused_is_not_said_again_and_makes_no_broadcast() -> None:
+    one = started(History())
+    one.asked(HelloAsk("n1", (ALL,)), 0.1)
+    refuse(one, 0.1)
+    assert one.next_time() == pytest.approx(IDLE)
 
 
 def test_a_shell_that_sleeps_until_next_time_never_spins() -> None:
