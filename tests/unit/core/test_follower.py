@@ -362,6 +362,7 @@ def test_rot_that_is_repaired_while_links_go_on_is_no_other_history() -> None:
         for question in outcome.questions:
             follower.feed(hello(history.reading(), nonce=question.nonce), now)
         now = max(now, follower.next_time())
+        assert now <= CALM.recount_time
     link = history.one(key="k9", value="2")
     sync = outcome.sync or follower.tick(now + 2.0).sync
     assert sync is not None
@@ -596,7 +597,7 @@ def test_rot_in_memory_is_found_within_the_time_and_repaired_by_buckets(chain: s
             follower.feed(hello(history.reading(), nonce=question.nonce), now)
         assert outcome.sync is None
         now = max(now, follower.next_time())
-    assert now <= CALM.recount_time
+        assert now <= CALM.recount_time
     assert follower.faults.rotted == 1
     told, read = repair(follower, history, now + 2.0, outcome.sync)
     assert told == ["k5"]
@@ -618,5 +619,6 @@ def test_rot_that_is_found_while_everything_is_read_anyway_does_no_harm() -> Non
         now = max(now + 0.01, min(follower.next_time(), now + 1))
         sync = sync or follower.tick(now).sync
         follower.tick(now)
+        assert now <= 2 * CALM.recount_time
     follower.sync_done(sync.number, history.answer(sync.wants), now)
     assert follower.cache.get("port", "k5") == b"1"
