@@ -83,6 +83,9 @@ class Tracker:
         self.liveness = Liveness(timing, now)
         self._reconnection = Reconnection(timing, rng)
         self._hints = StoreHints(timing, rng)
+        self._reached_store: Point | None = None
+        """A point of the store up to which everything of all chains was here. It stays so until a chain is added, or
+        replaced: what is covered goes back otherwise only when the store does, and its point is another one then."""
         self.gaps = SequenceGaps()
         self.counters = Counters()
 
@@ -96,6 +99,7 @@ class Tracker:
         fresh = [topic for topic in topics if topic not in self._chains]
         if not fresh:
             return []
+        self._reached_store = None
         for topic in fresh:
             point = known.get(topic) if known is not None else None
             self._chains[topic] = Chain(topic, self._limits, point, now)
@@ -407,9 +411,16 @@ class Tracker:
         """
         if hello.store is None or hello.goodbye or not self._hints.wanted or ALL in self._chains:
             return  # the store's point is the head of everything, and was judged
+        if hello.store == self._reached_store:
+            return  # as nearly always while the store is idle: no look at each of many topics
         position = hello.store.position
-        behind = [name for name in self._chains if name not in hello.heads and self._is_behind(name, position)]
-        self._hints.heard(position, behind, now)
+        late = [name for name, chain in self._chains.items()
+                if chain.state is not _FOLLOWING or self._covered(chain) < position]  # fmt: skip
+        if late:
+            behind = [name for name in late if name not in hello.heads and self._is_behind(name, position)]
+            self._hints.heard(position, behind, now)
+        else:
+            self._reached_store = hello.store
 
     def _is_behind(self, name: str, position: int) -> bool:
         """True when nothing shows that all of this chain up to the store's position is here, and nothing is under way
@@ -553,6 +564,7 @@ class Tracker:
     def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Action]:
         before = chain.known
         chain.jump(full.head, now)
+        self._reached_store = None
         fresh = self.liveness.of(chain.name)
         fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair

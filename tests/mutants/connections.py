@@ -22,6 +22,20 @@ LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "tests/unit/test_lifecycle.py
 UNBROKEN = "test_the_same_checks_pass_for_the_driver_unbroken"
 
 MUTANTS = (
+    TRACKER(
+        "point_once_covered_outlives_a_full_sync",
+        "        chain.jump(full.head, now)\n        self._reached_store = None\n",
+        "        chain.jump(full.head, now)\n",
+        "test_rule_06_a_point_that_was_covered_is_looked_at_again_after_a_full_sync",
+        "after two restores a hello that shows a later store leads to no question",
+    ),
+    TRACKER(
+        "idle_hellos_look_at_each_topic",
+        "            self._reached_store = hello.store\n",
+        "            pass\n",
+        "test_rule_06_idle_hellos_cost_no_look_at_each_topic",
+        "each idle hello keeps the engine's lock for the time of a look at each topic",
+    ),
     GREETING(
         "refused_greeting_waits_for_idle_time",
         "            self._hello_at = min(self._hello_at, self._said_at + pause)\n",

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from pubsub_lib.core.actions import RequestHello
+from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Heads, Point, Want
 from pubsub_lib.core.timing import Timing
@@ -681,6 +682,60 @@ def test_rule_06_many_idle_publishers_of_a_busy_store_cost_one_question_more_a_r
         bench.hear(of_a_new_publisher(history))
         bench.wait(0.1)
     assert len(bench.questions) - asked <= 2 * 10 + 1
+
+
+def looked_at(bench: Bench, heads: Heads, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many chains a broadcast hello made the tracker look at."""
+    looks: list[str] = []
+    covered = Tracker._covered
+
+    def look(self: Tracker, chain: Chain | None) -> int:
+        looks.append("" if chain is None else chain.name)
+        return covered(self, chain)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "_covered", look)
+        bench.hear(heads)
+    return len(looks)
+
+
+def test_rule_06_idle_hellos_cost_no_look_at_each_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = tuple(f"t{number}" for number in range(50))
+    history, bench = following(topics=topics)
+    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    idle = of_a_new_publisher(history)
+    assert looked_at(bench, idle, monkeypatch) == 50
+    assert [looked_at(bench, idle, monkeypatch) for _ in range(3)] == [0, 0, 0]
+    history.one("other")
+    assert looked_at(bench, of_a_new_publisher(history), monkeypatch) >= 50, "the store went on"
+
+
+def test_rule_06_a_point_that_was_covered_is_looked_at_again_for_a_new_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    history, bench = following(topics=("t", "u"))
+    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    idle = of_a_new_publisher(history)
+    assert looked_at(bench, idle, monkeypatch) == 2
+    assert looked_at(bench, idle, monkeypatch) == 0
+    bench.tracker.follow(["v"], bench.now)
+    assert looked_at(bench, idle, monkeypatch) >= 2
+
+
+def test_rule_06_a_point_that_was_covered_is_looked_at_again_after_a_full_sync() -> None:
+    """The store was restored, and read; then it was restored once more, to where it had been before."""
+    history = History()
+    history.one("t")
+    before = history.restored(1)
+    lost = history.one("t", "k2")
+    bench = Bench(history, ("t",), timing=Timing(max_idle_time=20.0)).synced()
+    ahead = of_a_new_publisher(history)
+    assert hinted(bench, ahead) == []
+    bench.tracker.resync(["t"], bench.now)
+    bench.wait(bench.timing.sync_jitter + bench.timing.sync_interval)
+    bench.answer(before.answer(bench.running.wants))
+    assert bench.known("t") == before.point
+    (question,) = hinted(bench, ahead)
+    assert question.topics == ("t",)
+    assert lost.point == ahead.store
 
 
 def test_rule_06_a_goodbye_leads_to_no_question() -> None:
