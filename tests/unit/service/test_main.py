@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pubsub_lib import Store
@@ -18,6 +19,7 @@ from pubsub_lib.options import OPTIONS
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import code_of, main, state_of
 from pubsub_lib.testing.processes import free_port, poll
+from pubsub_zmq import ZmqDriver
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = 120.0
@@ -96,6 +98,17 @@ def test_check_says_what_would_run_and_opens_nothing(config: Path, capsys: pytes
     said = capsys.readouterr()
     assert said.out.startswith("the configuration is good: service 'api-1' sends by zmq_pubsub_driver at tcp://127.0.0.1:")
     assert sorted(each.name for each in config.parent.iterdir()) == ["net.conf"]
+
+
+def test_check_names_no_address_for_a_driver_that_binds_nothing(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connects = msgspec.structs.replace(ZmqDriver.capabilities, bind_based=False)
+    monkeypatch.setattr(ZmqDriver, "capabilities", connects)
+    assert main(["--check", "--config-file", str(config)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("the configuration is good: service 'api-1' sends by zmq_pubsub_driver, ")
+    assert "tcp://" not in said
 
 
 def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
