@@ -1,4 +1,4 @@
-"""One object as a replica shows it."""
+"""One object as a replica or a store shows it."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Object(msgspec.Struct, Generic[T], frozen=True):
-    """One object of a replica at one moment: where it is found, its topic, version and value.
+    """One object of a replica, or of a store, at one moment: where it is found, its topic, version and value.
 
     Immutable; any thread; nothing blocks.
     """

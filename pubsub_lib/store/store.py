@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, func, select
 from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
 from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, StoreReadOnly, ValueRefused
 from pubsub_lib.logs import fields, logger
@@ -327,8 +328,37 @@ class Store:
         record = self.get_record(table, key)
         return None if record is None else self._tables.decode(record.table, record.value)
 
+    @overload
+    def record(self, table: Table[T], key: str) -> Object[T] | None: ...
+    @overload
+    def record(self, table: str, key: str) -> Object[Any] | None: ...
+    def record(self, table: str | Table[Any], key: str) -> Object[Any] | None:
+        """The object with its topic, version and value, as a replica's ``record`` gives it; or None."""
+        found = self.get_record(table, key)
+        return None if found is None else self._shown(found)
+
+    @overload
+    def records(self, table: Table[T], *, topic: str | None = None) -> Iterator[Object[T]]: ...
+    @overload
+    def records(self, table: str | None = None, *, topic: str | None = None) -> Iterator[Object[Any]]: ...
+    def records(self, table: str | Table[Any] | None = None, *, topic: str | None = None) -> Iterator[Object[Any]]:
+        """All objects, or those of a table or of a topic, of one consistent reading: as a replica's ``records`` gives
+        them, but one after the other, in pages. Raises and blocks as :meth:`objects`.
+
+        Values are decoded when ``value`` is read, so an object that does not fit its table's type raises only there.
+        """
+        return map(self._shown, self.objects(topic=topic, table=table))
+
+    def _shown(self, stored: Stored) -> Object[Any]:
+        return Object(stored.table, stored.key, stored.topic, stored.version, stored.value, self._decode)
+
+    def _decode(self, found: Object[Any]) -> Any:
+        return self._tables.decode(found.table, found.json)
+
     def get_record(self, table: str | Table[Any], key: str) -> Stored | None:
-        """The object with its topic, version and canonical value, or None."""
+        """The object as its row is, for tools that copy or compare bytes: with its value as canonical JSON, and its
+        fingerprint; or None. Programs take :meth:`record`.
+        """
         name = self._tables.check(table)
         check_key(key)
         query = rows.select_objects(name, [key])
@@ -336,7 +366,8 @@ class Store:
         return None if row is None else rows.stored(row)
 
     def objects(self, *, topic: str | None = None, table: str | Table[Any] | None = None) -> Iterator[Stored]:
-        """All objects of one consistent reading, in pages; a connection is in use until the iterator ends.
+        """All objects of one consistent reading as their rows are, as ``get_record`` gives them, in pages; a connection
+        is in use until the iterator ends. Programs take :meth:`records`.
 
         Not retried: a connection lost in the middle raises StoreUnavailable. Raises ValueRefused for a table that is
         not declared where some are.

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
-from pubsub_lib import Settings
+from pubsub_lib import Replica, Settings, Table
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Delta, Full, Incomplete, Link, Want
 from pubsub_lib.errors import (
@@ -26,6 +27,10 @@ from pubsub_lib.errors import (
 from pubsub_lib.store import DEFAULT_TOPIC, Store, StoreSettings
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
+
+
+class Port(msgspec.Struct):
+    switch: str
 
 
 def put(store: Store, key: str, value: object = 1, *, topic: str | None = None) -> Link:
@@ -513,3 +518,37 @@ def test_settings_and_single_options_together_are_refused(sqlite_url: str) -> No
     for more in ({"limits": Limits()}, {"settings": StoreSettings()}):
         with pytest.raises(ConfigError, match="takes its settings and limits from there"):
             Store(settings, **more)
+
+
+def test_store_and_replica_give_the_same_objects(database_url: str) -> None:
+    ports = Table("lport", Port)
+    settings = Settings(store_url=database_url)
+    with Store(settings, tables=[ports]) as store:
+        with store.transaction() as tx:
+            for number in range(3):
+                tx.set(ports, f"p{number}", Port(f"s{number}"), topic=f"t{number % 2}")
+        with Replica(settings, tables=[ports]) as replica:
+            replica.wait_synced(60)
+            theirs = {each.key: each for each in replica.records(ports)}
+            assert theirs["p1"].value == Port("s1")
+        for found in store.records(ports):
+            like = theirs.pop(found.key)
+            assert (found.table, found.topic, found.version) == (like.table, like.topic, like.version)
+            assert (found.json, found.value) == (like.json, Port(f"s{found.key[1:]}"))
+            one = store.record(ports, found.key)
+            assert one is not None
+            assert (one.value, one.version) == (found.value, found.version)
+        assert theirs == {}
+        assert [each.key for each in store.records(topic="t1")] == ["p1"]
+        assert len(list(store.records())) == 3
+        assert store.record(ports, "missing") is None
+
+
+def test_record_whose_value_does_not_fit_raises_when_it_is_read(database_url: str) -> None:
+    with Store(database_url) as store, store.transaction() as tx:
+        tx.set("lport", "p1", {"switch": 5})
+    with Store(database_url, tables=[Table("lport", Port)]) as store:
+        (found,) = store.records("lport")
+        assert found.json == b'{"switch":5}'
+        with pytest.raises(ValueRefused, match="does not fit Port"):
+            _ = found.value
