@@ -6,6 +6,7 @@ from typing import Final
 from cliff.commandmanager import CommandManager
 
 COMMANDS: Final = {
+    "accept": "pubsub_lib.cli.accept:Accept",
     "add": "pubsub_lib.cli.add:Add",
     "bind": "pubsub_lib.cli.bind:Bind",
     "clean": "pubsub_lib.cli.clean:Clean",

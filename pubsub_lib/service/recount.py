@@ -35,7 +35,7 @@ REPAIRED: Final = (
 )
 NOT_REPAIRED: Final = (
     "not all were repaired, because the changelog does not tell what is right; look at the topic with "
-    "pubsub-db verify, and write these objects again"
+    "pubsub-db verify, write these objects again, and then run pubsub-db accept, which sets the head to the rows"
 )
 REWRITTEN: Final = "writers have written them again meanwhile, so nothing was left to repair"
 OVERTAKEN: Final = "not all were repaired, because writers changed the topic each time; the next round tries again"

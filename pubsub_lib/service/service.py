@@ -176,7 +176,8 @@ class PublisherService:
             found.append("the changelog is not being followed")
         found += [
             f"objects of the topic {topic!r} were altered in the database behind the library's back and could not be "
-            f"repaired; see `pubsub-db verify {topic}`"
+            f"repaired; see `pubsub-db verify {topic}`, and run `pubsub-db accept --topic {topic}` to take what is "
+            "there for right"
             for topic in self._recount.unrepaired()[:MAX_PROBLEMS]
         ]
         younger = self._leases.namesakes.younger

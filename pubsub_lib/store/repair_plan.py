@@ -136,8 +136,8 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     fits = (count, total) == (head.count, head.digest)
     if head.point == ZERO and not fits:
         # No row of the topic. It tells nothing of the objects, and only a link that fits them tells it.
-        newest = _newest(connection, topic)
-        proved = newest if newest is not None and (newest.count, newest.digest) == (count, total) else None
+        told = newest(connection, topic)
+        proved = told if told is not None and (told.count, told.digest) == (count, total) else None
         return _with_forms(Plan(store, head, altered, fixes, lost_head=proved, read=len(found)), seen)
     if fits and len(fixes) == len(altered):
         return _with_forms(Plan(store, head, altered, fixes, read=len(found)), seen)
@@ -273,7 +273,7 @@ def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Id
             return found, complete and known == head
 
 
-def _newest(connection: Connection, topic: str) -> Head | None:
+def newest(connection: Connection, topic: str) -> Head | None:
     """The head as the topic's newest link tells it."""
     links = schema.links.c
     query = select(schema.links).where(links.topic == topic).order_by(links.position.desc()).limit(1)

@@ -17,8 +17,8 @@ CHUNK = 500
 """Most values in one IN list."""
 
 WAY_OUT: Final = (
-    "the publisher service repairs it within its recount_time where the changelog tells what is right; restore the "
-    "database from a backup where it does not"
+    "the publisher service repairs it within its recount_time where the changelog tells what is right; where it does "
+    "not, run pubsub-db accept --topic {topic}"
 )
 """For what somebody altered behind the library's back."""
 _BYTES = (bytes, bytearray, memoryview)
@@ -131,12 +131,13 @@ def seen(row: Row[Any]) -> Seen:
 def damaged(table: str, key: str, topic: str, complaint: str) -> StoreError:
     """The error for a row of the objects that somebody wrote behind the library's back."""
     where = f"the object {key!r} of the table {table!r} on topic {topic!r}"
-    return StoreError(f"{where} is damaged: {complaint}; {WAY_OUT}")
+    return StoreError(f"{where} is damaged: {complaint}; {WAY_OUT.format(topic=topic)}")
 
 
 def lost_head(topic: str) -> StoreError:
     """The error for objects on a topic that has no row."""
-    return StoreError(f"the row of the topic {topic!r} in pubsub_topics is lost, though it has objects; {WAY_OUT}")
+    way_out = WAY_OUT.format(topic=topic)
+    return StoreError(f"the row of the topic {topic!r} in pubsub_topics is lost, though it has objects; {way_out}")
 
 
 def _complaint(version: object, value: object, low: object, high: object) -> str:

@@ -1,5 +1,6 @@
 """The facade: one object for everything that a program does with the database."""
 
+import functools
 import os
 import secrets
 import threading
@@ -19,6 +20,7 @@ from pubsub_lib.logs import fields, logger
 from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import (
+    accepting,
     changelog,
     counters,
     engine,
@@ -475,6 +477,42 @@ class Store:
         topic's head is found.
         """
         return repair.repair(self._read, self._write, topic, suspects)
+
+    def accept(self, topic: str) -> accepting.Accepted:
+        """Take the rows of a topic as they stand for right, where no changelog tells what is: for an operator.
+
+        What can be proved is repaired first. Then each object that does not fit its fingerprint is written anew as it
+        stands, with a new version, or deleted when its value is no JSON; the head is set to the rows. All of it is
+        published like any change, and replicas that differ repair by buckets. What was lost stays lost. In short
+        transactions. Nothing is written when nothing is wrong. Raises ValueRefused, StoreReadOnly.
+        """
+        check_name("topic", topic)
+        self._check_writable()
+
+        def damaged() -> list[tuple[str, str]]:
+            page = self._settings.page_size
+            return self._read("looking for what was altered", lambda at: accepting.damaged(at, page, topic))
+
+        found = damaged()
+        repaired = self.repair(topic, found).repaired
+        left = damaged()
+        rewritten = deleted = 0
+        position = None
+        while left or self.unfit([topic]):
+            batch, left = left[: accepting.BATCH], left[accepting.BATCH :]
+            nonce = 1 + secrets.randbelow(2**63 - 1)
+            write = functools.partial(self._accept, topic=topic, idents=batch, nonce=nonce)
+            done = self._write("accepting rows", write)
+            rewritten, deleted = rewritten + done.rewritten, deleted + done.deleted
+            if done.link is not None:
+                position = done.link.point.position
+                self._hand_over([done.link])
+        return accepting.Accepted(topic, self.topics()[topic].count, repaired, rewritten, deleted, position)
+
+    def _accept(
+        self, connection: Connection, topic: str, idents: Sequence[tuple[str, str]], nonce: int
+    ) -> accepting.Written:
+        return accepting.write(connection, topic, idents, nonce, self._origin, self._limits)
 
     # -- inside --------------------------------------------------------------------------------------------------
 

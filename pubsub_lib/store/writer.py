@@ -59,13 +59,13 @@ def write(
         return None
     verbs.check_size(effects, limits, _most_bytes(connection, limits))
     hit("writer.after_lock")
-    tx_prev, point, now_stamp = _advance(connection, sum(effect.changes for effect in effects), work.nonce)
+    tx_prev, point, now_stamp = advance(connection, sum(effect.changes for effect in effects), work.nonce)
     hit("writer.after_counter")
     topics = {effect.topic for effect in effects} | {effect.before.topic for effect in effects if effect.before}
-    heads = _heads(connection, sorted(topics))
+    heads = heads_of(connection, sorted(topics))
     links, changed = assemble(effects, tx_prev, point, heads, work.origin, time.time())
-    _write_objects(connection, changed)
-    _write_links(connection, links, now_stamp)
+    write_objects(connection, changed)
+    write_links(connection, links, now_stamp)
     hit("writer.before_commit")
     return Commit(point, point.nonce, links)
 
@@ -93,7 +93,7 @@ def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
     return found
 
 
-def _advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point, int]:
+def advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point, int]:
     """Take ``by`` positions: (the point before, the transaction's point, the database's clock in microseconds)."""
     store = schema.store.c
     step = (
@@ -118,7 +118,8 @@ def _no_counter() -> SchemaError:
     return SchemaError("the table pubsub_store has lost its row; restore the database from a backup")
 
 
-def _heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
+def heads_of(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
+    """The heads of those of these topics that were ever written, locked."""
     found: dict[str, Head] = {}
     for part in rows.chunks(topics):
         query = select(schema.topics).where(schema.topics.c.topic.in_(part)).with_for_update()
@@ -126,7 +127,8 @@ def _heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
     return found
 
 
-def _write_objects(connection: Connection, changed: Rows) -> None:
+def write_objects(connection: Connection, changed: Rows) -> None:
+    """New rows, changed rows, and the removal of others."""
     if changed.created:
         _create(connection, changed.created)
     if changed.changed:
@@ -166,7 +168,8 @@ def _create(connection: Connection, created: Sequence[Mapping[str, Any]]) -> Non
         raise StoreBusy("another writer created one of these objects at the same moment; run the transaction again")
 
 
-def _write_links(connection: Connection, links: Sequence[Link], now_stamp: int) -> None:
+def write_links(connection: Connection, links: Sequence[Link], now_stamp: int) -> None:
+    """The links of a transaction, and their topics' heads."""
     upsert(connection, schema.topics, [rows.head_row(link) for link in links])
     connection.execute(insert(schema.links), [rows.link_row(link, now_stamp) for link in links])
 

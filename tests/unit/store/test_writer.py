@@ -179,20 +179,20 @@ def test_two_creates_of_one_key_end_in_one(database: str, request: pytest.Fixtur
         def work(nonce: int, verb: verbs.Verb) -> writer.Work:
             return writer.Work((Operation(verb, "t", "k", b"1"),), {}, nonce, "")
 
-        original = writer._advance
+        original = writer.advance
 
         def overtaken(connection: Connection, by: int, nonce: int) -> object:
             with store._writers.begin() as other:
-                writer._advance = original
+                writer.advance = original
                 assert writer.write(other, work(2, "set"), store._tables.encode, Limits()) is not None
             return original(connection, by, nonce)
 
         try:
-            writer._advance = overtaken  # type: ignore[assignment]
+            writer.advance = overtaken  # type: ignore[assignment]
             with store._writers.connect() as connection, pytest.raises(Exception, match=r"(?i)duplicate|same moment"):
                 writer.write(connection, work(1, "create"), store._tables.encode, Limits())
         finally:
-            writer._advance = original
+            writer.advance = original
         assert assert_consistent(store) == 1
 
 
