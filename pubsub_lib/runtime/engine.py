@@ -328,7 +328,6 @@ class Engine:
             self.follower.sync_failed(job.number, self.now())
             if self._journal is not None:
                 self._journal.sync_failed(job, type(error).__name__)
-            self._announce()
         self._clock.wake()
         if foreign:
             _log.error(

@@ -34,7 +34,6 @@ from pubsub_lib.settings import Settings
 
 _log = logger(__name__)
 
-NEVER = float("inf")
 _SENT: Final[tuple[Outcome]] = ("sent",)
 _TURN: Final = 0.5
 """Seconds after which a commit begins to send nothing more. A driver waits for half a second at most by default, so
@@ -96,8 +95,6 @@ class Publisher:
         self._initialized = False
         self._closing = False
         self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
-        self._again = NEVER
-        """When the loop looks again."""
         self._loop = Loop("publisher", self._step)
         self._stop_listening: Callable[[], None] = lambda: None
 
@@ -155,18 +152,15 @@ class Publisher:
             links = with_trace(links, self._trace)
         sent: list[Envelope] = []
         try:
-            asleep = self._publish(links, sent)
+            self._publish(links, sent)  # the next hello is due later by it, never sooner: nobody has to be woken
         except PubSubError:
             if self._own_journal is not None:
                 # What is sent says as much, and all this twice would cost.
                 self._own_journal.links("handed", _unsent(links, sent))
             raise
-        # What is sent makes the next hello later, never sooner; only who had nothing to say has to be woken.
-        if asleep:
-            self._loop.wake()
 
-    def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> bool:
-        """Whether the thread that says hello sleeps until it is woken. ``sent`` gets what left, also when it raises."""
+    def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
+        """Number and send. ``sent`` gets what left, also when it raises."""
         until = time.monotonic() + _TURN
         if not self._lock.acquire(timeout=_TURN):
             raise TransportError(
@@ -188,7 +182,6 @@ class Publisher:
                     self._journal.messages(_SENT, envelope)
                 self._driver.send_event(envelope)
                 sent.append(envelope)
-            return self._again == NEVER
         finally:
             self._lock.release()
 
@@ -242,8 +235,7 @@ class Publisher:
             self._read_heads()
             self._say_hellos()
         with self._lock:
-            self._again = self._core.next_time()
-            return self._again
+            return self._core.next_time()
 
     def _read_heads(self) -> None:
         began = time.monotonic()
