@@ -45,6 +45,11 @@ STORE: dict[str, tuple[Callable[[Any], object], str]] = {
 }
 
 
+def named(given: object) -> str:
+    """A parameter's name, the same in every process that collects the tests."""
+    return "object" if type(given) is object else repr(given)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Those of a program that publishes."""
@@ -83,14 +88,14 @@ def test_store_refuses(case: str, store: Any) -> None:
         call(store)
 
 
-@pytest.mark.parametrize("given", POSITIONS, ids=repr)
+@pytest.mark.parametrize("given", POSITIONS, ids=named)
 def test_replicas_refuse_what_is_no_position(given: Any, replica: Any) -> None:
     for wait in (replica.wait_for, replica.wait_handled):
         with pytest.raises(UsageError, match=r"^position must be an integer from 0, or what tx\.commit holds.*, not "):
             wait(given, 1)
 
 
-@pytest.mark.parametrize("given", TIMEOUTS, ids=repr)
+@pytest.mark.parametrize("given", TIMEOUTS, ids=named)
 def test_replicas_refuse_what_is_no_timeout(given: Any, replica: Any) -> None:
     """Of a commit that is not there a wait for nan seconds had no end."""
     waits: list[Callable[[], object]] = [
