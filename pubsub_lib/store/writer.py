@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy import ARRAY, Connection, Table, Text, and_, func, insert, literal, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from pubsub_lib.core import digest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
 from pubsub_lib.errors import SchemaError, StoreBusy, VersionMismatch
@@ -45,7 +46,7 @@ def write(
 
     ``review`` is given what the verbs amount to, while the objects are locked and before the counter is, and returns
     what is to be written. Raises what :func:`.verbs.fold` and ``review`` raise, VersionMismatch for a read that is no
-    longer true, and SQLAlchemy's errors.
+    longer true, StoreError for an update of a value that was altered in the database, and SQLAlchemy's errors.
     """
     stored = _lock(connection, work)
     for (table, key), version in work.reads.items():
@@ -54,6 +55,7 @@ def write(
             raise ReadChanged(
                 f"{table} {key!r} was changed by another writer since this transaction read it; run it again"
             )
+    _check_merged(work.operations, stored)
     effects = review(verbs.fold(work.operations, stored, encode))
     if not effects:
         return None
@@ -72,6 +74,18 @@ def write(
 
 class ReadChanged(VersionMismatch):
     """What a transaction had read was changed before it could commit."""
+
+
+def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Stored]) -> None:
+    """Refuse to merge new members into a value that was altered behind the library's back: the next version would hold
+    both. Raises StoreError.
+    """
+    for operation in operations:
+        item = stored.get((operation.table, operation.key)) if operation.verb == "update" else None
+        if item is not None:
+            parts = verbs.fingerprint(item.table, item.key, item.version, item.value)
+            if digest.join(*parts) != item.fingerprint:
+                raise rows.damaged(item.table, item.key, item.topic, "its value does not fit its fingerprint")
 
 
 def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:

@@ -3,11 +3,11 @@
 import threading
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, create_engine, event, text
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Point
-from pubsub_lib.errors import StoreBusy, ValueRefused, VersionMismatch
+from pubsub_lib.errors import StoreBusy, StoreError, ValueRefused, VersionMismatch
 from pubsub_lib.store import Store, StoreSettings, faults, verbs, writer
 from pubsub_lib.store.verbs import Operation
 from tests.e2e.store_checks import assert_consistent
@@ -206,3 +206,21 @@ def test_a_transaction_over_the_servers_packet_is_refused_before_it_is_sent(mari
         with store.transaction() as tx:
             tx.set("t", "k", '"' * (most // 2 - 2))  # every character doubles in JSON, and again in SQL
         assert tx.commit is not None
+
+
+def test_update_of_a_value_that_was_altered_in_the_database_is_refused(database_url: str, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("t", "k", {"a": 1})
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE pubsub_objects SET value = :value"), {"value": b'{"a":7}'})
+    engine.dispose()
+    damaged = r"'k' of the table 't'.*is damaged: its value does not fit its fingerprint"
+    with pytest.raises(StoreError, match=damaged), store.transaction() as tx:
+        tx.update("t", "k", {"b": 2})
+    with store.transaction() as tx:
+        tx.set("t", "k", {"a": 1, "b": 2})
+    with store.transaction() as tx:
+        tx.update("t", "k", {"b": 3})
+    assert store.get("t", "k") == {"a": 1, "b": 3}
+    assert_consistent(store)
