@@ -215,10 +215,35 @@ def _anywhere(connection: Connection, idents: Collection[Identity]) -> list[rows
 def _nowhere(
     connection: Connection, topic: str, missing: Sequence[Identity], last: Mapping[Identity, Last]
 ) -> list[Identity]:
-    """Without objects that a writer created on another topic after they were lost from this one."""
+    """Without objects that a writer created on another topic after they were lost from this one, where they may have
+    been deleted again.
+    """
     found = [each.item for each in _anywhere(connection, missing) if each.item.topic != topic]
     moved = {each.ident for each in found if each.version > last[each.ident].version}
+    left = {ident: last[ident].version for ident in missing if ident not in moved}
+    moved |= _written_elsewhere(connection, topic, left)
     return [ident for ident in missing if ident not in moved]
+
+
+def _written_elsewhere(connection: Connection, topic: str, versions: Mapping[Identity, int]) -> set[Identity]:
+    """Those of these objects that the links of other topics name after the object's version. Reads all these links."""
+    if not versions:
+        return set()
+    links = schema.links.c
+    order = (links.position, links.topic)
+    base = select(schema.links).where(links.topic != topic).order_by(*order).limit(PAGE)
+    query = base.where(links.position > min(versions.values()))
+    found: set[Identity] = set()
+    while True:
+        got = [rows.link(row) for row in connection.execute(query)]
+        for link in got:
+            for change in link.changes:
+                ident = change.table, change.key
+                if change.version > versions.get(ident, change.version):
+                    found.add(ident)
+        if len(got) < PAGE:
+            return found
+        query = base.where(snapshot.behind(connection, order, (got[-1].point.position, got[-1].topic)))
 
 
 def _differing(

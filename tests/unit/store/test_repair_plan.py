@@ -23,6 +23,25 @@ def test_plan_takes_no_object_for_lost_that_a_writer_created_on_another_topic(st
     assert store.unfit(["t", "other"]) == []
 
 
+def test_plan_takes_no_object_for_lost_that_a_writer_deleted_on_another_topic(
+    store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_lib.store.repair_plan.PAGE", 3)
+    fill(store, 50)
+    harm(database_url, lost)
+    with store.transaction() as tx:
+        for number in range(5):
+            tx.set("port", f"other {number}", 1, topic=f"other {number}")
+    with store.transaction() as tx:
+        tx.set("port", "k7", {"n": "elsewhere"}, topic="other")
+    with store.transaction() as tx:
+        tx.delete("port", "k7")
+    repaired = store.repair("t")
+    assert (repaired.wrong, repaired.repaired, repaired.left) == (1, 1, False), "the head counted it still"
+    assert store.get_record("port", "k7") is None
+    assert store.unfit(["t", "other"]) == []
+
+
 def columns(url: str) -> list[tuple[object, ...]]:
     """All columns of all objects, as they lie there."""
     engine = create_engine(url)
