@@ -334,8 +334,8 @@ def _bind_address(values: Mapping[str, Any]) -> str:
     if values["service_name"]:  # without a name nothing here can publish, and so nothing binds
         what = "loopback only" if is_loopback(f"{alone}:0") else f"local_ip ({alone}) only"
         _log.warning(
-            "publisher_bind_address is %r but there are no keys: binding %s; name an address, or set insecure = true "
-            "to bind every interface",
+            "publisher_bind_address is %r but there are no keys: a driver that binds takes %s; name an address, or set "
+            "insecure = true to bind every interface",
             bind,
             what,
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import create_engine, update
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import Link
@@ -15,6 +16,7 @@ from pubsub_lib.journal import JournalSettings
 from pubsub_lib.runtime.worker import Worker
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.settings import ServiceSettings
+from pubsub_lib.store import schema
 from pubsub_lib.testing.processes import poll
 from tests.unit.runtime.world import settings
 
@@ -114,6 +116,19 @@ def test_it_trims_while_it_holds_the_lease(config: Settings, store: Store) -> No
     with PublisherService(config, keep) as service:
         assert poll(lambda: service.counters()["upkeep"]["trimmed"] == 3, LONG), service.counters()
     assert len(_links(store)) == 2
+
+
+def test_it_recounts_the_database_while_it_holds_the_lease(config: Settings, store: Store) -> None:
+    for value in range(5):
+        write(store, value)
+    engine = create_engine(config.store_url)
+    with engine.begin() as connection:
+        connection.execute(update(schema.objects).where(schema.objects.c.object_key == "1").values(value=b'"rot"'))
+    engine.dispose()
+    often = ServiceSettings(recount_time=0.1, follow_interval=0.02)
+    with PublisherService(config, often) as service:
+        assert poll(lambda: service.counters()["recount"]["repaired"] == 1, LONG), service.counters()
+    assert store.get("a", "1") == 4
 
 
 def test_what_workers_pushed_before_the_end_still_goes_out(config: Settings, store: Store) -> None:
