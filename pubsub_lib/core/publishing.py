@@ -63,6 +63,8 @@ class Publishing:
         """Wait for a reading."""
         self._answers: deque[HelloAsk] = deque()
         """To be answered now."""
+        self._portions: deque[HelloAsk] = deque()
+        """What is left of the question that is being answered, in parts that one hello answers."""
         self._heads: Heads | None = None
         self._all_read = NEVER
         """When the reading of all these heads began; ..."""
@@ -102,7 +104,7 @@ class Publishing:
         if len(self._questions) + len(self._answers) >= MOST_QUESTIONS:
             return
         if self._fresh(now):
-            self._answers.extend(self._cut(ask))
+            self._answers.append(ask)
         else:
             self._questions[ask.nonce] = ask
 
@@ -118,8 +120,11 @@ class Publishing:
         questions first. Each is made by itself, so that the caller's lock is not held for long.
         """
         self._broadcast_last = False
-        if self._answers:
-            ask = self._answers.popleft()
+        if self._answers and not self._portions:
+            # One question at a time: to cut all that wait for a reading would hold up commits.
+            self._portions.extend(self._cut(self._answers.popleft()))
+        if self._portions:
+            ask = self._portions.popleft()
             topics = [topic for topic in ask.topics if topic != ALL]
             heads = {topic: self._head(topic) for topic in topics}
             return self._hello(topics, heads, now, nonce=ask.nonce)
@@ -149,8 +154,9 @@ class Publishing:
             self._refusals += 1
             self._refused_last = True
             self._broadcast_last = False
-        dropped = len(self._answers)
+        dropped = len(self._answers) + len(self._portions)
         self._answers.clear()
+        self._portions.clear()
         return dropped
 
     def goodbye(self, now: float) -> Envelope:
@@ -225,8 +231,7 @@ class Publishing:
         return self._heads is None or bool(self._questions) or (now >= self._due() and not self._fresh(now))
 
     def _answer_all(self) -> None:
-        for ask in self._questions.values():
-            self._answers.extend(self._cut(ask))
+        self._answers.extend(self._questions.values())
         self._questions.clear()
 
     def _hello(

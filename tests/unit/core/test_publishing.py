@@ -1,6 +1,7 @@
 """A publisher's bookkeeping: numbers without gaps, hellos that never claim more than is true."""
 
 import random
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import msgspec
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pubsub_lib.core import publishing as module
 from pubsub_lib.core.codec import decode, encode
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.hello_portions import portions
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Link
 from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS, LONGEST_BACKOFF, Publishing
@@ -324,6 +326,32 @@ def test_rule_w3_hellos_about_long_topics_stay_within_a_small_frame() -> None:
     assert {name: head for each in answers for name, head in hello_of(each).heads.items()} == history.reading().topics
     for each in answers:
         encode(each, limits)
+
+
+def test_questions_are_cut_one_at_a_time_when_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits wait for the lock: to cut all questions that waited for a reading took longer than they may wait."""
+    cut: list[tuple[str, ...]] = []
+
+    def counted(topics: Iterable[str], most: int, limits: Limits) -> Iterator[tuple[str, ...]]:
+        cut.append(tuple(topics))
+        return portions(topics, most, limits)
+
+    monkeypatch.setattr(module, "portions", counted)
+    one = publishing()
+    names = [f"t{number}" for number in range(2 * module.HELLO_TOPICS)]
+    for number in range(5):
+        one.asked(HelloAsk(f"n{number}", tuple(names)), 0.0)
+    read(one, History(), 0.0)
+    assert cut == []
+    for expected in ("n0", "n0", "n1"):
+        answer = one.next_hello(0.0)
+        assert answer is not None
+        assert nonce_of(answer) == expected
+    assert len(cut) == 2
+    assert one.refused() == 1 + 3, "the rest of a question and three questions are dropped"
+    answer = one.next_hello(0.0)
+    assert answer is not None
+    assert nonce_of(answer) == "", "the broadcast is not dropped"
 
 
 def test_questions_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
