@@ -56,7 +56,7 @@ def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
         if taken is not None and not _takes(taken, asked):
             raise DriverError(
                 f"{made_by} does not keep the contract of this release: the method {name} of its "
-                f"{kind.__name__.lower()} takes ({', '.join(taken.parameters)}) and is called with "
+                f"{kind.__name__.lower()} takes {_shown(taken)} and is called with "
                 f"({', '.join(asked)}); {_WAY_OUT}"
             )
 
@@ -75,11 +75,19 @@ def _described(made_by: type, driver: type[Driver] | None) -> str:
 
 
 def _taken(method: Any) -> inspect.Signature | None:
-    """What it takes; None when Python does not know (of a method that is compiled)."""
+    """What it takes when it is called, whatever it wraps; None when Python does not know (of a method that is compiled,
+    or of a proxy that answers for every name).
+    """
     try:
-        return inspect.signature(method)
-    except ValueError:
+        return inspect.signature(method, follow_wrapped=False)
+    except (TypeError, ValueError):
         return None
+
+
+def _shown(signature: inspect.Signature) -> str:
+    """Its parameters without their types."""
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 
 
 def _takes(signature: inspect.Signature, asked: list[str]) -> bool:

@@ -1,5 +1,6 @@
 """A driver that keeps another version of the contract is refused by name, wherever it is used."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,48 @@ def test_more_parameters_with_defaults_are_no_hindrance() -> None:
             """Anything."""
 
     contract.check_subscriber(Generous(MemoryBus(), MEMORY.limits, 10))
+
+
+def test_method_is_judged_by_how_it_is_called_not_by_what_it_wraps() -> None:
+    def with_session(method: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(method)
+        def wrapper(self: object, *given: Any) -> None:
+            return method(self, "session", *given)
+
+        return wrapper
+
+    class Decorated(MemorySubscriber):
+        """Its method gets one more argument from its decorator."""
+
+        @with_session
+        def register_topic(self, session: str, topic: str) -> None:
+            """Of a topic."""
+
+    contract.check_subscriber(Decorated(MemoryBus(), MEMORY.limits, 10))
+
+
+def test_proxy_that_answers_for_every_name_is_taken() -> None:
+    class Proxy:
+        """Hands everything on."""
+
+        def __getattr__(self, name: str) -> Any:
+            return Proxy()
+
+        def __call__(self, *given: Any) -> None:
+            """Anything."""
+
+    contract.check_subscriber(Proxy())
+
+
+def test_method_with_keywords_alone_is_refused_as_it_is_written() -> None:
+    class Keywords(OldSubscriber):
+        """Takes its arguments by name."""
+
+        def initialize(self, *, on_envelope: Any, on_connected: Any) -> None:  # type: ignore[override]
+            """By name."""
+
+    with pytest.raises(DriverError, match=r"takes \(\*, on_envelope, on_connected\) and is called with \(on_env"):
+        contract.check_subscriber(Keywords(MemoryBus(), MEMORY.limits, 10))
 
 
 @pytest.mark.parametrize("name", ["memory", "db_polling_pubsub_driver", "zmq_pubsub_driver"])
