@@ -3,7 +3,6 @@
 For calls that happen once, or that wait; not for those that a program makes for each object.
 """
 
-import math
 import threading
 from typing import Any, Final
 
@@ -46,5 +45,5 @@ def check_timeout(timeout: Any) -> None:
     if timeout is None:
         return
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or math.isnan(timeout) or timeout > MAX_SECONDS:
+    if not number or not timeout <= MAX_SECONDS:  # also nan, which is not below anything
         raise wrong("timeout", timeout, f"a number of seconds up to {MAX_SECONDS:.0f}, or None for no end")

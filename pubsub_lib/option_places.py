@@ -45,7 +45,12 @@ def _in_dragonflow(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
 
 
 def _is_set(name: str, groups: Collection[str], sections: Mapping[str, Collection[str]]) -> bool:
-    return any(name in sections.get(group, ()) for group in groups)
+    """Whether the option is set in a group where it is read, by any name that it has there."""
+    read = options.dragonflow_names()
+    ours = read.get(name, name)
+    names = {ours, *(old for old, new in read.items() if new == ours)}
+    places = [*groups, options.GROUP, dragonflow.GROUP] if ours in read.values() else groups
+    return any(not names.isdisjoint(sections.get(group, ())) for group in places)
 
 
 def _words(name: str, group: str, belongs: Collection[str]) -> str:

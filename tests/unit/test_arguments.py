@@ -16,7 +16,7 @@ from pubsub_lib.errors import ConfigError, PubSubError, UsageError
 from pubsub_lib.service.service import PublisherService
 from pubsub_lib.testing.local import Local
 
-TIMEOUTS = ["1", True, [1], object(), math.nan, math.inf]
+TIMEOUTS = ["1", True, [1], object(), math.nan, math.inf, 10**309]
 POSITIONS: list[object] = ["5", True, -1, 2.0, (1, 2), Point(1, 1), object()]
 
 REPLICA: dict[str, tuple[Callable[[Any], object], str]] = {

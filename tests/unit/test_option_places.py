@@ -44,6 +44,22 @@ def test_option_that_its_own_group_sets_too_is_left_alone() -> None:
     assert found(DEFAULT="recount_time", publisher_service="recount_time") == []
 
 
+@pytest.mark.parametrize(
+    ("given", "group", "read"),
+    [
+        ("publisher_port", "df", "publisher_port"),
+        ("enable_pub_sub", "df", "enable_df_pub_sub"),
+        ("enable_pub_sub", "pubsub", "enable_df_pub_sub"),
+        ("enable_df_pub_sub", "pubsub", "enable_pub_sub"),
+        ("enable_df_pub_sub", "pubsub", "enable_df_pub_sub"),
+    ],
+)
+def test_option_that_is_set_by_another_name_or_in_dragonflows_group_is_left_alone(
+    given: str, group: str, read: str
+) -> None:
+    assert found(DEFAULT=given, **{group: read}) == []
+
+
 def test_option_in_a_dragonflow_group_that_is_not_read_from_there() -> None:
     assert found(df="publisher_port local_ip apps_list db_sync_time monitor_table_poll_time unheard_of") == []
     assert found(df="max_idle_time keep_links") == [
