@@ -11,6 +11,7 @@ from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import logger
 from pubsub_lib.runtime.opening import is_bound
 from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, refuse_unknown, sections_of
+from pubsub_lib.store import sqlite, url
 
 _log = logger(__name__)
 
@@ -75,12 +76,27 @@ def check(settings: Settings) -> None:
             "a publisher service has nothing to do while replicas follow by polling; "
             "set enable_pub_sub = true in [pubsub]"
         )
+    _check_database(settings)
     path = settings.bind_address.removeprefix("ipc://")
     if path != settings.bind_address and not path.startswith("/"):
         raise ConfigError(
             f"with publisher_transport = ipc a service binds a file, but {settings.bind_address!r} names none; set "
             "publisher_bind_address to an absolute path, or publisher_transport = tcp, in [pubsub]"
         )
+
+
+def _check_database(settings: Settings) -> None:
+    """Refuse a SQLite file that is opened to be read only: the service writes its lease, and which links are sent."""
+    database = url.parse(settings.store_url)
+    if database.get_backend_name() != "sqlite":
+        return
+    for name, writable in (("mode", ("rw", "rwc")), ("immutable", ("0",))):
+        for value in database.normalized_query.get(name, ()):
+            if value not in writable:
+                raise ConfigError(
+                    f"the SQLite file {str(sqlite.path_of(database))!r} of store_url is opened with {name}={value}, "
+                    f"but a publisher service writes in its database; remove {name} from store_url"
+                )
 
 
 def _check_ports(settings: Settings, service: ServiceSettings) -> None:

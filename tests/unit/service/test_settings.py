@@ -64,6 +64,14 @@ WRONG = {
         GOOD + "[publisher_service]\nmetrics_port = 8866\n",
         "metrics_port .* publisher_port .* both 8866",
     ),
+    "a database that is only read": (
+        GOOD.replace("sqlite:///net.db", "sqlite:///file:/x/net.db?mode=ro&uri=true"),
+        "the SQLite file '/x/net.db' of store_url is opened with mode=ro",
+    ),
+    "a database that never changes": (
+        GOOD.replace("sqlite:///net.db", "sqlite:///file:/x/net.db?immutable=1&uri=true"),
+        "the SQLite file '/x/net.db' of store_url is opened with immutable=1",
+    ),
     "of the hop": (GOOD + "[pubsub_ipc]\nwhen_full = drop\n", "'when_full' in group .pubsub_ipc."),
 }
 
