@@ -18,7 +18,7 @@ from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.holders import holder_of_port
 from pubsub_lib.runtime.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings
-from pubsub_lib.service.writing import reason_of, try_making, try_writing
+from pubsub_lib.service.writing import reason_of, try_making, try_opening, try_writing
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store, administration, sqlite, url
 
@@ -57,14 +57,7 @@ def _tried(probe: Callable[..., None], *arguments: object) -> Iterator[PubSubErr
 
 def _database(settings: Settings) -> None:
     parsed = url.parse(settings.store_url)
-    if parsed.get_backend_name() == "sqlite" and not sqlite.path_of(parsed).exists():
-        try:
-            try_writing(sqlite.path_of(parsed).parent)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"the SQLite file {str(sqlite.path_of(parsed))!r} of store_url cannot be made ({reason_of(error)}); "
-                "correct store_url, or make the folder and let the service's user write in it"
-            ) from error
+    if parsed.get_backend_name() == "sqlite" and not _database_file(sqlite.path_of(parsed)):
         return  # the service makes the file at its start
     once = msgspec.structs.replace(settings.store, retry_attempts=1)
     if administration.revision(settings.store_url, settings=once) is None:
@@ -72,6 +65,29 @@ def _database(settings: Settings) -> None:
     with Store(msgspec.structs.replace(settings, store=once), create=False) as store:
         # Locks the counter's row, as every writer does, and lets it go.
         store.committed(store.read_heads([]).store.nonce)
+
+
+def _database_file(path: Path) -> bool:
+    """Whether the SQLite file is there; then it can be written, else it can be made.
+
+    Tried before SQLite opens it, which would open a file that can only be read, and leave its -wal and -shm beside it.
+    """
+    try:
+        if try_opening(path):
+            return True
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the SQLite file {str(path)!r} of store_url cannot be written ({reason_of(error)}); let the service's "
+            "user write it, or correct store_url"
+        ) from error
+    try:
+        try_writing(path.parent)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the SQLite file {str(path)!r} of store_url cannot be made ({reason_of(error)}); correct store_url, or "
+            "make the folder and let the service's user write in it"
+        ) from error
+    return False
 
 
 def _folder(folder: Path, option: str) -> None:

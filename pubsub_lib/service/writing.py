@@ -1,4 +1,4 @@
-"""Try whether this process can write in a folder, by doing it. Nothing is left behind.
+"""Try whether this process can write in a folder or a file, by doing it. Nothing is left behind.
 
 What the system says about permissions (``os.access``) is not what it does: root may do everything by its word, and yet
 nobody can make a folder below ``/proc``, in a file system that is mounted read-only, or below a regular file.
@@ -20,6 +20,18 @@ def try_writing(folder: Path) -> None:
             pass
     except OSError as error:
         raise _at(folder, error) from error
+
+
+def try_opening(file: Path) -> bool:
+    """Open this file to write in it, and close it unchanged; False when it is missing. Blocks for the disk.
+
+    Raises OSError. Not for a SQLite file that this process has open: closing any copy gives up SQLite's locks on it.
+    """
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def try_making(folder: Path) -> None:

@@ -142,6 +142,33 @@ def test_file_that_is_no_database(config: Config, tmp_path: Path) -> None:
     assert isinstance(only(config()), StoreError)
 
 
+@pytest.mark.parametrize("tables", [True, False])
+def test_database_file_that_can_only_be_read(tables: bool, config: Config, anybodys: Path) -> None:
+    """SQLite opens such a file all the same, and leaves its -wal and -shm in the folder."""
+    file = anybodys / "net.db"
+    if tables:
+        Store(f"sqlite:///{file}").close()
+    else:
+        file.touch()
+    file.chmod(0o444)
+    socket_path, journals = anybodys / "hop" / "socket", anybodys / "journals"
+    settings, service = load(
+        config(store_url=f"sqlite:///{file}", publisher_multiproc_socket=socket_path, journal_folder=journals)
+    )
+    with without_privileges():
+        (error,) = probing.failures(settings, service)
+    assert isinstance(error, StoreUnavailable)
+    assert f"the SQLite file '{file}' of store_url cannot be written (Permission denied" in str(error)
+    assert "let the service's user write it, or correct store_url" in str(error)
+    assert [each.name for each in anybodys.iterdir()] == ["net.db"]
+
+
+def test_database_file_is_left_as_it_was(config: Config, tmp_path: Path) -> None:
+    Store(f"sqlite:///{tmp_path}/net.db").close()
+    assert failures(config()) == []
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["net.conf", "net.db"]
+
+
 @pytest.mark.parametrize("option", ["publisher_port", "metrics_port"])
 def test_port_that_is_held_is_named_with_its_holder(option: str, config: Config, taken: int) -> None:
     error = only(config(**{option: taken}))
