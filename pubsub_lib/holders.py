@@ -1,5 +1,6 @@
-"""Who holds a TCP port, as far as ``/proc`` tells (Linux; of other users' processes only root sees it)."""
+"""Who holds a TCP port, as far as ``/proc`` tells (Linux; of other users' processes only root sees it), or a lock."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -15,6 +16,25 @@ def holder_of_port(port: int, proc: Path = Path("/proc")) -> str:
     for entry in sorted(proc.iterdir()):
         if entry.name.isdigit() and _holds(entry / "fd", wanted):
             return describe(int(entry.name), proc)
+    return ""
+
+
+def holder_of_lock(file: Path) -> str:
+    """The process that holds the ``flock`` on this file, in which it wrote its id; "" for one that is free or missing.
+
+    Takes the lock for a moment, shared with others who ask. Raises OSError, also for a symbolic link.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return ""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        content = os.pread(descriptor, 20, 0).strip()
+        return describe(int(content)) if content.isdigit() else "another process"
+    finally:
+        os.close(descriptor)
     return ""
 
 

@@ -1,9 +1,11 @@
 """What ``publisher-service --check`` finds: options that are right one by one and cannot be meant together.
 
-Each finding is one sentence: the options, their values, and what to set. Nothing is opened, no name is looked up.
+Each finding is one sentence: the options, their values, and what to set. Nothing but the INI file is opened, and no
+host's name is looked up.
 """
 
 import ipaddress
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -207,7 +209,7 @@ def _listeners(found: _Found) -> Iterator[str]:
 
 
 def _paths(found: _Found) -> Iterator[str]:
-    """No two things want one path. A socket would take the place of a file that is there."""
+    """No two things want one path, or one folder with different rights. A socket would take the place of a file."""
     settings, database = found.settings, found.database
     wanted: dict[Path, str] = {}
     named = {
@@ -224,6 +226,13 @@ def _paths(found: _Found) -> Iterator[str]:
         if path in wanted:
             yield f"{wanted[path]} and {name} are both {path}; change one of them"
         wanted[path] = name
+    journals, socket = named["journal_folder"], named["publisher_multiproc_socket"]
+    if journals and socket and socket.parent in journals.parents and not os.path.lexists(socket.parent):
+        yield (
+            f"journal_folder ({journals}) is below the folder {socket.parent} of publisher_multiproc_socket, which is "
+            "missing: the journal would make it open to others, and then the socket is refused there; "
+            f"run: mkdir -p -m 700 {socket.parent}, as the service's user, or set journal_folder to another folder"
+        )
 
 
 def _journals(found: _Found) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
-from pubsub_lib.holders import holder_of_port
+from pubsub_lib.holders import holder_of_lock, holder_of_port
 from pubsub_lib.runtime.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.service.writing import reason_of, try_making, try_opening, try_writing
@@ -107,13 +107,19 @@ def _socket_file(path: Path, option: str, private: bool) -> None:
         if private and not path.parent.is_dir():
             try_making(path.parent)
             return
-        found = path.parent.stat()
+        found = path.parent.lstat() if private else path.parent.stat()
+        if stat.S_ISLNK(found.st_mode):
+            raise TransportError(f"the folder {str(path.parent)!r} of {option} is a symbolic link; {way_out}")
         if private and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077):
             raise TransportError(
                 f"the folder {str(path.parent)!r} of {option} must belong to the service's user, with mode 0700; "
                 f"{way_out}"
             )
         try_writing(path.parent)
+        if holder := holder_of_lock(Path(f"{path}.lock")):  # as the drivers lock the socket before they bind it
+            raise TransportError(
+                f"the socket {str(path)!r} of {option} is held by {holder}; stop that service, or {way_out}"
+            )
         if not path.exists():
             return
         if not stat.S_ISSOCK(path.stat().st_mode):

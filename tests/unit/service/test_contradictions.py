@@ -200,6 +200,23 @@ def test_a_configuration_that_can_be_meant_is_taken(case: str, written: Written)
     assert find(path, *load(path)) == []
 
 
+def test_journals_would_make_the_missing_folder_of_the_socket(written: Written, tmp_path: Path) -> None:
+    """For everybody to enter (0755), and the start refuses such a folder for its socket."""
+    hop = tmp_path / "hop"
+
+    def found(journals: Path) -> list[str]:
+        path = written(HERE + f"publisher_multiproc_socket = {hop}/socket\njournal_folder = {journals}\n")
+        return find(path, *load(path))
+
+    (sentence,) = found(hop / "a" / "journals")
+    assert f"journal_folder ({hop}/a/journals) is below the folder {hop} of publisher_multiproc_socket" in sentence
+    assert f"run: mkdir -p -m 700 {hop}" in sentence
+    assert found(hop) == []  # made for its owner alone
+    assert found(tmp_path / "journals") == []
+    hop.mkdir(mode=0o700)
+    assert found(hop / "a" / "journals") == []
+
+
 def test_every_contradiction_is_named(
     written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

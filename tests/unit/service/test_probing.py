@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import sqlalchemy
 
+from pubsub_ipc.place import SocketLock
 from pubsub_lib import Store
 from pubsub_lib.errors import PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
 from pubsub_lib.service import main as main_module
@@ -18,6 +19,7 @@ from pubsub_lib.service import probing
 from pubsub_lib.service.main import main
 from pubsub_lib.service.settings import load
 from pubsub_lib.testing.processes import free_port
+from pubsub_zmq.ipclock import IpcLock
 
 Config = Callable[..., Path]
 NOBODY = 65534
@@ -272,6 +274,57 @@ def test_file_in_the_place_of_the_workers_socket(config: Config, tmp_path: Path)
 def test_folder_of_the_socket_that_is_open_to_others(config: Config, tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o755)
     assert "with mode 0700" in str(only(config()))
+
+
+def test_folder_of_the_socket_that_is_a_symbolic_link(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "hop").symlink_to(tmp_path / "real")
+    error = only(config())
+    assert isinstance(error, TransportError)
+    assert f"the folder '{tmp_path}/hop' of publisher_multiproc_socket is a symbolic link" in str(error)
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def with_socket(config: Config, tmp_path: Path, ipc: bool) -> tuple[Path, Path]:
+    """A configuration, and the path of the socket that its service binds: for replicas (``ipc``), or for workers."""
+    (tmp_path / "hop").mkdir(mode=0o700)
+    if not ipc:
+        return config(), tmp_path / "hop" / "socket"
+    port = free_port()
+    more = {"publisher_transport": "ipc", "publisher_bind_address": tmp_path / "hop" / "out", "publisher_port": port}
+    return config(**more), tmp_path / "hop" / f"out:{port}"
+
+
+@pytest.mark.parametrize("ipc", [False, True])
+def test_lock_of_a_socket_that_is_held(ipc: bool, config: Config, tmp_path: Path) -> None:
+    """By the drivers' own locks; the socket itself was removed."""
+    path, at = with_socket(config, tmp_path, ipc)
+    lock = IpcLock(str(at)) if ipc else SocketLock(at)
+    error = only(path)
+    assert isinstance(error, TransportError)
+    assert f"the socket '{at}' of publisher_" in str(error)
+    assert f"is held by process {os.getpid()} (" in str(error)
+    lock.release()
+    assert failures(path) == []
+    assert [each.name for each in at.parent.iterdir()] == [f"{at.name}.lock"]
+    again = IpcLock(str(at)) if ipc else SocketLock(at)  # the check has let it go
+    again.release()
+
+
+@pytest.mark.parametrize("ipc", [False, True])
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_lock_of_a_socket_that_is_no_file(kind: str, ipc: bool, config: Config, tmp_path: Path) -> None:
+    path, at = with_socket(config, tmp_path, ipc)
+    lock = Path(f"{at}.lock")
+    if kind == "folder":
+        lock.mkdir()
+    else:
+        lock.symlink_to(tmp_path / "elsewhere")
+    error = only(path)
+    assert isinstance(error, TransportError)
+    assert f"'{lock}'" in str(error)
+    assert ("Is a directory" if kind == "folder" else "symbolic links") in str(error)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize("ipc", [False, True])
