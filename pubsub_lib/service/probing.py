@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from sqlalchemy import URL
 
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.holders import holder_of_lock, holder_of_port
@@ -57,21 +58,23 @@ def _tried(probe: Callable[..., None], *arguments: object) -> Iterator[PubSubErr
 
 def _database(settings: Settings) -> None:
     parsed = url.parse(settings.store_url)
-    if parsed.get_backend_name() == "sqlite" and not _database_file(sqlite.path_of(parsed)):
+    if parsed.get_backend_name() == "sqlite" and not _database_file(parsed):
         return  # the service makes the file at its start
     once = msgspec.structs.replace(settings.store, retry_attempts=1)
     if administration.revision(settings.store_url, settings=once) is None:
+        administration.require_create(settings.store_url, settings=once)
         return  # it answers; the service makes the tables at its start
     with Store(msgspec.structs.replace(settings, store=once), create=False) as store:
         # Locks the counter's row, as every writer does, and lets it go.
         store.committed(store.read_heads([]).store.nonce)
 
 
-def _database_file(path: Path) -> bool:
+def _database_file(database: URL) -> bool:
     """Whether the SQLite file is there; then it can be written, else it can be made.
 
     Tried before SQLite opens it, which would open a file that can only be read, and leave its -wal and -shm beside it.
     """
+    path = sqlite.path_of(database)
     try:
         if try_opening(path):
             return True
@@ -80,8 +83,13 @@ def _database_file(path: Path) -> bool:
             f"the SQLite file {str(path)!r} of store_url cannot be written ({reason_of(error)}); let the service's "
             "user write it, or correct store_url"
         ) from error
+    if not sqlite.may_create(database):
+        raise StoreUnavailable(
+            f"the SQLite file {str(path)!r} of store_url is missing, and is not made with mode="
+            f"{database.normalized_query['mode'][0]} in the URL; remove mode from store_url, or correct the path"
+        )
     try:
-        try_writing(path.parent)
+        try_writing(Path(os.path.realpath(path)).parent)  # a link that leads nowhere yet: the file is made at its end
     except OSError as error:
         raise StoreUnavailable(
             f"the SQLite file {str(path)!r} of store_url cannot be made ({reason_of(error)}); correct store_url, or "

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from sqlalchemy import Connection, MetaData, Table, column, inspect, select
+from sqlalchemy import Connection, MetaData, Table, column, inspect, select, text
 from sqlalchemy import table as table_clause
 
+from pubsub_lib.errors import ConfigError
 from pubsub_lib.store import engine, faults, migration, schema, sqlite, url
 from pubsub_lib.store.settings import StoreSettings, checked
 
@@ -25,6 +26,32 @@ def revision(
     if parsed.get_backend_name() == "sqlite" and not sqlite.path_of(parsed).exists():
         return None
     return _with(database, settings, False, f"reading the schema of {url.shown(parsed)}", _revision)
+
+
+def require_create(
+    database: str,
+    *,
+    settings: StoreSettings = StoreSettings(),  # noqa: B008 - frozen
+) -> None:
+    """Refuse (ConfigError) a PostgreSQL role that may not make tables; other databases tell by refusing to make them.
+
+    Changes nothing. Any thread; blocks for the timeouts. Raises StoreUnavailable, StoreBusy, StoreReadOnly (a standby).
+    """
+    parsed = url.parse(database)
+    if parsed.get_backend_name() != "postgresql":
+        return
+
+    def do(connection: Connection) -> None:
+        asked = text("SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_user")
+        schema_name, allowed, role = connection.execute(asked).one()
+        if not allowed:  # None: no schema of the search_path is there
+            where = "any schema of its search_path" if schema_name is None else f"the schema {schema_name}"
+            raise ConfigError(
+                f"the role {role!r} may not make tables in {where} of {url.shown(parsed)}; GRANT CREATE ON SCHEMA to "
+                "it, or make the tables as another role by pubsub-db init"
+            )
+
+    _with(database, settings, True, f"reading the rights on {url.shown(parsed)}", do)
 
 
 def drop(

@@ -38,9 +38,14 @@ def path_of(url: URL) -> Path:
     return Path(name).absolute()  # not resolved: a symbolic link may be turned to another file
 
 
+def may_create(url: URL) -> bool:
+    """Whether :func:`create` makes a file that is missing: not when the URL gives the mode to open it with."""
+    return "mode" not in url.query
+
+
 def create(url: URL) -> None:
     """Make the file, empty, if it is not there. Raises OSError."""
-    if "mode" not in url.query:
+    if may_create(url):
         os.close(os.open(path_of(url), os.O_RDWR | os.O_CREAT, 0o644))
 
 

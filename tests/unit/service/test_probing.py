@@ -13,7 +13,7 @@ import sqlalchemy
 
 from pubsub_ipc.place import SocketLock
 from pubsub_lib import Store
-from pubsub_lib.errors import PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
+from pubsub_lib.errors import ConfigError, PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
 from pubsub_lib.service.main import main
@@ -137,6 +137,47 @@ def test_database_in_a_folder_that_is_not_there(config: Config, tmp_path: Path) 
     error = only(config(store_url=f"sqlite:///{tmp_path}/missing/net.db"))
     assert isinstance(error, StoreError)
     assert f"(No such file or directory: '{tmp_path}/missing')" in str(error)
+
+
+def test_database_below_a_dangling_link(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "net.db").symlink_to(tmp_path / "missing" / "net.db")
+    error = only(config())
+    assert isinstance(error, StoreUnavailable)
+    assert f"'{tmp_path}/net.db' of store_url cannot be made" in str(error)
+    assert f"(No such file or directory: '{tmp_path}/missing')" in str(error)
+    (tmp_path / "missing").mkdir()
+    assert failures(config()) == []
+
+
+def test_missing_database_that_its_mode_lets_nobody_make(config: Config, tmp_path: Path) -> None:
+    error = only(config(store_url=f"sqlite:///file:{tmp_path}/net.db?mode=rw&uri=true"))
+    assert isinstance(error, StoreUnavailable)
+    assert f"the SQLite file '{tmp_path}/net.db' of store_url is missing, and is not made with mode=rw" in str(error)
+    assert not (tmp_path / "net.db").exists()
+
+
+@pytest.mark.postgresql
+def test_role_that_may_not_make_tables(config: Config, postgres_url: str) -> None:
+    role = f"plain_{os.getpid()}"
+    engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text("REVOKE CREATE ON SCHEMA public FROM PUBLIC"))
+        connection.execute(sqlalchemy.text(f"CREATE ROLE {role} LOGIN PASSWORD 'x'"))
+        try:
+            plain = sqlalchemy.make_url(postgres_url).set(username=role, password="x")
+            path = config(store_url=plain.render_as_string(hide_password=False))
+            error = only(path)
+            assert isinstance(error, ConfigError)  # as the start
+            assert f"the role '{role}' may not make tables in the schema public" in str(error)
+            connection.execute(sqlalchemy.text(f"ALTER ROLE {role} SET search_path = nowhere"))
+            assert "in any schema of its search_path" in str(only(path))
+            connection.execute(sqlalchemy.text(f"ALTER ROLE {role} RESET search_path"))
+            connection.execute(sqlalchemy.text(f"GRANT CREATE ON SCHEMA public TO {role}"))
+            assert failures(path) == []
+        finally:
+            connection.execute(sqlalchemy.text(f"DROP OWNED BY {role}"))
+            connection.execute(sqlalchemy.text(f"DROP ROLE {role}"))
+    engine.dispose()
 
 
 def test_file_that_is_no_database(config: Config, tmp_path: Path) -> None:
