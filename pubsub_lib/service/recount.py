@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.model import Head
+from pubsub_lib.errors import StoreError, StoreUnavailable
 from pubsub_lib.journal import Journal
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.store.repair import Repaired, names
@@ -82,10 +83,13 @@ class StoreRecount:
         self._left: Mapping[str, frozenset[Mark]] = {}
         self._found: dict[str, frozenset[Mark]] = {}
         """What could not be repaired, by topic: in the last round, and so far in this one."""
+        self._failed_before: Mapping[str, str] = {}
+        self._failed: dict[str, str] = {}
+        """Topics whose repair raised, and the error's sentence: in the last round, and so far in this one."""
 
     def step(self, now: float) -> float:
         """Look at the next rows or topics when it is ours to do; when to come again. Blocks for the database; raises
-        StoreError.
+        StoreError. A repair that fails leaves its topic unrepaired and raises only StoreUnavailable.
         """
         if not self._period:
             return now + OFF
@@ -106,6 +110,7 @@ class StoreRecount:
         self._running = False
         self._counts["rounds"] += 1
         self._left, self._found = self._found, {}
+        self._failed_before, self._failed = self._failed, {}
         return max(self._round_at, now + self._pause)
 
     def counters(self) -> Mapping[str, int]:
@@ -121,7 +126,7 @@ class StoreRecount:
     def _begin(self, now: float) -> None:
         self._running, self._rows, self._after = True, True, None
         self._round_at = now + self._period
-        self._found = {}
+        self._found, self._failed = {}, {}
         heads = self._store.topics()
         self._topics = sorted(heads)
         self._known = set(heads)
@@ -150,7 +155,13 @@ class StoreRecount:
 
     def _repair(self, topic: str, suspects: Collection[Identity]) -> None:
         known = self._left.get(topic, frozenset()) | self._found.get(topic, frozenset())
-        done = self._store.repair(topic, suspects)
+        try:
+            done = self._store.repair(topic, suspects)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:  # the other topics must not wait for this one
+            self._note_failure(topic, str(error))
+            return
         if done.remaining:
             self._found[topic] = self._found.get(topic, frozenset()) | done.remaining
         new = done.found - known
@@ -174,6 +185,20 @@ class StoreRecount:
             _outcome(done, new),
             extra=fields(topic=topic, objects=wrong, repaired=done.repaired),
         )
+
+    def _note_failure(self, topic: str, sentence: str) -> None:
+        self._found.setdefault(topic, frozenset())
+        known = sentence in (self._failed.get(topic), self._failed_before.get(topic))
+        self._failed[topic] = sentence
+        if not known:
+            _log.error(
+                "the topic %r was altered in the database behind the library's back, and the repair of the topic %r "
+                "failed: %s",
+                topic,
+                topic,
+                sentence,
+                extra=fields(topic=topic),
+            )
 
 
 def _outcome(done: Repaired, new: Collection[Mark]) -> str:

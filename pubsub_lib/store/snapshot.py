@@ -25,7 +25,7 @@ from pubsub_lib.core.model import (
     TopicSnapshot,
     Want,
 )
-from pubsub_lib.errors import SchemaError
+from pubsub_lib.errors import SchemaError, StoreError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import changelog, rows, schema
 from pubsub_lib.store.settings import StoreSettings
@@ -175,13 +175,26 @@ def holds(connection: Connection, topic: str, points: Sequence[Point]) -> list[b
 
 
 def bucket_digests(connection: Connection, topic: str | None) -> dict[int, int]:
-    """Digest per non-empty bucket, of one topic or (None) of all objects together."""
+    """Digest per non-empty bucket, of one topic or (None) of all objects together. Raises StoreError for a bucket that
+    is not a number, which SQLite lets in.
+    """
     objects = schema.objects.c
     query = select(objects.bucket, func.sum(objects.fp_lo).label("lo"), func.sum(objects.fp_hi).label("hi"))
     if topic is not None:
         query = query.where(objects.topic == topic)
-    result = connection.execute(query.group_by(objects.bucket))
-    return {row.bucket: digest.join(int(row.lo), int(row.hi)) for row in result}
+    found = {}
+    for bucket, low, high in connection.execute(query.group_by(objects.bucket)):
+        if type(bucket) is not int:
+            raise _no_bucket(connection, topic, bucket)
+        found[bucket] = digest.join(int(low), int(high))
+    return found
+
+
+def _no_bucket(connection: Connection, topic: str | None, bucket: object) -> StoreError:
+    columns = schema.objects.c
+    query = select(schema.objects).where(columns.bucket == bucket).limit(1)
+    row = connection.execute(query if topic is None else query.where(columns.topic == topic)).one()
+    return rows.damaged(row.table_name, row.object_key, row.topic, rows.seen(row).complaint)
 
 
 def objects(

@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import Connection, delete, update
+from sqlalchemy import text as sql
 
+from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import find, read
 from pubsub_lib.service.recount import OFF, StoreRecount
 from pubsub_lib.store import Store, schema
+from pubsub_lib.store.repair import Repaired
 from tests.unit.store.test_repair import (
     Damage,
     bucket,
@@ -176,6 +179,62 @@ def test_recount_logs_unrepaired_rot_of_several_pages_once(
         run(recount, 2 * WITHIN, 2 * WITHIN)
     assert recount.counters()["rotted"] == COUNT / 100
     assert 1 <= said == len(caplog.records) <= 3, "one line a page"
+
+
+def damaged_link(connection: Connection) -> None:
+    """A link that nobody can decode, and a lost object that only this link tells."""
+    connection.execute(sql("UPDATE pubsub_links SET changes = x'00' WHERE topic = 'a'"))
+    connection.execute(delete(schema.objects).where(schema.objects.c.object_key == "a-1"))
+
+
+def text_bucket(connection: Connection) -> None:
+    """Which SQLite alone lets in, and a lost object: the repair of the topic compares buckets."""
+    connection.execute(sql("UPDATE pubsub_objects SET bucket = 'x' WHERE object_key = 'a-1'"))
+    connection.execute(delete(schema.objects).where(schema.objects.c.object_key == "a-2"))
+
+
+def both_altered(connection: Connection) -> None:
+    """Rows of both topics on one page, so that both repairs are due in one step."""
+    connection.execute(sql("UPDATE pubsub_links SET changes = x'00' WHERE topic = 'a'"))
+    connection.execute(sql("UPDATE pubsub_objects SET value = x'39' WHERE object_key IN ('a-1', 'b-1')"))
+
+
+@pytest.mark.parametrize("damage", [damaged_link, text_bucket, both_altered], ids=lambda each: each.__name__)
+def test_recount_repairs_other_topics_when_the_repair_of_one_fails(
+    damage: Damage, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(sqlite_url) as store:
+        for topic in "abc":
+            fill(store, 10, topic)
+        right = {each.ident: each for each in contents(store) if each.topic != "a"}
+        harm(sqlite_url, damage, lose("b-2"), lose("c-3"))
+        recount = StoreRecount(store, lambda now: True, WITHIN)
+        with caplog.at_level(logging.ERROR):
+            run(recount, 0.0, 2 * WITHIN)
+        assert {each.ident: each for each in contents(store) if each.topic != "a"} == right
+        assert recount.unrepaired() == ["a"]
+        failed = [record.getMessage() for record in caplog.records if "failed" in record.getMessage()]
+        assert len(failed) == 1, "logged once, not in each round"
+        assert "the repair of the topic 'a' failed: " in failed[0]
+        assert ("its bucket is 'x'" if damage is text_bucket else "position 10 is damaged") in failed[0]
+        store.trim(keep_links=0)
+        store.accept("a")
+        run(recount, 4 * WITHIN, WITHIN)
+        assert recount.unrepaired() == []
+
+
+def test_recount_ends_the_step_when_the_database_does_not_answer(store: Store, sqlite_url: str) -> None:
+    class Away:
+        topics, look_at_rows, unfit = store.topics, store.look_at_rows, store.unfit
+
+        def repair(self, topic: str, suspects: object = ()) -> Repaired:
+            raise StoreUnavailable("the database is unreachable")
+
+    harm(sqlite_url, value)
+    recount = StoreRecount(Away(), lambda now: True, WITHIN)
+    with pytest.raises(StoreUnavailable):
+        run(recount, 0.0, WITHIN)
+    assert recount.unrepaired() == []
 
 
 def test_what_was_found_is_in_the_journal(store: Store, sqlite_url: str, tmp_path: Path) -> None:
