@@ -1,20 +1,23 @@
 """Accepting the rows of a topic as they stand: an operator's way out where nothing tells what is right.
 
-A repair needs a proof, and a trimmed changelog has none. Then the operator decides. Every row that does not fit its
-fingerprint is written anew with a new version, as any writer's change: it is in the changelog, and publishers send it.
+A repair needs a proof, and a trimmed changelog has none. Then the operator decides. A row whose table or key the
+library refuses is deleted without a link: none ever named it, and a link that did could not be decoded. Every other row
+that does not fit its fingerprint is written anew with a new version, as any writer's change: it is in the changelog,
+and publishers send it.
+
 The head, and so the link, gets the count and digest of the rows under the counter's lock. A replica that applies the
 link and does not get there compares its buckets with the store, and reads those that differ.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, select, update
 
 from pubsub_lib.core import digest, values
-from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import EMPTY, Change, Head, Link
 from pubsub_lib.errors import StoreBusy, ValueRefused
 from pubsub_lib.store import repair_plan, rows, schema, snapshot, writer
@@ -22,12 +25,16 @@ from pubsub_lib.store.links import Rows
 from pubsub_lib.store.verbs import Identity
 
 BATCH: Final = 100
-"""Objects that one transaction writes anew, at most."""
+"""Objects that one transaction changes, at most."""
+
+Batch = Callable[[Connection, str, Sequence[Identity]], int]
+"""Changes these objects of a topic, and returns how many."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
     """What was done: ``objects`` are there now; ``repaired`` from the changelog first; ``rewritten`` as they stood;
-    ``deleted``, because their value was no JSON. ``position`` of the topic's head; None: the head's position stayed.
+    ``deleted``, because the library refuses their table, key or value. ``position`` of the topic's head; None: the
+    head's position stayed.
     """
 
     topic: str
@@ -40,17 +47,65 @@ class Accepted(msgspec.Struct, frozen=True):
 
 class Written(msgspec.Struct, frozen=True):
     """What one transaction did. ``link`` None: the topic has no objects, so only its head was set. An object that only
-    carries the link counts as neither rewritten nor deleted.
+    carries the link counts as neither rewritten nor deleted. ``postponed``: objects that were left out, because one
+    transaction cannot hold their bytes as well.
     """
 
     link: Link | None = None
     rewritten: int = 0
     deleted: int = 0
+    postponed: Sequence[Identity] = ()
 
 
-def damaged(connection: Connection, page: int, topic: str) -> list[Identity]:
-    """The objects of a topic that do not fit their fingerprint or bucket, in one snapshot."""
-    return [each.item.ident for each in snapshot.seen(connection, page, topic) if _wrong(each)]
+class Damaged(msgspec.Struct, frozen=True):
+    """What is wrong in a topic: ``objects`` that do not fit their fingerprint or bucket, those of them that are
+    ``misplaced`` (in a wrong bucket), and ``refused`` ones, whose table or key the library refuses.
+    """
+
+    objects: Sequence[Identity]
+    misplaced: Sequence[Identity]
+    refused: Sequence[Identity]
+
+
+def damaged(connection: Connection, page: int, topic: str) -> Damaged:
+    """What is wrong in a topic, in one snapshot."""
+    objects: list[Identity] = []
+    misplaced: list[Identity] = []
+    refused: list[Identity] = []
+    for each in snapshot.seen(connection, page, topic):
+        ident = each.item.ident
+        if _refused(ident):
+            refused.append(ident)
+        elif _wrong(each):
+            objects.append(ident)
+            if each.misplaced:
+                misplaced.append(ident)
+    return Damaged(objects, misplaced, refused)
+
+
+def place(connection: Connection, topic: str, idents: Sequence[Identity]) -> int:
+    """Give these objects the bucket of their table and key, which needs no proof. The caller commits. How many of them
+    fit their fingerprint, so that nothing is wrong with them any more.
+    """
+    columns = schema.objects.c
+    fit = 0
+    for each in _locked(connection, idents):
+        if each.item.topic != topic or not each.misplaced:
+            continue
+        table, key = each.item.ident
+        one = and_(columns.table_name == table, columns.object_key == key)
+        connection.execute(update(schema.objects).where(one).values(bucket=digest.bucket_of(table, key)))
+        fit += _fits(each)
+    return fit
+
+
+def discard(connection: Connection, topic: str, idents: Sequence[Identity]) -> int:
+    """Delete rows whose table or key the library refuses. The caller commits. Locks as writers do. How many."""
+    locked = [each.item for each in _locked(connection, idents)]
+    found = [item.ident for item in locked if item.topic == topic and _refused(item.ident)]
+    connection.execute(select(schema.store.c.position).where(schema.store.c.id == 1).with_for_update())
+    writer.write_objects(connection, Rows([], [], found))
+    return len(found)
 
 
 def write(
@@ -65,29 +120,68 @@ def write(
         columns = schema.objects.c
         first = select(columns.table_name, columns.object_key).where(columns.topic == topic).limit(1)
         carrier = [(table, key) for table, key in connection.execute(first)]
-        batch = _locked(connection, carrier)
+        batch = [each for each in _locked(connection, carrier) if not _refused(each.item.ident)]
         if carrier and not batch:
-            raise StoreBusy(f"an object of the topic {topic!r} was deleted at the same moment; run it again")
+            raise StoreBusy(f"an object of the topic {topic!r} was changed at the same moment; run it again")
     if not batch:
         connection.execute(select(schema.store.c.position).where(schema.store.c.id == 1).with_for_update())
         _set_empty(connection, topic)
         return Written()
-    tx_prev, point, stamp = writer.advance(connection, len(batch), nonce)
+    anew, postponed = _cut(batch, limits, writer._most_bytes(connection, limits))
+    tx_prev, point, stamp = writer.advance(connection, len(anew), nonce)
     head = _head(connection, topic)
     changed = Rows([], [], [])
     changes = []
-    for version, each in enumerate(batch, tx_prev.position + 1):
-        changes.append(_anew(each.item.ident, version, each.item.value, topic, limits, changed))
+    for version, (ident, value) in enumerate(anew, tx_prev.position + 1):
+        changes.append(_change(ident, version, value, topic, changed))
     writer.write_objects(connection, changed)
     count, total = repair_plan.sums(connection, [topic]).get(topic, (0, 0))
     link = Link(topic, head.point, point, changes, count, total, tx_prev, 1, origin, time.time())
     writer.write_links(connection, [link], stamp)
-    return Written(link) if carried else Written(link, len(changed.changed), len(changed.removed))
+    return Written(link) if carried else Written(link, len(changed.changed), len(changed.removed), postponed)
 
 
 def _wrong(each: rows.Seen) -> bool:
+    return bool(each.complaint) or not _fits(each)
+
+
+def _fits(each: rows.Seen) -> bool:
     item = each.item
-    return bool(each.complaint) or digest.fingerprint(*item.ident, item.version, item.value) != item.fingerprint
+    return digest.fingerprint(*item.ident, item.version, item.value) == item.fingerprint
+
+
+def _refused(ident: Identity) -> bool:
+    table, key = ident
+    try:
+        check_name("table", table)
+        check_key(key)
+    except ValueRefused:
+        return True
+    return False
+
+
+def _cut(
+    batch: Sequence[rows.Seen], limits: Limits, max_bytes: int
+) -> tuple[list[tuple[Identity, bytes | None]], list[Identity]]:
+    """What one transaction can hold: each object with its value to be written (None: it is to be deleted), at least
+    one; and the objects that are left for the next transaction. Counts bytes as writers do.
+    """
+    anew: list[tuple[Identity, bytes | None]] = []
+    size = 0
+    for at, each in enumerate(batch):
+        value = _value(each.item.value, limits)
+        size += len(each.item.key.encode()) + len(value or b"")
+        if anew and (size > max_bytes or len(anew) == limits.max_transaction_changes):
+            return anew, [left.item.ident for left in batch[at:]]
+        anew.append((each.item.ident, value))
+    return anew, []
+
+
+def _value(value: bytes, limits: Limits) -> bytes | None:
+    try:
+        return values.encode(values.decode(value), limits)
+    except ValueRefused:
+        return None
 
 
 def _locked(connection: Connection, idents: Sequence[Identity]) -> list[rows.Seen]:
@@ -114,11 +208,9 @@ def _set_empty(connection: Connection, topic: str) -> None:
         writer.upsert(connection, schema.topics, [rows.topic_row(topic, Head(head.point, 0, 0))])
 
 
-def _anew(ident: Identity, version: int, value: bytes, topic: str, limits: Limits, changed: Rows) -> Change:
+def _change(ident: Identity, version: int, value: bytes | None, topic: str, changed: Rows) -> Change:
     table, key = ident
-    try:
-        value = values.encode(values.decode(value), limits)
-    except ValueRefused:
+    if value is None:
         changed.removed.append(ident)
         return Change(table, key, "delete", version, None)
     low, high = digest.split(digest.fingerprint(table, key, version, value))

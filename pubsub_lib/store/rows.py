@@ -113,6 +113,8 @@ class Seen(msgspec.Struct, frozen=True):
     """What of it can be read: text as its UTF-8, and 0 for what is no number."""
     complaint: str = ""
     """Why no other reader takes the row, or finds it, as a part of a sentence; "": they do."""
+    misplaced: bool = False
+    """Whether its bucket is not that of its table and key."""
 
 
 def seen(row: Row[Any]) -> Seen:
@@ -125,7 +127,7 @@ def seen(row: Row[Any]) -> Seen:
     right = digest.bucket_of(table, key)
     if not complaint and bucket != right:
         complaint = f"its bucket is {bucket!r}, not {right}"
-    return Seen(item, complaint)
+    return Seen(item, complaint, bucket != right)
 
 
 def damaged(table: str, key: str, topic: str, complaint: str) -> StoreError:

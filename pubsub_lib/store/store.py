@@ -12,10 +12,10 @@ from sqlalchemy import URL, Connection, Engine, func, select
 
 from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.limits import Limits, check_key, check_name
-from pubsub_lib.core.model import ALL, Head, Heads, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
-from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, StoreReadOnly, ValueRefused
+from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, NotFound, StoreReadOnly, ValueRefused
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
 from pubsub_lib.settings import Settings
@@ -43,7 +43,7 @@ from pubsub_lib.store.looking import Looking
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction
-from pubsub_lib.store.verbs import Stored
+from pubsub_lib.store.verbs import Identity, Stored
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -481,33 +481,47 @@ class Store:
     def accept(self, topic: str) -> accepting.Accepted:
         """Take the rows of a topic as they stand for right, where no changelog tells what is: for an operator.
 
-        What can be proved is repaired first. Then each object that does not fit its fingerprint is written anew as it
-        stands, with a new version, or deleted when its value is no JSON; the head is set to the rows. All of it is
-        published like any change, and replicas that differ repair by buckets. What was lost stays lost. In short
-        transactions. Nothing is written when nothing is wrong. Raises ValueRefused, StoreReadOnly.
+        What can be proved is repaired first. Rows whose table or key the library refuses are deleted without a change:
+        nobody ever received them. Then each object that does not fit its fingerprint is written anew as it stands, with
+        a new version, or deleted when its value is refused; the head is set to the rows. All of it is published like
+        any change, and replicas that differ repair by buckets. What was lost stays lost. In short transactions. Nothing
+        is written when nothing is wrong. Raises ValueRefused, StoreReadOnly, NotFound (a topic never written).
         """
         check_name("topic", topic)
         self._check_writable()
 
-        def damaged() -> list[tuple[str, str]]:
+        def damaged() -> accepting.Damaged:
             page = self._settings.page_size
             return self._read("looking for what was altered", lambda at: accepting.damaged(at, page, topic))
 
+        def change(part: Sequence[Identity], doing: str, fn: accepting.Batch) -> int:
+            return self._write(doing, lambda at: fn(at, topic, part))
+
+        def in_batches(idents: Sequence[Identity], doing: str, fn: accepting.Batch) -> int:
+            return sum(change(part, doing, fn) for part in rows.chunks(idents, accepting.BATCH))
+
         found = damaged()
-        repaired = self.repair(topic, found).repaired
-        left = damaged()
-        rewritten = deleted = 0
+        repaired = in_batches(found.misplaced, "placing objects in their buckets", accepting.place)
+        repaired += self.repair(topic, found.objects).repaired
+        still = damaged()
+        deleted = in_batches(still.refused, "deleting rows with refused names", accepting.discard)
+        left = still.objects
+        rewritten = 0
         position = None
         while left or self.unfit([topic]):
             batch, left = left[: accepting.BATCH], left[accepting.BATCH :]
             nonce = 1 + secrets.randbelow(2**63 - 1)
             write = functools.partial(self._accept, topic=topic, idents=batch, nonce=nonce)
             done = self._write("accepting rows", write)
+            left = [*done.postponed, *left]
             rewritten, deleted = rewritten + done.rewritten, deleted + done.deleted
             if done.link is not None:
                 position = done.link.point.position
                 self._hand_over([done.link])
-        return accepting.Accepted(topic, self.topics()[topic].count, repaired, rewritten, deleted, position)
+        head = self.read_heads([topic]).topics[topic]
+        if head == EMPTY and not deleted:
+            raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
+        return accepting.Accepted(topic, head.count, repaired, rewritten, deleted, position)
 
     def _accept(
         self, connection: Connection, topic: str, idents: Sequence[tuple[str, str]], nonce: int

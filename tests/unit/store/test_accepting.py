@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 
 import pytest
+from sqlalchemy import Connection, delete, insert, literal, select, update
 from sqlalchemy import text as sql
-from sqlalchemy import update
 
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Delta, Link, Want
+from pubsub_lib.errors import NotFound
 from pubsub_lib.store import Store, schema
+from tests.unit.store.conftest import Opener
 from tests.unit.store.test_repair import (
     ONE,
+    C,
     Damage,
     added,
     bucket,
@@ -93,3 +97,102 @@ def test_accept_repairs_first_what_the_changelog_tells(store: Store, database_ur
     done = store.accept("t")
     assert (done.repaired, done.rewritten, done.position) == (1, 0, None)
     assert contents(store) == right
+
+
+def rogue(table: str, key: str) -> Damage:
+    """As somebody who adds a row under a name that no writer may use, with a value of its own."""
+    names = {"table_name": table, "object_key": key, "value": b"1"}
+
+    def add(connection: Connection) -> None:
+        columns = [literal(names[each.name]).label(each.name) if each.name in names else each for each in C]
+        connection.execute(insert(schema.objects).from_select([each.name for each in C], select(*columns).where(ONE)))
+
+    return add
+
+
+ROGUES = [rogue("port", ""), rogue("", "k"), *(rogue(f"port{n}", "") for n in range(120))]
+"""Empty keys, more than one transaction deletes, and an empty table."""
+
+
+@pytest.mark.parametrize("harmed", [False, True], ids=["rogues alone", "and a damaged head and value"])
+def test_accept_deletes_rows_with_refused_names_without_a_change(harmed: bool, store: Store, database_url: str) -> None:
+    fill(store, 20)
+    store.trim(keep_links=0)
+    before, right = store.topics()["t"], contents(store)
+    told: list[Sequence[Link]] = []
+    store.on_commit(told.append)
+    damages = [*ROGUES, *([value, head] if harmed else [])]
+    if store._writers.dialect.name != "mysql":  # whose columns end at the limit
+        damages.append(rogue("port", "k" * 600))
+    harm(database_url, *damages)
+    done = store.accept("t")
+    assert (done.objects, done.rewritten, done.deleted) == (20, int(harmed), len(damages) - 2 * harmed)
+    assert [each.ident for each in contents(store)] == [each.ident for each in right]
+    assert store.look.verify("t").right
+    named = [(change.table, change.key, change.action) for links in told for link in links for change in link.changes]
+    assert named == ([("port", "k7", "set")] if harmed else [])
+    with store.transaction() as tx:
+        tx.set("port", "k1", "later", topic="t")
+    delta = store.read_sync({"t": Want(after=before.point)}).chains["t"]
+    assert isinstance(delta, Delta)
+    assert len(delta.links) == 1 + harmed
+
+
+def test_accept_of_a_topic_whose_only_row_has_a_refused_name_leaves_it_empty(store: Store, database_url: str) -> None:
+    fill(store, 8)
+    store.trim(keep_links=0)
+    harm(database_url, rogue("port", ""), lambda at: at.execute(delete(schema.objects).where(C.object_key != "")))
+    assert store.accept("t").deleted == 1
+    assert (contents(store), store.topics()["t"].count) == ([], 0)
+
+
+def test_accept_puts_a_text_bucket_right_before_buckets_are_compared(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        fill(store, 20)
+        right = contents(store)
+        harm(sqlite_url, lambda at: at.execute(sql("UPDATE pubsub_objects SET bucket = 'x' WHERE object_key = 'k7'")))
+        harm(sqlite_url, lambda at: at.execute(delete(schema.objects).where(C.object_key == "k8")))
+        done = store.accept("t")
+        assert (done.objects, done.repaired, done.rewritten, done.position) == (20, 2, 0, None)
+        assert contents(store) == right
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(max_transaction_bytes=1000), Limits(max_transaction_changes=3)], ids=["bytes", "changes"]
+)
+def test_accept_keeps_its_transactions_within_the_limits(limits: Limits, open_store: Opener, database_url: str) -> None:
+    with open_store(limits=limits) as store:
+        for number in range(12):
+            with store.transaction() as tx:
+                tx.set("port", f"k{number}", "x" * (990 if number == 5 else 290), topic="t")
+        store.trim(keep_links=0)
+        told: list[Sequence[Link]] = []
+        store.on_commit(told.append)
+        harm(database_url, lambda at: at.execute(update(schema.objects).values(version=C.version + 1000)))
+        done = store.accept("t")
+        assert (done.objects, done.rewritten, done.deleted) == (12, 12, 0)
+        assert store.look.verify("t").right
+        changes = [link.changes for links in told for link in links]
+        assert sum(map(len, changes)) == 12
+        assert max(map(len, changes)) <= limits.max_transaction_changes
+        sizes = [sum(len(each.key) + len(each.value or b"") for each in part) for part in changes]
+        assert max(sizes) <= limits.max_transaction_bytes
+        assert len(changes) <= 6, "as few transactions as the limits allow, about"
+
+
+def test_accept_keeps_its_transactions_below_the_servers_packet(mariadb_url: str) -> None:
+    with Store(mariadb_url) as store:
+        for first in range(0, 100, 25):
+            with store.transaction() as tx:
+                for number in range(first, first + 25):
+                    tx.set("port", f"k{number}", "x" * 200_000, topic="t")
+        store.trim(keep_links=0)
+        harm(mariadb_url, lambda at: at.execute(update(schema.objects).values(version=C.version + 1000)))
+        assert store.accept("t").rewritten == 100
+        assert store.look.verify("t").right
+
+
+def test_accept_of_a_topic_that_was_never_written_is_refused(store: Store) -> None:
+    fill(store, 8)
+    with pytest.raises(NotFound, match="nothing was ever written to the topic 'never'; see pubsub-db topics"):
+        store.accept("never")
