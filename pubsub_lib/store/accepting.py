@@ -20,7 +20,7 @@ from pubsub_lib.core import digest, values
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import EMPTY, Change, Head, Link
 from pubsub_lib.errors import StoreBusy, ValueRefused
-from pubsub_lib.store import repair_plan, rows, schema, snapshot, writer
+from pubsub_lib.store import changelog, repair_plan, rows, schema, snapshot, writer
 from pubsub_lib.store.links import Rows
 from pubsub_lib.store.verbs import Identity
 
@@ -130,13 +130,16 @@ def write(
     anew, postponed = _cut(batch, limits, writer._most_bytes(connection, limits))
     tx_prev, point, stamp = writer.advance(connection, len(anew), nonce)
     head = _head(connection, topic)
+    # Where nothing tells the head, the link connects to no link of the topic: one that begins anew would tell replicas
+    # and repairs that there was nothing before.
+    prev = tx_prev if head == EMPTY else head.point
     changed = Rows([], [], [])
     changes = []
     for version, (ident, value) in enumerate(anew, tx_prev.position + 1):
         changes.append(_change(ident, version, value, topic, changed))
     writer.write_objects(connection, changed)
     count, total = repair_plan.sums(connection, [topic]).get(topic, (0, 0))
-    link = Link(topic, head.point, point, changes, count, total, tx_prev, 1, origin, time.time())
+    link = Link(topic, prev, point, changes, count, total, tx_prev, 1, origin, time.time())
     writer.write_links(connection, [link], stamp)
     return Written(link) if carried else Written(link, len(changed.changed), len(changed.removed), postponed)
 
@@ -196,7 +199,7 @@ def _locked(connection: Connection, idents: Sequence[Identity]) -> list[rows.See
 def _head(connection: Connection, topic: str) -> Head:
     """The topic's head; of a topic whose row is lost as its newest link tells it."""
     found = writer.heads_of(connection, [topic]).get(topic)
-    return found or repair_plan.newest(connection, topic) or EMPTY
+    return found or changelog.newest(connection, topic) or EMPTY
 
 
 def _set_empty(connection: Connection, topic: str) -> None:

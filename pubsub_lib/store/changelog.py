@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select
 
-from pubsub_lib.core.model import ALL, ZERO, Delta, Incomplete, Link, Point
+from pubsub_lib.core.model import ALL, ZERO, Delta, Head, Incomplete, Link, Point
 from pubsub_lib.failpoints import hit
 from pubsub_lib.store import rows, schema
 from pubsub_lib.store.types import NowMicroseconds
@@ -123,6 +123,14 @@ def _holds(
     if nonce is not None:
         return nonce == point.nonce
     return False if begin is not None and begin < point.position else None
+
+
+def newest(connection: Connection, topic: str) -> Head | None:
+    """The head as the topic's newest link tells it."""
+    links = schema.links.c
+    query = select(schema.links).where(links.topic == topic).order_by(links.position.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else rows.head(row)
 
 
 def cut_by_count(connection: Connection, keep: int) -> int:

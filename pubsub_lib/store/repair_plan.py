@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import ZERO, Head, Link, Point
-from pubsub_lib.store import rows, schema, snapshot
+from pubsub_lib.store import changelog, rows, schema, snapshot
 from pubsub_lib.store.verbs import Identity, Stored
 
 PAGE: Final = 1000
@@ -136,34 +136,38 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     fits = (count, total) == (head.count, head.digest)
     if head.point == ZERO and not fits:
         # No row of the topic. It tells nothing of the objects, and only a link that fits them tells it.
-        told = newest(connection, topic)
+        told = changelog.newest(connection, topic)
         proved = told if told is not None and (told.count, told.digest) == (count, total) else None
         return _with_forms(Plan(store, head, altered, fixes, lost_head=proved, read=len(found)), seen)
     if fits and len(fixes) == len(altered):
         return _with_forms(Plan(store, head, altered, fixes, read=len(found)), seen)
     last, complete = _changelog(connection, topic, head.point)
-    missing: list[Identity] = []
-    if not fits:
-        present, missing = _differing(connection, topic, last, complete)
-        missing = _nowhere(connection, topic, missing, last)
+    wrong: dict[Identity, Stored | None] = dict(altered)
+    moved: set[Identity] = set()
+    if not fits or complete:
+        # A renamed row keeps its bucket and its fingerprint: its topic seems to lack nothing.
+        present, missing = _differing(connection, topic, last, complete, by_buckets=not altered)
+        moved, elsewhere = _elsewhere(connection, topic, missing, last)
         seen |= {
             each.item.ident: each for each in _read(connection, topic, [each for each in present if each not in found])
         }
         found = {ident: each.item for ident, each in seen.items()}
-        altered |= {ident: found[ident] for ident in present if ident in found}
-    wrong: dict[Identity, Stored | None] = {**altered, **dict.fromkeys(missing)}
+        wrong |= {ident: found[ident] for ident in present if ident in found}
+        wrong |= {ident: elsewhere.get(ident) for ident in missing if ident not in moved}
     candidates = [_by_changelog(connection, topic, ident, now, last, complete) for ident, now in wrong.items()]
     fixes = [fix for fix in candidates if fix is not None]
-    after = _after(count, total, fixes)
+    after = _after(topic, count, total, fixes)
     if after == (head.count, head.digest):
         return _with_forms(Plan(store, head, wrong, fixes, read=len(found)), seen)
     if complete:
         # A row that fits its fingerprint, at the version that the changelog tells, may be right: then the link is not.
-        fixes = [fix for fix in fixes if not _fits_itself(fix)]
-        after = _after(count, total, fixes)
-        # The changelog tells every object, so the head is wrong: a writer changed an object that had rotted.
-        by = after[0] - head.count, digest.subtract(after[1], head.digest)
-        return _with_forms(Plan(store, head, wrong, fixes, *by, read=len(found)), seen)
+        kept = [fix for fix in fixes if not _fits_itself(fix)]
+        after = _after(topic, count, total, kept)
+        all_told = _told({ident: change for ident, change in last.items() if ident not in moved}, fixes)
+        if after == all_told:
+            # The changelog tells every object, so the head is wrong: a writer changed an object that had rotted.
+            by = after[0] - head.count, digest.subtract(after[1], head.digest)
+            return _with_forms(Plan(store, head, wrong, kept, *by, read=len(found)), seen)
     fixes = [fix for fix in fixes if _proves_itself(fix)]
     return _with_forms(Plan(store, head, wrong, fixes, read=len(found)), seen)
 
@@ -212,17 +216,23 @@ def _anywhere(connection: Connection, idents: Collection[Identity]) -> list[rows
     return found
 
 
-def _nowhere(
+def _elsewhere(
     connection: Connection, topic: str, missing: Sequence[Identity], last: Mapping[Identity, Last]
-) -> list[Identity]:
-    """Without objects that a writer created on another topic after they were lost from this one, where they may have
-    been deleted again.
+) -> tuple[set[Identity], dict[Identity, Stored]]:
+    """Objects that a writer created on another topic after they were lost from this one, where they may have been
+    deleted again; and rows as they should be, but on another topic: the column was altered.
     """
     found = [each.item for each in _anywhere(connection, missing) if each.item.topic != topic]
     moved = {each.ident for each in found if each.version > last[each.ident].version}
     left = {ident: last[ident].version for ident in missing if ident not in moved}
     moved |= _written_elsewhere(connection, topic, left)
-    return [ident for ident in missing if ident not in moved]
+    misplaced = {
+        each.ident: each
+        for each in found
+        if each.ident not in moved
+        and (each.version, each.fingerprint) == (last[each.ident].version, last[each.ident].fingerprint)
+    }
+    return moved, misplaced
 
 
 def _written_elsewhere(connection: Connection, topic: str, versions: Mapping[Identity, int]) -> set[Identity]:
@@ -247,15 +257,15 @@ def _written_elsewhere(connection: Connection, topic: str, versions: Mapping[Ide
 
 
 def _differing(
-    connection: Connection, topic: str, last: Mapping[Identity, Last], complete: bool
+    connection: Connection, topic: str, last: Mapping[Identity, Last], complete: bool, *, by_buckets: bool
 ) -> tuple[list[Identity], list[Identity]]:
     """What differs from the changelog: objects that are there, and objects that are missing. Reads no values. A
-    changelog that tells every object tells the bucket digests too: then only the buckets that differ are looked at.
+    changelog that tells every object tells the bucket digests too: ``by_buckets`` looks only at buckets that differ.
     """
     objects = schema.objects.c
     query = select(objects.table_name, objects.object_key, objects.fp_lo, objects.fp_hi).where(objects.topic == topic)
     expected = {ident: change.fingerprint for ident, change in last.items() if change.fingerprint is not None}
-    if complete:
+    if complete and by_buckets:
         buckets = _differing_buckets(connection, topic, expected)
         query = query.where(objects.bucket.in_(sorted(buckets)))
         expected = {ident: print_ for ident, print_ in expected.items() if digest.bucket_of(*ident) in buckets}
@@ -281,12 +291,15 @@ def _differing_buckets(connection: Connection, topic: str, expected: Mapping[Ide
 
 def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Identity, Last], bool]:
     """The last change of each object that a topic's changelog tells, and whether it tells all of them: then its links
-    connect from the first one to the head. Links may have been lost, too.
+    connect from the first one to the head, and no object is older than the first. Links may have been lost, too, and a
+    topic whose row was lost may have begun anew.
     """
     found: dict[Identity, Last] = {}
     known, complete = ZERO, True
     while True:
         got = _links(connection, topic, known.position + 1, PAGE)
+        if got and known == ZERO:
+            complete = not _is_older(connection, topic, got[0].tx_prev.position)
         for link in got:
             for change in link.changes:
                 ident, version, value = (change.table, change.key), change.version, change.value
@@ -298,12 +311,12 @@ def _changelog(connection: Connection, topic: str, head: Point) -> tuple[dict[Id
             return found, complete and known == head
 
 
-def newest(connection: Connection, topic: str) -> Head | None:
-    """The head as the topic's newest link tells it."""
-    links = schema.links.c
-    query = select(schema.links).where(links.topic == topic).order_by(links.position.desc()).limit(1)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else rows.head(row)
+def _is_older(connection: Connection, topic: str, position: int) -> bool:
+    """Whether the topic has a sound row that no link after this position can have written."""
+    objects = schema.objects.c
+    query = select(schema.objects).where(objects.topic == topic, objects.version <= position).limit(PAGE)
+    found = [rows.seen(row).item for row in connection.execute(query)]
+    return len(found) == PAGE or any(_is_sound(each) for each in found)
 
 
 def _links(connection: Connection, topic: str, first: int, most: int) -> list[Link]:
@@ -339,7 +352,9 @@ def _by_changelog(
         # Perhaps its fingerprint was altered, and nothing else; only the head can prove that.
         return None if now is None else Fix(ident, now, msgspec.structs.replace(now, fingerprint=_fingerprint(now)))
     if known is None or known.fingerprint is None:
-        return Fix(ident, now, None)
+        # A row that fits its fingerprint was written by a writer. Only a later delete proves that it must go.
+        older = known is not None and now is not None and now.version < known.version
+        return None if now is not None and _is_sound(now) and not older else Fix(ident, now, None)
     for link in _links(connection, topic, known.position, 1):
         for change in reversed(link.changes):
             if (change.table, change.key) == ident and change.value is not None:
@@ -353,6 +368,10 @@ def _proves_itself(fix: Fix) -> bool:
     return now is not None and right is not None and now.fingerprint == right.fingerprint == _fingerprint(right)
 
 
+def _is_sound(item: Stored) -> bool:
+    return _fingerprint(item) == item.fingerprint
+
+
 def _fits_itself(fix: Fix) -> bool:
     """True when the row fits its own fingerprint and has the right version: only the head can tell who is right."""
     now, right = fix.now, fix.right
@@ -361,9 +380,19 @@ def _fits_itself(fix: Fix) -> bool:
     return _fingerprint(now) == now.fingerprint
 
 
-def _after(count: int, total: int, fixes: Sequence[Fix]) -> tuple[int, int]:
+def _told(last: Mapping[Identity, Last], fixes: Sequence[Fix]) -> tuple[int, int]:
+    """Count and digest of the objects that the changelog tells, with the rows that may be right in place of links."""
+    prints = {ident: change.fingerprint for ident, change in last.items() if change.fingerprint is not None}
+    prints |= {fix.ident: fix.now.fingerprint for fix in fixes if fix.now is not None and _fits_itself(fix)}
+    total = 0
+    for each in prints.values():
+        total = digest.add(total, each)
+    return len(prints), total
+
+
+def _after(topic: str, count: int, total: int, fixes: Sequence[Fix]) -> tuple[int, int]:
     for fix in fixes:
-        if fix.now is not None:
+        if fix.now is not None and fix.now.topic == topic:
             count, total = count - 1, digest.subtract(total, fix.now.fingerprint)
         if fix.right is not None:
             count, total = count + 1, digest.add(total, fix.right.fingerprint)

@@ -91,9 +91,16 @@ def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], enc
         if after is None:
             if before is not None:
                 effects.append(Effect(table, key, before, before.topic, None))
-        elif before is None or (before.topic, before.value) != after:
+        elif before is None or (before.topic, before.value) != after or not is_sound(before):
             effects.append(Effect(table, key, before, *after))
     return effects
+
+
+def is_sound(item: Stored) -> bool:
+    """Whether a value is what a writer wrote. Equal bytes that were altered in the database are written anew: a repair
+    would else put back what stood there before.
+    """
+    return digest.join(*fingerprint(item.table, item.key, item.version, item.value)) == item.fingerprint
 
 
 def _check_version(operation: Operation, before: Stored | None) -> None:

@@ -13,12 +13,11 @@ import msgspec
 from sqlalchemy import ARRAY, Connection, Table, Text, and_, func, insert, literal, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from pubsub_lib.core import digest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Head, Link, Point
 from pubsub_lib.errors import SchemaError, StoreBusy, VersionMismatch
 from pubsub_lib.failpoints import hit
-from pubsub_lib.store import rows, schema, verbs
+from pubsub_lib.store import changelog, rows, schema, verbs
 from pubsub_lib.store.links import Commit, Rows, assemble
 from pubsub_lib.store.types import Name, NowMicroseconds
 from pubsub_lib.store.verbs import Effect, Encode, Identity, Operation, Stored
@@ -65,6 +64,7 @@ def write(
     hit("writer.after_counter")
     topics = {effect.topic for effect in effects} | {effect.before.topic for effect in effects if effect.before}
     heads = heads_of(connection, sorted(topics))
+    heads |= _lost_heads(connection, sorted(topics - heads.keys()))
     links, changed = assemble(effects, tx_prev, point, heads, work.origin, time.time())
     write_objects(connection, changed)
     write_links(connection, links, now_stamp)
@@ -82,10 +82,8 @@ def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Sto
     """
     for operation in operations:
         item = stored.get((operation.table, operation.key)) if operation.verb == "update" else None
-        if item is not None:
-            parts = verbs.fingerprint(item.table, item.key, item.version, item.value)
-            if digest.join(*parts) != item.fingerprint:
-                raise rows.damaged(item.table, item.key, item.topic, "its value does not fit its fingerprint")
+        if item is not None and not verbs.is_sound(item):
+            raise rows.damaged(item.table, item.key, item.topic, "its value does not fit its fingerprint")
 
 
 def _lock(connection: Connection, work: Work) -> dict[Identity, Stored]:
@@ -138,6 +136,22 @@ def heads_of(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
     for part in rows.chunks(topics):
         query = select(schema.topics).where(schema.topics.c.topic.in_(part)).with_for_update()
         found.update((row.topic, rows.head(row)) for row in connection.execute(query))
+    return found
+
+
+def _lost_heads(connection: Connection, topics: Sequence[str]) -> dict[str, Head]:
+    """Of topics without a row: the heads of those that were written before, whose row was lost, as their newest link
+    tells them. To begin anew from no head would tell a changelog that lacks all older objects. Raises StoreError when
+    the changelog does not tell.
+    """
+    found: dict[str, Head] = {}
+    for part in rows.chunks(topics):
+        written = [select(each.c.topic).where(each.c.topic.in_(part)) for each in (schema.objects, schema.links)]
+        for topic in connection.execute(written[0].union(written[1])).scalars():
+            head = changelog.newest(connection, topic)
+            if head is None:
+                raise rows.lost_head(topic)
+            found[topic] = head
     return found
 
 

@@ -116,11 +116,14 @@ def _watchdog_hears_of(status: str, systemd: socket.socket) -> None:
 def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
     tmp_path: Path, sqlite_url: str, postgres_url: str, mariadb_url: str
 ) -> None:
-    """A lease of 2 s, on all three databases at once."""
+    """Ten times a lease, on all three databases at once."""
+    found: list[str] = []
     with ExitStack() as ending:
         watched = []
         for number, database in enumerate((sqlite_url, postgres_url, mariadb_url)):
             host = Host(tmp_path / str(number), database, follow_interval=0.25)
+            # A busy machine may hold a service up for longer than 2 s; that is not what is asked here.
+            host.change("lease = 2\n", f"lease = {IDLE_SECONDS / 10}\n")
             ending.callback(host.close)
             host.service()
             with Store(database) as store, store.transaction() as tx:
@@ -131,7 +134,7 @@ def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
             watched.append((host, each, ending.enter_context(Store(database)), each.syncs()))
             assert poll(lambda host=host: host.metric("leases", "orphans") == 1, LONG)  # type: ignore[misc]
 
-        def wrong() -> str:
+        def what_is_wrong() -> str:
             for host, each, store, syncs in watched:
                 if not host.is_ready() or host.metric("leases", "orphans") != 1:
                     return f"{host.database}: a lease was lost"
@@ -143,4 +146,8 @@ def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
                     return f"{host.database}: stale by {each.replica.staleness()} s"
             return ""
 
-        assert not poll(lambda: wrong() != "", IDLE_SECONDS), wrong()
+        def wrong() -> bool:
+            found.append(what_is_wrong())
+            return found[-1] != ""
+
+        assert not poll(wrong, IDLE_SECONDS), found[-1]

@@ -78,6 +78,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "tables": (),
     "topics": (),
     "verify": (EVIL,),
+    "accept": ("--yes", "--topic", EVIL),
     "add": (EVIL, "another", '{"y": "\x9b"}', "--topic", EVIL),
     "bind": (EVIL, "--table", EVIL, "--host", "h\x1b"),
     "load": ("FILE",),
