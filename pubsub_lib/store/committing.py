@@ -5,6 +5,7 @@ out, or, when nobody can tell within the bounds of the retries, OutcomeUnknown i
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -18,6 +19,8 @@ from pubsub_lib.store.settings import StoreSettings
 from pubsub_lib.store.verbs import Effect, Encode
 from pubsub_lib.store.writer import Work
 
+T = TypeVar("T")
+
 
 def commit_or_drop(connection: Connection) -> None:
     """Commit; a connection whose COMMIT failed is not used again.
@@ -27,6 +30,19 @@ def commit_or_drop(connection: Connection) -> None:
     """
     try:
         connection.commit()
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
+def dropped_on_error(connection: Connection, fn: Callable[[Connection], T]) -> T:
+    """What ``fn`` returns; a connection on which it raised is not used again.
+
+    A result that was read in part lives as long as the error's traceback. On SQLite it holds its old snapshot open,
+    which everybody would read who gets this connection from the pool.
+    """
+    try:
+        return fn(connection)
     except BaseException:
         connection.invalidate()
         raise

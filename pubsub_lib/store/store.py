@@ -36,7 +36,7 @@ from pubsub_lib.store import (
     url,
 )
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
-from pubsub_lib.store.committing import Committer, commit_or_drop
+from pubsub_lib.store.committing import Committer, commit_or_drop, dropped_on_error
 from pubsub_lib.store.directory import Directory
 from pubsub_lib.store.forking import ForkGate
 from pubsub_lib.store.looking import Looking
@@ -630,7 +630,7 @@ class Store:
     def _read(self, doing: str, fn: Callable[[Connection], T]) -> T:
         def once() -> T:
             with faults.translated(doing), self._reader_engine().connect() as connection:
-                return fn(connection)
+                return dropped_on_error(connection, fn)
 
         return retry.attempt(self._settings, once)
 
@@ -639,7 +639,7 @@ class Store:
 
         def once() -> T:
             with faults.translated(doing), self._writer_engine().connect() as connection:
-                result = fn(connection)
+                result = dropped_on_error(connection, fn)
                 commit_or_drop(connection)
                 return result
 

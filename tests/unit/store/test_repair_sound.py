@@ -104,6 +104,23 @@ def test_row_on_a_wrong_topic_is_never_deleted(store: Store, database_url: str, 
         assert (contents(store), store.topics()) == (right, heads)
 
 
+def test_read_that_raised_leaves_no_old_snapshot_behind(store: Store, database_url: str) -> None:
+    """The error is kept, and with it what was read in part."""
+    fill(store, 300)
+    first = schema.links.c.position == 100
+    harm(database_url, lambda connection: connection.execute(update(schema.links).where(first).values(changes=b"\xc1")))
+    errors = []
+    for _ in range(10):
+        with pytest.raises(StoreError) as raised:
+            store.read_links(None, 1000)
+        errors.append(raised.value)
+    with store.transaction() as tx:
+        tx.set("port", "k7", "later")
+    for _ in range(10):
+        assert store.get("port", "k7") == "later"
+    assert len(errors) == 10
+
+
 def test_set_of_bytes_that_were_altered_in_the_database_is_written(store: Store, database_url: str) -> None:
     fill(store, 20)
     harm(database_url, lambda connection: connection.execute(update(schema.objects).where(ONE).values(value=b"2")))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.core import values
+from pubsub_lib.core import digest, values
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import DEFAULT_TOPIC
 from pubsub_lib.errors import ConditionFailed, NotFound, ValueRefused, VersionMismatch
@@ -59,9 +59,13 @@ def run_one_by_one(state: State, steps: list[Operation]) -> State | None:
     return state
 
 
+def sound(key: str, topic: str, value: bytes) -> Stored:
+    return Stored("t", key, topic, 5, value, digest.fingerprint("t", key, 5, value))
+
+
 @given(begin, st.lists(operations, max_size=8))
 def test_folding_equals_running_one_by_one(state: State, steps: list[Operation]) -> None:
-    stored = {("t", key): Stored("t", key, topic, 5, encode("t", value)) for key, (topic, value) in state.items()}
+    stored = {("t", key): sound(key, topic, encode("t", value)) for key, (topic, value) in state.items()}
     expected = run_one_by_one(state, steps)
     try:
         effects = fold(steps, stored, encode)
