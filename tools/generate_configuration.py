@@ -141,6 +141,8 @@ own host |
 | two endpoints on one port; one path for two of database, journals and sockets | the second could not be had, or \
 would \
 remove the first |
+| `journal_folder` below the folder of `publisher_multiproc_socket`, while that folder is missing | the journal would \
+make it open to others, and the socket would be refused there |
 | `journal_keep_bytes`, `journal_keep_seconds` below `journal_roll_bytes`, `journal_roll_seconds` | journals would be \
 removed as soon as they are made |
 | `keep_time` of `follow_interval` + `grace` or less | links would leave the changelog before the service has read \
