@@ -127,6 +127,7 @@ class DiesOfOnConnected(TcpSubscriber):
         super().tell()
         if self.life.counts["callback_errors"] > before:
             self.wire.stop()
+            raise ConnectionAbortedError("ended")  # at once: what was received already would still be handed over
 
 
 class CountsNoErrorOfOnConnected(TcpPublisher):
