@@ -137,7 +137,12 @@ class PrivateMariaDB(PrivateServer):
     def _drop(self, database: str) -> None:
         # A connection that a test left open holds metadata locks, on which DROP would wait.
         left = self._execute(f"SELECT id FROM information_schema.processlist WHERE db = '{database}'")
-        self._execute(*(f"KILL {each}" for each in left), f"DROP DATABASE IF EXISTS {database}")
+        self._execute(*map(_kill, left), f"DROP DATABASE IF EXISTS {database}")
+
+
+def _kill(connection: object) -> str:
+    """The statement that ends a connection, which may have ended by itself since it was listed (error 1094)."""
+    return f"BEGIN NOT ATOMIC DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; KILL {connection}; END"
 
 
 def _reachable(program: Path) -> bool:

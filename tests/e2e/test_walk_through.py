@@ -71,7 +71,8 @@ def foreground(shell: Terminal, command: str, expected: list[str]) -> None:
     """Type a command, wait for its end, and compare every line of its output."""
     shell.clear()
     shell.type(command)
-    shell.until(lambda lines: [line for line in lines if line.strip()][-1:] == [PROMPT.strip()])
+    # Alone the prompt is that of a screen that was just cleared.
+    shell.until(lambda lines: [line for line in lines if line.strip()][1:][-1:] == [PROMPT.strip()])
     shown = [line for line in shell.everything() if line.strip()]
     assert shown[0] == PROMPT + command
     output = shown[1:-1]
