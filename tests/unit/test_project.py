@@ -139,6 +139,7 @@ def test_import_contracts_hold() -> None:
         ("pubsub_lib/core/model.py", "import pubsub_lib.api", "Imports point one way"),
         ("pubsub_lib/api.py", "import pubsub_memory", "Nothing in pubsub_lib imports a driver"),
         ("drivers/pubsub_memory/__init__.py", "import pubsub_sql", "Drivers never import each other"),
+        ("pubsub_lib/cli/commands/ls.py", "import pubsub_lib.cli.commands.get", "Commands of pubsub-db never import"),
     ],
 )
 def test_import_contracts_catch(module: str, line: str, contract: str, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.cli import exits, tables
-from pubsub_lib.cli.commands import COMMANDS
+from pubsub_lib.cli import exits
+from pubsub_lib.cli.commands import COMMANDS, tables
 from tests.unit.cli.world import ROOT, World, start
 
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import create_engine, text
 
-from tests.unit.cli.test_verify import by_hand, following, until_right, write
+from tests.unit.cli.commands.test_verify import by_hand, following, until_right, write
 from tests.unit.cli.world import World
 
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from pubsub_lib.cli.send import TABLE
+from pubsub_lib.cli.commands.send import TABLE
 from tests.unit.cli.world import World
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, delete, text, update
 
 from pubsub_lib import Replica
 from pubsub_lib.cli.asked_replica import AskedReplica
-from pubsub_lib.cli.verify import MOST_NAMED, against, compared
+from pubsub_lib.cli.commands.verify import MOST_NAMED, against, compared
 from pubsub_lib.errors import WaitTimeout
 from pubsub_lib.store import schema
 from pubsub_lib.testing.processes import free_port

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pubsub_lib.cli.commands.watch import cells
 from pubsub_lib.cli.listening import Heard
-from pubsub_lib.cli.watch import cells
 from tests.e2e.service_host import LONG
 from tests.unit.cli.world import World
 

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from pubsub_lib import Timing
-from pubsub_lib.cli.status import lost_message, no_publisher
+from pubsub_lib.cli.commands.status import lost_message, no_publisher
 from pubsub_lib.core.timing import lost_message_bound, no_publisher_bound
-from tests.unit.cli.test_publishers import end_leases
+from tests.unit.cli.commands.test_publishers import end_leases
 from tests.unit.cli.world import World, fill
 
 

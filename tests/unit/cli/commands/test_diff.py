@@ -3,7 +3,7 @@
 import random
 
 from pubsub_lib import Store
-from pubsub_lib.cli.diff import differences
+from pubsub_lib.cli.commands.diff import differences
 from tests.unit.cli.world import World
 
 State = dict[tuple[str, str], tuple[str, int, bytes]]

@@ -5,8 +5,8 @@ from typing import Any
 from rich.console import Console
 
 from pubsub_lib import Settings
+from pubsub_lib.cli.commands.top import _Shown
 from pubsub_lib.cli.tap import tapped
-from pubsub_lib.cli.top import _Shown
 from pubsub_lib.core.model import ALL, Heads, Point
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.testing.processes import poll

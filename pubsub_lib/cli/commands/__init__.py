@@ -1,0 +1,46 @@
+"""All commands by name. Only the one that is run gets imported; ``--help`` and ``complete`` import all."""
+
+from importlib.metadata import EntryPoint
+from typing import Final
+
+from cliff.commandmanager import CommandManager
+
+COMMANDS: Final = {
+    "accept": "pubsub_lib.cli.commands.accept:Accept",
+    "add": "pubsub_lib.cli.commands.add:Add",
+    "bind": "pubsub_lib.cli.commands.bind:Bind",
+    "clean": "pubsub_lib.cli.commands.clean:Clean",
+    "diff": "pubsub_lib.cli.commands.diff:Diff",
+    "dropall": "pubsub_lib.cli.commands.dropall:Dropall",
+    "dump": "pubsub_lib.cli.commands.dump:Dump",
+    "export": "pubsub_lib.cli.commands.export:Export",
+    "get": "pubsub_lib.cli.commands.get:Get",
+    "history": "pubsub_lib.cli.commands.history:History",
+    "init": "pubsub_lib.cli.commands.init:Init",
+    "load": "pubsub_lib.cli.commands.load:Load",
+    "log": "pubsub_lib.cli.commands.log:Log",
+    "ls": "pubsub_lib.cli.commands.ls:Ls",
+    "migrate": "pubsub_lib.cli.commands.migrate:Migrate",
+    "publishers": "pubsub_lib.cli.commands.publishers:Publishers",
+    "resync": "pubsub_lib.cli.commands.resync:Resync",
+    "rm": "pubsub_lib.cli.commands.rm:Rm",
+    "send": "pubsub_lib.cli.commands.send:Send",
+    "status": "pubsub_lib.cli.commands.status:Status",
+    "tables": "pubsub_lib.cli.commands.tables:Tables",
+    "top": "pubsub_lib.cli.commands.top:Top",
+    "topics": "pubsub_lib.cli.commands.topics:Topics",
+    "update": "pubsub_lib.cli.commands.update:Update",
+    "verify": "pubsub_lib.cli.commands.verify:Verify",
+    "watch": "pubsub_lib.cli.commands.watch:Watch",
+}
+"""Name -> ``module:class``, sorted."""
+
+_GROUP: Final = "pubsub_lib.cli"
+
+
+def manager() -> CommandManager:
+    """A manager that knows these commands. Imports none of them."""
+    made = CommandManager()
+    for name, target in COMMANDS.items():
+        made.commands[name] = EntryPoint(name, target, _GROUP)
+    return made
