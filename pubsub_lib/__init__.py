@@ -15,13 +15,13 @@ from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Table
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.journal import JournalSettings
-from pubsub_lib.runtime.aio import AsyncHandle, AsyncReplica
-from pubsub_lib.runtime.handlers import Handle
-from pubsub_lib.runtime.opening import open_publisher
-from pubsub_lib.runtime.publisher import Publisher
-from pubsub_lib.runtime.replica import Replica
-from pubsub_lib.runtime.status import Status
-from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.publisher.opening import open_publisher
+from pubsub_lib.publisher.publisher import Publisher
+from pubsub_lib.publisher.worker import Worker
+from pubsub_lib.replica.aio import AsyncHandle, AsyncReplica
+from pubsub_lib.replica.handlers import Handle
+from pubsub_lib.replica.replica import Replica
+from pubsub_lib.replica.status import Status
 from pubsub_lib.settings import Settings, StoreSettings
 from pubsub_lib.store import Commit, Store, Stored, Transaction
 

@@ -11,8 +11,9 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError
-from pubsub_lib.lifecycle import PublisherLife, ReadyThread
+from pubsub_lib.lifecycle import PublisherLife
 from pubsub_lib.logs import logger
+from pubsub_lib.threads.start import ReadyThread
 from pubsub_memory.bus import MemoryBus
 
 _log = logger(__name__)

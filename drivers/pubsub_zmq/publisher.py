@@ -16,8 +16,9 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import FrameError, PubSubError, TransportError
 from pubsub_lib.holders import holder_of_port
-from pubsub_lib.lifecycle import PublisherLife, ReadyThread
+from pubsub_lib.lifecycle import PublisherLife
 from pubsub_lib.logs import logger
+from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
 from pubsub_zmq.asks import CONNECTED, Asks
 from pubsub_zmq.ipclock import IpcLock

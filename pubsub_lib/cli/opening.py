@@ -13,9 +13,9 @@ from pubsub_lib import options
 from pubsub_lib.core.model import Heads, Link
 from pubsub_lib.errors import ConfigError, PubSubError, TransportError
 from pubsub_lib.masking import has_password, masked
-from pubsub_lib.runtime.opening import hands_over, is_bound
-from pubsub_lib.runtime.publisher import Publisher
-from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.publisher.opening import hands_over, is_bound
+from pubsub_lib.publisher.publisher import Publisher
+from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.settings import Settings, check_names, files_of
 from pubsub_lib.store import Store, url
 

@@ -14,7 +14,7 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.liveness import cut
 from pubsub_lib.core.model import ALL
-from pubsub_lib.runtime.discovery import Discovery
+from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 

@@ -15,7 +15,7 @@ from sqlalchemy import URL
 
 from pubsub_lib import contract, dragonflow, loader, options
 from pubsub_lib.errors import PubSubError
-from pubsub_lib.runtime.opening import is_bound
+from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings, meet, parsed
 from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, sections_of
 from pubsub_lib.store import sqlite, url

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pubsub_lib import standard_streams
 from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
 from pubsub_lib.logs import logger
-from pubsub_lib.runtime.opening import is_bound
+from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service import probing
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.contradictions import find
@@ -27,7 +27,7 @@ from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
 
 if TYPE_CHECKING:
-    from pubsub_lib.runtime.endpoint import Endpoint
+    from pubsub_lib.http_endpoint import Endpoint
 
 _log = logger(__name__)
 

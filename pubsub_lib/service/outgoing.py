@@ -17,7 +17,7 @@ COUNTERS: Final = ("handed", "repeated", "followed", "took_over", "unsent")
 
 
 class Publishes(Protocol):
-    """What sends: :class:`pubsub_lib.runtime.publisher.Publisher`."""
+    """What sends: :class:`pubsub_lib.publisher.publisher.Publisher`."""
 
     def publish(self, links: Sequence[Link]) -> None:
         """Number and send these links. Raises TransportError, FrameError, ClosedError."""

@@ -17,7 +17,7 @@ from sqlalchemy import URL
 
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.holders import holder_of_lock, holder_of_port
-from pubsub_lib.runtime.opening import is_bound
+from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.service.writing import reason_of, try_making, try_opening, try_writing
 from pubsub_lib.settings import Settings

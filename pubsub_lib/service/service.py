@@ -12,15 +12,14 @@ from types import TracebackType
 from typing import Final
 
 from pubsub_lib import contract, loader
+from pubsub_lib.agreement import check_settings
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.journal import open_journal
 from pubsub_lib.logs import logger
-from pubsub_lib.runtime.agreement import check_settings
-from pubsub_lib.runtime.loop import Loop
-from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
 from pubsub_lib.service.following import Following
 from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
@@ -31,6 +30,7 @@ from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.service.upkeep import Upkeep
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
+from pubsub_lib.threads.loop import Loop
 
 _log = logger(__name__)
 

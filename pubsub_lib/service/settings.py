@@ -9,7 +9,7 @@ from oslo_config import cfg
 from pubsub_lib import options
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import logger
-from pubsub_lib.runtime.opening import is_bound
+from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.settings import WILDCARDS, Settings, is_loopback, read_group, refuse_unknown, sections_of
 from pubsub_lib.store import sqlite, url
 

@@ -38,9 +38,9 @@ from pubsub_lib.core.model import ALL, Heads
 from pubsub_lib.core.table import Declared, TableTypes
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import WaitTimeout
-from pubsub_lib.runtime.engine import Engine, SyncReader
-from pubsub_lib.runtime.handlers import Handlers
-from pubsub_lib.runtime.replica import Replica
+from pubsub_lib.replica.engine import Engine, SyncReader
+from pubsub_lib.replica.handlers import Handlers
+from pubsub_lib.replica.replica import Replica
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.testing.local_time import LocalTime, Turning

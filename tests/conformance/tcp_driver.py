@@ -15,7 +15,8 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, FrameError, TransportError
-from pubsub_lib.lifecycle import PublisherLife, ReadyThread, SubscriberLife, check_topic
+from pubsub_lib.lifecycle import PublisherLife, SubscriberLife, check_topic
+from pubsub_lib.threads.start import ReadyThread
 from tests.conformance.tcp_broker import frames_of, message, packet, receive
 
 _log = logging.getLogger("tcp_driver")

@@ -4,10 +4,10 @@ from functools import partial
 
 from _mutants.table import Mutant
 
-LEFT_OUT = "tests/unit/runtime/test_unreadable.py"
+LEFT_OUT = "tests/unit/replica/test_unreadable.py"
 PUBLIC = "tests/unit/test_pubsub_lib.py"
 TABLES = "tests/unit/core/test_table.py"
-TYPED = "tests/unit/runtime/test_replica.py"
+TYPED = "tests/unit/replica/test_replica.py"
 
 
 def _mutant(path: str, name: str, before: str, after: str, tests: str, wrong: str) -> Mutant:
@@ -16,10 +16,10 @@ def _mutant(path: str, name: str, before: str, after: str, tests: str, wrong: st
 
 INDEX = partial(_mutant, "pubsub_lib/core/index.py")
 TABLE = partial(_mutant, "pubsub_lib/core/table.py")
-ENGINE = partial(_mutant, "pubsub_lib/runtime/engine.py")
-REPLICA = partial(_mutant, "pubsub_lib/runtime/replica.py")
-STATUS = partial(_mutant, "pubsub_lib/runtime/status.py")
-UNREADABLE = partial(_mutant, "pubsub_lib/runtime/unreadable.py")
+ENGINE = partial(_mutant, "pubsub_lib/replica/engine.py")
+REPLICA = partial(_mutant, "pubsub_lib/replica/replica.py")
+STATUS = partial(_mutant, "pubsub_lib/replica/status.py")
+UNREADABLE = partial(_mutant, "pubsub_lib/replica/unreadable.py")
 
 MUTANTS = (
     INDEX(

@@ -2,8 +2,8 @@
 
 from _mutants.table import Mutant
 
-PATH = "pubsub_lib/runtime/journaling.py"
-TESTS = "tests/unit/runtime/test_journaling.py"
+PATH = "pubsub_lib/replica/journaling.py"
+TESTS = "tests/unit/replica/test_journaling.py"
 
 MUTANTS = (
     Mutant(

@@ -13,7 +13,7 @@ import msgspec
 from pubsub_lib import Timing
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import SyncAnswer, Want
-from pubsub_lib.runtime.loop import Loop
+from pubsub_lib.threads.loop import Loop
 from pubsub_sql.subscriber import PollingSubscriber
 from tests.scheduler.bench import Bench
 from tests.scheduler.choices import Chance

@@ -11,9 +11,9 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, SyncAnswer, Want
 from pubsub_lib.journal import Journal
-from pubsub_lib.runtime.engine import Engine, SyncReader
-from pubsub_lib.runtime.handlers import Handlers
-from pubsub_lib.runtime.journaling import ReplicaJournal
+from pubsub_lib.replica.engine import Engine, SyncReader
+from pubsub_lib.replica.handlers import Handlers
+from pubsub_lib.replica.journaling import ReplicaJournal
 from tests.scheduler.doubles import JournalDouble, StoreDouble, SubscriberDouble
 from tests.scheduler.explore import World
 from tests.unit.core.builders import envelope, hello

@@ -8,7 +8,7 @@ import pytest
 from pubsub_lib.core.dispatch import HandlerPolicy, Selector
 from pubsub_lib.core.events import Event
 from pubsub_lib.errors import ClosedError
-from pubsub_lib.runtime.handlers import Handle, Handlers
+from pubsub_lib.replica.handlers import Handle, Handlers
 from tests.scheduler.explore import World, explore
 
 EVERYTHING = Selector(None, None, None)

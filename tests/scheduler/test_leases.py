@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from pubsub_lib.runtime.loop import Loop
 from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
 from pubsub_lib.service.namesakes import Entry
+from pubsub_lib.threads.loop import Loop
 from tests.scheduler.explore import World, explore
 
 SECONDS = 3.0

@@ -1,8 +1,8 @@
 """The loop under every order of its thread and of those that wake and close it. Each of its lines is a switch."""
 
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.runtime import loop as module
-from pubsub_lib.runtime.loop import Loop
+from pubsub_lib.threads import loop as module
+from pubsub_lib.threads.loop import Loop
 from tests.scheduler.explore import World, explore
 
 HOUR = 3600.0

@@ -7,11 +7,11 @@ import pytest
 from pubsub_lib import Settings
 from pubsub_lib.core.model import Link
 from pubsub_lib.core.takeover import Takeover
-from pubsub_lib.runtime.loop import Loop
-from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.service.following import Following
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
+from pubsub_lib.threads.loop import Loop
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble, SubscriberDouble
 from tests.scheduler.explore import World, explore
 from tests.unit.core.builders import envelope

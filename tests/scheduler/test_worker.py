@@ -5,7 +5,7 @@ from typing import Any, cast
 from pubsub_lib import Settings, Worker
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import PubSubError
-from pubsub_lib.runtime import worker as module
+from pubsub_lib.publisher import worker as module
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble
 from tests.scheduler.explore import World, explore
 

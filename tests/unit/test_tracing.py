@@ -19,7 +19,7 @@ from pubsub_lib import Publisher, Replica, Store, Timing
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.model import MAX_TRACE_CHARACTERS
 from pubsub_lib.tracing import current_trace, remote_parent, traced
-from tests.unit.runtime.world import Recorder, settings
+from tests.unit.world import Recorder, settings
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 EVENT = Event("lport", "p1", "tenant-1", "set", 7, 6, b"1", b"2", 7, trace=TRACE)

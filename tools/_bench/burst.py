@@ -10,7 +10,7 @@ from _bench.measure import Row, Say, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
 from _bench.store import PlannedStore
-from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.testing.processes import free_port
 
 SEED = 1

@@ -13,8 +13,8 @@ from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
 from _bench.store import PlannedStore
 from pubsub_lib.core.takeover import Takeover
-from pubsub_lib.runtime.publisher import Publisher
-from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.publisher.publisher import Publisher
+from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.service import drivers

@@ -16,7 +16,7 @@ from _bench.replicas import LOOK, check, settings, started
 from _bench.store import PlannedStore
 from pubsub_lib import Replica, Settings
 from pubsub_lib.journal import JournalSettings
-from pubsub_lib.runtime.publisher import Publisher
+from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.testing.processes import free_port
 
 RATE = 0.85

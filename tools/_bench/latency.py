@@ -24,8 +24,8 @@ from _bench.store import PlannedStore
 from pubsub_lib import Replica
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.model import Link
-from pubsub_lib.runtime.publisher import Publisher
-from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.publisher.publisher import Publisher
+from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.testing.processes import free_port
 
 RATE = 1000

@@ -12,7 +12,7 @@ from pubsub_lib.cli import asking, exits
 from pubsub_lib.cli.opening import Writing, settings_of, writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.errors import UsageError
-from pubsub_lib.runtime.replica import Replica
+from pubsub_lib.replica.replica import Replica
 from pubsub_lib.store import DEFAULT_TOPIC
 
 TABLE: Final = "pubsub_test"

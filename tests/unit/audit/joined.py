@@ -23,7 +23,7 @@ from pubsub_lib.core.transitions import State
 from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal import writer as journal_writer
 from pubsub_lib.journal.appending import OPEN_SUFFIX
-from pubsub_lib.runtime.journaling import ReplicaJournal
+from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.store import writer as store_writer
 from pubsub_sql.follower import ChangelogFollower
 from tests.unit.audit.joined_parts import DROPPED, STALE, TWICE, BreakableTracker, Clock, Database, Planted

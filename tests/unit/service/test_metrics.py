@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_lib.errors import TransportError
-from pubsub_lib.runtime.endpoint import Endpoint
+from pubsub_lib.http_endpoint import Endpoint
 from pubsub_lib.service.metrics import endpoint_of
 from pubsub_lib.service.settings import ServiceSettings
 

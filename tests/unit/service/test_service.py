@@ -13,12 +13,12 @@ from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, DriverError, TransportError
 from pubsub_lib.journal import JournalSettings
-from pubsub_lib.runtime.worker import Worker
+from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.store import schema
 from pubsub_lib.testing.processes import poll
-from tests.unit.runtime.world import settings
+from tests.unit.world import settings
 
 LONG = 120.0
 QUICK = ServiceSettings(

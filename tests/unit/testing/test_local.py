@@ -14,7 +14,7 @@ from pubsub_lib.core.lossy import Loss
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ClosedError, NotFollowed, UsageError, ValueRefused, WaitTimeout
 from pubsub_lib.testing.local import PATIENCE, Local, LocalReplica
-from tests.unit.runtime.world import Recorder
+from tests.unit.world import Recorder
 
 FAULTS = Loss(drop=0.3, duplicate=0.3, reorder=0.3, delay=0.3, corrupt=0.2)
 
@@ -236,7 +236,7 @@ def test_types_indexes_and_errors_are_those_of_production() -> None:
 
 
 def test_a_difference_from_the_store_fails_the_flush(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_lib.runtime.engine.differences", lambda *_: ["a '1' is 2 and should be 1"])
+    monkeypatch.setattr("pubsub_lib.replica.engine.differences", lambda *_: ["a '1' is 2 and should be 1"])
     local.replica(["t"])
     put(local, "1", 1)
     with pytest.raises(Exception, match="the replica differs from the store: a '1' is 2 and should be 1"):

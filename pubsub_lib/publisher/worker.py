@@ -1,0 +1,196 @@
+"""A worker process that hands what it commits to its host's publisher service (steps 2 and 3 of the data path)."""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Protocol
+
+from pubsub_lib import contract, loader
+from pubsub_lib.agreement import check_limits, check_settings, check_store
+from pubsub_lib.api import Publisher as DriverPublisher
+from pubsub_lib.arguments import check_function
+from pubsub_lib.core.model import Link
+from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportError, UsageError
+from pubsub_lib.failpoints import hit
+from pubsub_lib.journal import open_journal
+from pubsub_lib.publisher.traces import TraceSource, with_trace
+from pubsub_lib.settings import Settings
+
+TURN: Final = 0.5
+"""Seconds that a thread waits for the others of its process; what the driver makes it wait comes on top."""
+
+
+class CommittingStore(Protocol):
+    """What a worker needs of a store."""
+
+    def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
+        """Call back with the links of every commit, in the writer's thread; returns how to stop that."""
+
+
+class _Hop:
+    """One process' connection to the service, and the numbers by which the service sees what got lost on the way."""
+
+    def __init__(self, settings: Settings, make: Callable[[], DriverPublisher]) -> None:
+        self._settings = settings
+        self._make = make
+        self._lock = threading.Lock()
+        self._driver: DriverPublisher | None = None
+        self._core: Publishing | None = None
+        self._closed = False
+
+    def push(self, links: Sequence[Link]) -> None:
+        # Whoever holds the lock may be waiting for room. Else the waits of a process' threads would add up.
+        if not self._lock.acquire(timeout=TURN):
+            raise TransportError(
+                "other threads of this process wait for room in the buffer to the publisher service; start the service "
+                "(the change is stored and arrives later)"
+            )
+        try:
+            now = time.monotonic()
+            driver, core = self._connected(now)
+            for envelope in core.publish(links, now):
+                driver.send_event(envelope)
+        finally:
+            self._lock.release()
+
+    def counters(self) -> Mapping[str, int]:
+        return {} if self._driver is None else self._driver.counters()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            driver = self._driver
+        if driver is not None:
+            driver.close()
+
+    def _connected(self, now: float) -> tuple[DriverPublisher, Publishing]:
+        if self._closed:
+            raise ClosedError("this worker is closed; the change is in the changelog and reaches replicas later")
+        if self._driver is None or self._core is None:
+            driver = self._make()
+            driver.initialize(lambda ask: None, lambda: None)  # nobody asks a worker, or is greeted by one
+            settings = self._settings
+            self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, now)
+            self._driver = driver
+        return self._driver, self._core
+
+
+class Worker:
+    """Hands over what ``store`` commits in this process. A context manager; any thread.
+
+    The service that takes it must have the same name (``settings.service``, which should also be the store's
+    ``origin``: then the service publishes what a worker that died did not hand over). A child that is forked at any
+    time goes on with the same object: each process makes a connection of its own at its first commit.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: CommittingStore,
+        driver: DriverPublisher | None = None,
+        *,
+        trace: TraceSource | None = None,
+    ) -> None:
+        """``driver``: for tests, in place of the one that the settings name. ``trace``: as a Publisher's. Raises
+        ConfigError, DriverError.
+        """
+        check_settings(settings)
+        check_store(store, "on_commit")
+        if trace is not None:
+            check_function("trace", trace, "no argument")
+        if not settings.service:
+            raise ConfigError("a worker needs the name of its publisher service; set service_name (Settings.service)")
+        if driver is None and not settings.multiproc_driver:
+            raise ConfigError(
+                "a worker needs a driver to its publisher service; set pub_sub_use_multiproc "
+                "(Settings.multiproc_driver), or use a Publisher"
+            )
+        check_limits(settings, store)
+        self._settings = settings
+        self._store = store
+        self._trace = trace
+        self._given = None if driver is None else contract.check_publisher(driver)
+        self._journal = open_journal(settings.journal, "writer", settings.service)
+        self._hops: dict[int, _Hop] = {}
+        """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
+        self._unsent = 0
+        self._started = False
+        self._closed = False
+        self._stop_listening: Callable[[], None] = lambda: None
+        if driver is None:
+            self._load()  # so that a wrong name shows here and not at the first commit
+
+    def __enter__(self) -> "Worker":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Hand over every commit from now on. Connects at the first one. Raises UsageError when it was started before,
+        which would hand over each commit twice, and ClosedError.
+        """
+        self._begin()
+        self._stop_listening = stop_listening = self._store.on_commit(self.hand_over, after_fork=True)
+        if self._closed:  # meanwhile, by another thread, which had nothing to stop yet
+            stop_listening()
+            raise ClosedError("this worker was closed while it started; make a new one")
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise ClosedError("this worker is closed; make a new one")
+        if self._started:
+            raise UsageError("this worker was started already; make a new one for a second run")
+        self._started = True
+
+    def hand_over(self, links: Sequence[Link]) -> None:
+        """Push one transaction's links; called by the store after each commit, in the writer's thread.
+
+        Blocks as long as the driver was told to wait for a service that is away, and at most ``TURN`` seconds for other
+        threads of the process that do. Raises TransportError (the store logs and counts it; HandOverRefused, by
+        ``when_full = raise``, it gives to the writer), FrameError, NotStarted, ClosedError. The change is in the
+        changelog anyway: a service that runs publishes it from there. One that starts follows from the head; its hello
+        shows what was not sent before, and replicas read it from the database.
+        """
+        if not (self._started or self._closed):
+            raise NotStarted("this worker was not started, so it cannot hand over; call start() first")
+        if self._trace is not None:
+            links = with_trace(links, self._trace)
+        if self._journal is not None:
+            self._journal.links("handed", links)
+        try:
+            self._hop().push(links)
+        except TransportError:
+            self._unsent += 1
+            raise
+        hit("worker.after_push")
+
+    def counters(self) -> Mapping[str, int]:
+        """The driver's counters in this process, and ``unsent``: transactions that could not be handed over."""
+        return {**self._hop().counters(), "unsent": self._unsent}
+
+    def close(self) -> None:
+        """Stop listening, and give the service a moment to take what is buffered. Idempotent."""
+        self._closed = True
+        self._stop_listening()
+        self._hop().close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def _hop(self) -> _Hop:
+        pid = os.getpid()
+        # setdefault is atomic: threads of a fresh child agree on one.
+        return self._hops.get(pid) or self._hops.setdefault(pid, _Hop(self._settings, self._load))
+
+    def _load(self) -> DriverPublisher:
+        if self._given is not None:
+            return self._given
+        settings = self._settings
+        return contract.publisher(loader.load_hop(settings.multiproc_driver), settings.for_multiproc())

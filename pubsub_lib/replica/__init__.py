@@ -1,0 +1,1 @@
+"""Follows topics: receives and syncs, applies, calls handlers. Threads around the sans-I/O core."""

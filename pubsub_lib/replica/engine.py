@@ -1,0 +1,389 @@
+"""The threads of a replica around its sans-I/O :class:`~pubsub_lib.core.follower.Follower`.
+
+Three threads, one lock:
+
+- the driver's receiving thread brings envelopes (step 6 of the data path) and applies them (7 and 8);
+- the *clock* thread ticks when the follower's next deadline comes, and asks for hellos;
+- the *sync* thread reads from the store, so that nothing else waits for the database.
+
+Events go to the handlers' own threads (step 9) while the lock is held, which only enqueues and keeps their order.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.actions import RequestHello, StartSync
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.interest import Interest
+from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
+from pubsub_lib.core.topic_objects import Rot
+from pubsub_lib.errors import PubSubError, StoreError, TransportError
+from pubsub_lib.failpoints import hit
+from pubsub_lib.logs import fields, logger
+from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.journaling import ReplicaJournal
+from pubsub_lib.replica.paranoia import differences
+from pubsub_lib.replica.status import unfit
+from pubsub_lib.settings import Settings
+from pubsub_lib.threads.loop import Loop
+
+_log = logger(__name__)
+
+NEVER = float("inf")
+
+
+class SyncReader(Protocol):
+    """What a replica needs of a store."""
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        """Answer these in one consistent reading. Blocks; raises StoreError."""
+
+
+class Engine:
+    """One replica's running machinery. ``lock`` guards follower and cache; hold it around every look at them.
+
+    ``on_events`` is called with the lock held, with an outcome that has events, or notifies of a changed history, and
+    whether they are of a first sync;
+    it must only enqueue.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        reader: SyncReader,
+        subscriber: Subscriber,
+        cache: Cache,
+        on_events: Callable[[Outcome, bool], None],
+        rng: random.Random,
+        discovery: Discovery | None = None,
+        now: Callable[[], float] = time.monotonic,
+        journal: ReplicaJournal | None = None,
+    ) -> None:
+        self.now = now
+        """Seconds of the clock that everything here is told; the threads themselves wait by ``time.monotonic``."""
+        self._discovery = discovery
+        self._reader = reader
+        self._subscriber = subscriber
+        self._on_events = on_events
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        """Notified after every step that may end somebody's wait."""
+        self.watchers: tuple[Callable[[], None], ...] = ()
+        """Called then as well, with the lock held: they must only take note. Replaced, never changed."""
+        self.follower = Follower(settings.timing, settings.limits, rng, cache, self.now())
+        self.follower.witness = self._journal = journal
+        self.last_error: PubSubError | None = None
+        """The last sync's failure; None after a success."""
+        self.failure: PubSubError | None = None
+        """Why the replica must not be trusted any more (a paranoid check failed)."""
+        self._incomplete: frozenset[str] = frozenset()
+        """Indexes of which a line in the log says that they leave objects out."""
+        self._doubtful: frozenset[str] = frozenset()
+        """Topics of which a line in the log says that they do not fit their digest."""
+        self._paranoid = settings.paranoid
+        self._restless = False
+        self._job: StartSync | None = None
+        self._closing = False
+        self._topics_lock = threading.Lock()
+        """Around what the driver is subscribed to, what the follower follows *and* who uses it: they must not come
+        apart.
+        """
+        self._interest = Interest()
+        self._clock = Loop("clock", self._tick)
+        self._syncs = Loop("sync", self._sync)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self, topics: Sequence[str]) -> None:
+        """Start the threads and follow these topics. Raises TransportError when the driver cannot start."""
+        self._subscriber.initialize(self._on_envelope, self._on_connected)
+        if self._journal is not None:
+            self._journal.following(topics)  # before the first message can come
+        for topic in topics:
+            self._subscriber.register_topic(topic)
+        self._subscriber.daemonize()
+        if self._discovery is not None:
+            self._discovery.start()
+        self._start_threads()
+        with self._topics_lock:
+            self._begin_to_follow(topics)
+            self._interest.add(topics)
+
+    def close(self, until: float) -> None:
+        """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. What was
+        not started, or was closed already, is no matter.
+        """
+        with self.lock:
+            self._closing = True
+            self._announce()
+        if self._discovery is not None:
+            self._discovery.close(0.0)  # it may be reading: the thread ends by itself, and finds a closed subscriber
+        self._subscriber.close()
+        self._clock.close(until - time.monotonic())
+        self._syncs.close(until - time.monotonic())
+
+    def follow(self, topics: Sequence[str]) -> None:
+        """One more user of these topics; those that are new are followed. Raises NotFollowed, and then nothing was
+        changed.
+        """
+        with self._topics_lock:
+            with self.lock:
+                self.follower.check_follow(topics)
+            fresh = self._interest.without_users(topics)
+            if fresh:
+                if self._journal is not None:
+                    self._journal.following(fresh)
+                for topic in fresh:
+                    self._subscriber.register_topic(topic)
+                self._begin_to_follow(fresh)
+            self._interest.add(topics)
+
+    def unfollow(self, topic: str) -> bool:
+        """One user of a topic less. True: it was the last one, and the topic is dropped. Raises NotFollowed."""
+        with self._topics_lock:
+            if self._interest.leave(topic):
+                return False
+            with self.lock:
+                outcome = self.follower.unfollow(topic)
+                if self._journal is not None:
+                    self._journal.dropping(topic)
+                self._tell(outcome)
+            self._subscriber.unregister_topic(topic)
+            return True
+
+    def _start_threads(self) -> None:
+        self._clock.start()
+        self._syncs.start()
+
+    def resync(self, topics: Sequence[str]) -> None:
+        """Read chains anew (none named: all that are followed). Raises NotFollowed."""
+        with self.lock:
+            self.follower.resync(topics or tuple(self.follower.tracker.topics), self.now())
+        self._clock.wake()
+
+    def _begin_to_follow(self, topics: Sequence[str]) -> None:
+        with self.lock:
+            outcome = self.follower.follow(topics, self.now())
+        self._carry_out(outcome)
+        self._clock.wake()
+
+    # -- the receiving thread -------------------------------------------------------------------------------------
+
+    def _on_envelope(self, envelope: Envelope) -> None:
+        with self.lock:
+            if self._closing:
+                return
+            outcome = self.follower.feed(envelope, self.now())
+            self._tell(outcome)
+            restless = self.follower.tracker.restless
+            # A hello may end a wait, or lead to a question, sooner than what the clock thread sleeps for.
+            wake = restless and (envelope.hello is not None or not self._restless)
+            self._restless = restless
+        if wake:
+            self._clock.wake()
+
+    def _on_connected(self) -> None:
+        with self.lock:
+            self.follower.connected(self.now())
+        self._clock.wake()
+
+    # -- the clock thread -----------------------------------------------------------------------------------------
+
+    def _tick(self, now: float) -> float:
+        with self.lock:
+            outcome = self.follower.tick(now)
+            self._tell(outcome)
+            tracker = self.follower.tracker
+            self._restless = tracker.restless
+            again = self.follower.next_time()
+        self._carry_out(outcome)
+        self._complain_of_rot(outcome.rotted)
+        self.report_indexes()
+        return again
+
+    def _carry_out(self, outcome: Outcome) -> None:
+        """Do what a step asks for; without the lock, because drivers have locks of their own."""
+        for question in outcome.questions:
+            self._ask(question)
+        if outcome.sync is not None:
+            with self.lock:
+                self._job = outcome.sync
+                if self._journal is not None:
+                    self._journal.sync_begins(outcome.sync)
+            self._syncs.wake()
+
+    def _ask(self, question: RequestHello) -> None:
+        if self._journal is not None:
+            self._journal.asking(question)
+        try:
+            self._subscriber.request_hello(question.nonce, question.topics)
+        # Silence has its own cure: without a proof of freshness the replica polls the store.
+        except TransportError as error:
+            if not self._closing:
+                _log.warning(
+                    "cannot ask the publishers how fresh they are: %s", error, extra=fields(topics=len(question.topics))
+                )
+        except Exception:  # noqa: BLE001 - a driver's bug must not cost the sync that is to be started
+            _log.exception("the driver broke when it was to ask the publishers; please report this")
+
+    # -- the sync thread ------------------------------------------------------------------------------------------
+
+    def _sync(self, now: float) -> float:
+        with self.lock:
+            job, self._job = self._job, None
+        if job is None or self._closing:
+            return NEVER
+        try:
+            answer = self._read(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the tracker must hear of it, and try again
+            self._sync_failed(job, error)
+            return self.now()
+        with self.lock:
+            first = not self.follower.tracker.synced
+            outcome = self.follower.sync_done(job.number, answer, self.now())
+            self.last_error = None
+            doubtful = frozenset(self.follower.tracker.doubtful)
+            self._tell(outcome, first=first)
+        self._carry_out(outcome)
+        self._clock.wake()
+        self._complain(doubtful)
+        self.report_indexes()
+        if self._paranoid:
+            self._compare(tuple(job.wants))
+        return self.now()
+
+    def _read(self, job: StartSync) -> SyncAnswer:
+        kinds = {want.after is None for want in job.wants.values()}
+        for full in kinds:
+            hit("sync.during_snapshot" if full else "sync.during_delta")
+        answer = self._reader.read_sync(job.wants)
+        missing = job.wants.keys() - answer.chains.keys()
+        if missing:
+            raise StoreError(f"the store's answer lacks {sorted(missing)[:5]}; it must answer all that was asked")
+        return answer
+
+    def _complain(self, doubtful: frozenset[str]) -> None:
+        """Say it once of each topic; how often it is read in vain is in the metrics."""
+        for topic in sorted(doubtful - self._doubtful):
+            _log.error("%s", unfit(topic), extra=fields(topic=topic))
+        self._doubtful = doubtful
+
+    def _complain_of_history(self, change: HistoryChange) -> None:
+        for topic, (before, after) in change.points.items():
+            _log.warning(
+                "the history of the store changed: %s was at position %d and is at position %d of another history now; "
+                "what was committed in between is lost (a restored backup, a fail-over, or commits lost by a crash)",
+                f"the topic {topic!r}" if topic else "the store",
+                before.position,
+                after.position,
+                extra=fields(topic=topic, position=after.position),
+            )
+
+    def _complain_of_rot(self, rotted: Sequence[Rot]) -> None:
+        for rot in rotted:
+            if self._journal is not None:
+                self._journal.rotted(rot)
+            named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "none can be named"
+            _log.error(
+                "%d objects of the topic %r were altered or lost in this process's memory (%s) and are read again; if "
+                "this happens again, have the host's memory tested",
+                rot.objects,
+                rot.topic,
+                named,
+                extra=fields(topic=rot.topic, objects=rot.objects),
+            )
+
+    def report_indexes(self) -> None:
+        """Log which indexes leave objects out: one line for each index, until that index is complete again."""
+        if not self.follower.cache.indexes():
+            return
+        with self.lock:
+            failing = {index.name: index.status(1) for index in self.follower.cache.indexes() if index.left_out}
+            fresh = {name: status for name, status in failing.items() if name not in self._incomplete}
+            self._incomplete = frozenset(failing)
+        for name, status in fresh.items():
+            key, error = next(iter(status.examples.items()))
+            _log.error(
+                "the index %r leaves out %d objects of the table %r, for example %r (%s); lookup does not find them",
+                name,
+                status.left_out,
+                status.table,
+                key,
+                error,
+                extra=fields(index=name, table=status.table, key=key, objects=status.left_out),
+            )
+
+    def _sync_failed(self, job: StartSync, error: Exception) -> None:
+        foreign = not isinstance(error, PubSubError)
+        with self.lock:
+            repeated = self.last_error is not None and str(self.last_error) == str(error)
+            self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"a sync broke: {error!r}")
+            self.follower.sync_failed(job.number, self.now())
+            if self._journal is not None:
+                self._journal.sync_failed(job, type(error).__name__)
+        self._clock.wake()
+        if foreign:
+            _log.error(
+                "a sync broke and will be tried again; please report this",
+                exc_info=error,
+                extra=fields(topics=len(job.wants), error=type(error).__name__),
+            )
+        elif not repeated and not self._closing:
+            _log.warning(
+                "a sync failed and will be tried again: %s",
+                error,
+                extra=fields(topics=len(job.wants), error=type(error).__name__),
+            )
+
+    def _compare(self, chains: Sequence[str]) -> None:
+        """Paranoid mode: what was just synced must equal the store, object by object, unless it moved since."""
+        try:
+            answer = self._reader.read_sync({name: Want() for name in chains})
+        except StoreError:
+            return  # nothing to compare with; the next sync will tell of it
+        with self.lock:
+            for name, part in answer.chains.items():
+                if isinstance(part, Full) and self._stands_at(name, part.head):
+                    found = differences(self.follower.cache, name, part)
+                    if found:
+                        self.failure = PubSubError(f"after a sync the replica differs from the store: {found[0]}")
+                        self._announce()
+
+    def _stands_at(self, name: str, head: Point) -> bool:
+        tracker = self.follower.tracker
+        return name in tracker.topics and tracker.chain(name).known == head and not tracker.chain(name).frozen
+
+    def list_objects(self, journal: ReplicaJournal) -> None:
+        """Note what is held of every topic, so that an audit can compare it with the store, object by object."""
+        with self.lock:
+            tracker, cache = self.follower.tracker, self.follower.cache
+            for name in tracker.topics:
+                known = tracker.chain(name).known
+                if known is not None and not tracker.chain(name).frozen:
+                    for topic in cache.topics() if name == ALL else [name]:
+                        records = cache.topic_records(topic)
+                        # Of a topic that nobody ever wrote to the store has no list to compare with.
+                        if records or known.position:
+                            journal.listing(topic, known, records)
+
+    # -- all threads ----------------------------------------------------------------------------------------------
+
+    def _tell(self, outcome: Outcome, *, first: bool = False) -> None:
+        if outcome.history is not None:
+            self._complain_of_history(outcome.history)
+        if outcome.events or outcome.history is not None:
+            self._on_events(outcome, first)
+        self._announce()
+
+    def _announce(self) -> None:
+        """A step is done that may end somebody's wait. With the lock held."""
+        self.changed.notify_all()
+        for watcher in self.watchers:
+            watcher()

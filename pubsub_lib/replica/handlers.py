@@ -1,0 +1,497 @@
+"""Handlers' threads: one per handler, so that one that blocks or raises stops neither the others nor the
+sync.
+"""
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeGuard, TypeVar
+
+import msgspec
+
+from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Selector
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
+from pubsub_lib.core.ordering import in_order
+from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
+from pubsub_lib.failpoints import hit
+from pubsub_lib.logs import fields, logger
+from pubsub_lib.threads.start import start_thread
+
+T = TypeVar("T")
+
+_log = logger(__name__)
+
+LOG_INTERVAL = 10.0
+"""A failing handler is logged once in so many seconds; what was left out is counted in the next line."""
+
+Handler = Callable[[Event], object]
+"""A controller's callback. What it returns is ignored; what it raises makes the event fail."""
+
+HistoryHandler = Callable[[HistoryChange], object]
+"""What a controller wants to be called when the store's history changed."""
+
+
+class HandlerCounters(msgspec.Struct, frozen=True):
+    """What became of events since the start, and what waits now. ``lag``: seconds the oldest has been
+    waiting.
+    """
+
+    handled: int = 0
+    failed: int = 0
+    retried: int = 0
+    parked: int = 0
+    conflated: int = 0
+    waiting: int = 0
+    lag: float = 0.0
+
+
+class Handle:
+    """One registered handler. Made by :meth:`Handlers.add`; all methods may be called from any thread."""
+
+    def __init__(
+        self,
+        owner: "Handlers",
+        selector: Selector,
+        fn: Handler,
+        policy: HandlerPolicy,
+        name: str,
+        on_history_changed: HistoryHandler | None = None,
+    ) -> None:
+        self.name = name
+        self.selector = selector
+        self._owner = owner
+        self._fn = fn
+        self._on_history_changed = on_history_changed
+        self._histories = 0
+        self._clock = owner.clock
+        self._queue = HandlerQueue(policy)
+        self._changed = owner.condition()
+        self._gone = False
+        self._inside: int | None = None
+        """The thread that calls the handler right now."""
+        self._next_log = -float("inf")
+        self._not_logged = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True) if owner.threaded else None
+
+    def remove(self) -> None:
+        """Stop this handler. No call starts after this returned; one that runs in its thread may still end.
+        Does not block. Idempotent; may be called by the handler itself.
+        """
+        self._owner.forget(self)
+        self.stop()
+        if self._thread is None:
+            self._owner.ended(self)
+
+    def counters(self) -> HandlerCounters:
+        """What happened so far. Does not block."""
+        with self._changed:
+            queue = self._queue
+            waiting = len(queue)
+            lag = queue.lag(self._clock())
+            return HandlerCounters(
+                queue.handled, queue.failures, queue.retried, queue.parked_count, queue.conflated, waiting, lag
+            )
+
+    def parked(self) -> list[Parked]:
+        """The events that are not tried any more until a new one of their object comes. Does not block."""
+        with self._changed:
+            return self._queue.parked()
+
+    @property
+    def initial_done(self) -> bool:
+        """True when every initial event is handled or parked."""
+        with self._changed:
+            return self._queue.initial_left == 0
+
+    # -- for Handlers --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread, if the handlers have any. Raises TransportError when the system gives none."""
+        if self._thread is not None:
+            start_thread(self._thread)
+
+    def run_ready(self) -> bool:
+        """Without threads: handle one event that is ready, in the calling thread. False: none is ready."""
+        with self._changed:
+            event = None if self._gone or self._inside is not None else self._queue.next(self._clock())
+        if event is not None:
+            self._handle(event)
+        return event is not None
+
+    def next_time(self) -> float | None:
+        """When an event is ready, minus infinity for now; None: not before the next one is pushed."""
+        with self._changed:
+            return None if self._gone else self._queue.next_time()
+
+    def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
+        """Put in those events that this handler selects; of the first ``by_sync`` of them in the handler's own order of
+        tables, if it has one.
+        """
+        now = self._clock()
+        select = self.selector.select
+        if by_sync and self.selector.order:
+            of_sync = [selected for event in events[:by_sync] if (selected := select(event)) is not None]
+            events = [*in_order(of_sync, self.selector.order), *events[by_sync:]]
+        with self._changed:
+            if self._gone:
+                return
+            for event in events:
+                selected = select(event)
+                if selected is not None:
+                    self._queue.push(selected, now, initial=initial)
+            self._changed.notify_all()
+
+    def push_history(self, change: HistoryChange) -> None:
+        """Put in the notice that the history changed, if this handler asked for it."""
+        if self._on_history_changed is None or not change.concerns(self.selector.topic):
+            return
+        with self._changed:
+            if not self._gone:
+                self._histories += 1
+                self._queue.push(change.as_event(self._histories), self._clock())
+                self._changed.notify_all()
+
+    def waiter(self, position: int | None) -> Callable[[float | None], bool]:
+        """Remember what waits now up to a position. The function returned waits, at most so many seconds,
+        until that is handled or parked or the handler is removed; False: time is over.
+        """
+        with self._changed:
+            mark = self._queue.mark(position)
+
+        def wait(timeout: float | None) -> bool:
+            with self._changed:
+                return self._changed.wait_for(lambda: self._gone or self._queue.passed(mark), timeout)
+
+        return wait
+
+    def wait_initial(self, timeout: float | None) -> bool:
+        """Wait until every initial event is handled or parked, or the handler is removed; False: time is
+        over.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: self._gone or self._queue.initial_left == 0, timeout)
+
+    def stop(self) -> None:
+        """Let the thread end after the call that runs; wake everybody who waits."""
+        with self._changed:
+            self._gone = True
+            self._queue.clear()
+            self._changed.notify_all()
+        self._owner.announce()
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait for the thread's end, unless this is that thread. False: it still runs."""
+        if self.is_current() or self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def is_current(self) -> bool:
+        """True inside this handler."""
+        return self._inside == threading.get_ident()
+
+    # -- the thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (event := self._next()) is not None:
+            self._handle(event)
+        self._owner.ended(self)
+
+    def _handle(self, event: Event) -> None:
+        error: BaseException | None = None
+        self._inside = threading.get_ident()
+        try:
+            hit("replica.in_handler")
+            if self._on_history_changed is not None and is_barrier(event):
+                self._on_history_changed(of_event(event))
+            else:
+                self._fn(event)
+        except BaseException as raised:  # noqa: BLE001 - SystemExit too: a handler must not end its thread
+            error = raised
+        finally:
+            self._inside = None
+        self._answer(event, error)
+        if self._thread is None and isinstance(error, KeyboardInterrupt):
+            raise error  # it is meant for the thread that called, which is not the handler's own
+
+    def _next(self) -> Event | None:
+        """The next event; waits for it. None: the handler is removed."""
+        with self._changed:
+            while not self._gone:
+                now = self._clock()
+                event = self._queue.next(now)
+                if event is not None:
+                    return event
+                due = self._queue.next_time()
+                self._changed.wait(None if due is None else max(due - now, 0.0))
+            return None
+
+    def _answer(self, event: Event, error: BaseException | None) -> None:
+        now = self._clock()
+        with self._changed:
+            if error is None:
+                self._queue.done(now)
+                parked = None
+            else:
+                parked = self._queue.failed(now, error)
+            self._changed.notify_all()
+        self._owner.announce()
+        if error is not None:
+            self._log_failure(event, error, parked is not None, now)
+
+    def _log_failure(self, event: Event, error: BaseException, parked: bool, now: float) -> None:
+        if now < self._next_log:
+            self._not_logged += 1
+            return
+        if is_barrier(event):
+            what, end = "the notice that the history changed", "not be tried again, and later changes follow"
+        else:
+            what = f"{event.action} of {event.table} {event.key!r} (version {event.version})"
+            end = "not be tried again before the object changes"
+        _log.error(
+            "handler %s raised %s on %s and will %s; %d earlier failures were not logged",
+            self.name, type(error).__name__, what, end if parked else "be tried again", self._not_logged,
+            exc_info=error,
+            extra=fields(
+                handler=self.name, table=event.table, key=event.key, topic=event.topic, version=event.version,
+                action=event.action, parked=parked, error=type(error).__name__,
+            ),
+        )  # fmt: skip
+        self._next_log = now + LOG_INTERVAL
+        self._not_logged = 0
+
+
+class Handlers:
+    """All handlers of a replica. ``clock`` gives seconds that never go back. ``threaded`` False is for tests: events
+    wait until :meth:`run_ready` is called, and whoever waits does so by ``condition``, which lets that happen.
+
+    :meth:`add` and :meth:`push` are called under one lock of the caller's (the replica's), so that a new
+    handler misses nothing between its initial events and the first pushed one. Nothing here calls back into
+    the caller.
+    """
+
+    def __init__(
+        self,
+        policy: HandlerPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        name: str = "pubsub",
+        *,
+        threaded: bool = True,
+        condition: Callable[[], threading.Condition] = threading.Condition,
+    ) -> None:
+        self.clock = clock
+        self.threaded = threaded
+        self.condition = condition
+        self._policy = policy or HandlerPolicy()
+        self._name = name
+        self._lock = threading.Lock()
+        self.watchers: tuple[Callable[[], None], ...] = ()
+        """Called, on handlers' threads, when a change was handled or a handler stopped: they must only take note."""
+        self._handles: tuple[Handle, ...] = ()  # replaced, never changed: push needs no lock to read it
+        self._leaving: tuple[Handle, ...] = ()
+        self._removed = HandlerCounters()
+        self._made = 0
+        self._closed = False
+
+    def add(
+        self,
+        selector: Selector,
+        fn: Handler,
+        initial_events: Sequence[Event] = (),
+        on_history_changed: HistoryHandler | None = None,
+    ) -> Handle:
+        """Register a handler and start its thread; it is told ``initial_events`` first. Does not block.
+
+        Raises UsageError for what cannot be called (or is a coroutine function: nobody would await it),
+        ClosedError after :meth:`close`, TransportError when the system gives no thread.
+        """
+        if not callable(fn):
+            raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")
+        if on_history_changed is not None and not callable(on_history_changed):
+            raise UsageError(
+                f"on_history_changed={on_history_changed!r} cannot be called; give a function of one argument"
+            )
+        for each in (fn, on_history_changed):
+            if each is not None and is_coroutine_function(each):
+                raise UsageError(
+                    f"the handler {each!r} is a coroutine function and nobody would await it; use an AsyncReplica, or "
+                    "give a plain function"
+                )
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the handlers are closed; make a new replica")
+            self._made += 1
+            label = getattr(fn, "__qualname__", type(fn).__name__)
+            name = f"{self._name}-handler-{self._made}-{label}"
+            handle = Handle(self, selector, fn, self._policy, name, on_history_changed)
+            handle.push(initial_events, initial=True, by_sync=len(initial_events))
+            others = self._handles
+            self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here
+            try:
+                handle.start()
+            except BaseException:
+                self._handles = others
+                handle.stop()  # who found it here meanwhile must not wait for it
+                raise
+        return handle
+
+    def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
+        """Tell events, in chain order, to every handler that selects them. Does not block on handlers; after
+        :meth:`close` does nothing. ``initial``: they are of a topic's first sync (see :attr:`initial_done`).
+        ``by_sync``: so many of the first ones come of a full sync or an unfollow.
+        """
+        if events:
+            for handle in self._handles:
+                handle.push(events, initial=initial, by_sync=by_sync)
+
+    def push_history(self, change: HistoryChange) -> None:
+        """Notify the handlers that asked for it that the history changed; push the changes that follow from it
+        afterwards. Does not block.
+        """
+        for handle in self._handles:
+            handle.push_history(change)
+
+    def listening(self) -> bool:
+        """True when somebody would be told of an event that is pushed now. Does not block."""
+        return bool(self._handles)
+
+    def run_ready(self) -> bool:
+        """Without threads: let every handler handle one event that is ready, here. False: none was ready."""
+        ran = [handle.run_ready() for handle in self._handles]
+        return any(ran)
+
+    def next_time(self) -> float | None:
+        """When the next event is ready for any handler, as :meth:`Handle.next_time`."""
+        return min((at for at in (handle.next_time() for handle in self._handles) if at is not None), default=None)
+
+    @property
+    def initial_done(self) -> bool:
+        """True when every handler handled, or parked, every initial event it was given so far."""
+        return all(handle.initial_done for handle in self._handles)
+
+    def wait_initial(self, timeout: float | None = None) -> None:
+        """Wait for :attr:`initial_done`. Any thread but a handler's. Raises WaitTimeout, UsageError,
+        ClosedError.
+        """
+        self.refuse_handlers("wait_initial")
+        self._wait([(handle, handle.wait_initial) for handle in self._handles], timeout, "its initial events")
+
+    def wait_handled(self, position: int | None = None, timeout: float | None = None) -> None:
+        """Wait until every event up to a position that was pushed by now is handled or parked (None: every
+        event).
+
+        Any thread but a handler's: that would wait for itself, UsageError. Blocks up to ``timeout`` seconds
+        (None: without end), then WaitTimeout. ClosedError when closed before or meanwhile. Removed handlers
+        do not count.
+        """
+        self.refuse_handlers("wait_handled")
+        what = "every event" if position is None else f"the events up to position {position}"
+        self._wait([(handle, handle.waiter(position)) for handle in self._handles], timeout, what)
+
+    def announce(self) -> None:
+        """Something happened that may end somebody's wait. Called by a handle."""
+        for watcher in self.watchers:
+            watcher()
+
+    def handled_later(self, position: int | None = None) -> Callable[[], bool]:
+        """Remember what waits now up to a position (None: everything). The function returned says, quickly, whether
+        that is handled or parked by now; it raises ClosedError when the handlers were closed.
+        """
+        waits = [handle.waiter(position) for handle in self._handles]
+
+        def done() -> bool:
+            handled = all(wait(0.0) for wait in waits)
+            if self._closed:
+                raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+            return handled
+
+        return done
+
+    def counters(self) -> HandlerCounters:
+        """The sums of all handlers, removed ones included; ``lag`` is the longest. Any thread, does not
+        block.
+        """
+        with self._lock:
+            total, handles = self._removed, (*self._handles, *self._leaving)
+        for handle in handles:
+            total = _sum(total, handle.counters())
+        return total
+
+    def parked(self) -> list[tuple[str, Parked]]:
+        """(handler's name, event and error) of everything parked now. Any thread, does not block."""
+        return [(handle.name, parked) for handle in self._handles for parked in handle.parked()]
+
+    def forget(self, handle: Handle) -> None:
+        """Take a handler out; its counters stay in the sums. Idempotent; called by :meth:`Handle.remove`."""
+        with self._lock:
+            if handle in self._handles:
+                self._handles = tuple(other for other in self._handles if other is not handle)
+                self._leaving = (*self._leaving, handle)
+
+    def ended(self, handle: Handle) -> None:
+        """The thread of a handler that was taken out ended: its counters are final. Called by that thread."""
+        with self._lock:
+            if handle in self._leaving:
+                self._leaving = tuple(other for other in self._leaving if other is not handle)
+                last = handle.counters()
+                self._removed = _sum(self._removed, msgspec.structs.replace(last, waiting=0, lag=0.0))
+
+    def close(self, timeout: float = 2.0) -> bool:
+        """Stop every handler; events that wait are not told. Idempotent, from any thread, a handler's own
+        included.
+
+        Waits up to ``timeout`` seconds for calls that run. False: one of them still runs (in a daemon thread,
+        which ends with that call).
+        """
+        with self._lock:
+            self._closed = True
+            handles = self._handles
+        for handle in handles:
+            handle.stop()
+        end = time.monotonic() + timeout
+        ended = [handle.join(max(end - time.monotonic(), 0.0)) for handle in handles]
+        return all(ended)
+
+    def in_handler(self) -> bool:
+        """True in a handler's own thread. Does not block."""
+        return any(handle.is_current() for handle in self._handles)
+
+    def refuse_handlers(self, what: str) -> None:
+        """Raises UsageError in a handler's own thread: ``what`` would wait for itself there. Does not block."""
+        if self.in_handler():
+            raise UsageError(f"{what} was called by a handler, which would wait for itself; call it elsewhere")
+
+    def _wait(
+        self, waits: list[tuple[Handle, Callable[[float | None], bool]]], timeout: float | None, what: str
+    ) -> None:
+        end = None if timeout is None else self.clock() + timeout
+        for handle, wait in waits:
+            if not wait(None if end is None else max(end - self.clock(), 0.0)):
+                waiting = handle.counters().waiting
+                raise WaitTimeout(
+                    f"handler {handle.name} did not handle {what} in time ({waiting} wait); "
+                    "wait longer or make it quicker"
+                )
+        if self._closed:
+            raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+
+
+def is_coroutine_function(fn: Callable[[T], object]) -> TypeGuard[Callable[[T], Coroutine[Any, Any, object]]]:
+    """True when a call of ``fn`` makes a coroutine that has to be awaited: an ``async def``, or an object whose
+    ``__call__`` is one.
+    """
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+
+
+def _sum(one: HandlerCounters, other: HandlerCounters) -> HandlerCounters:
+    return HandlerCounters(
+        one.handled + other.handled,
+        one.failed + other.failed,
+        one.retried + other.retried,
+        one.parked + other.parked,
+        one.conflated + other.conflated,
+        one.waiting + other.waiting,
+        max(one.lag, other.lag),
+    )

@@ -1,0 +1,709 @@
+"""The replica: a local copy of chosen topics of the database that follows every change and knows how stale it is."""
+
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
+
+import msgspec
+
+from pubsub_lib import contract, loader
+from pubsub_lib.agreement import check_settings, check_store
+from pubsub_lib.api import Subscriber
+from pubsub_lib.arguments import check_kind, check_timeout
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.dispatch import selector
+from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
+from pubsub_lib.core.follower import Outcome
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.index import Extract
+from pubsub_lib.core.limits import check_key, check_name
+from pubsub_lib.core.model import ALL, DEFAULT_TOPIC
+from pubsub_lib.core.objects import Object
+from pubsub_lib.core.table import Declared, Table, TableTypes
+from pubsub_lib.errors import (
+    ClosedError,
+    ConfigError,
+    NotFollowed,
+    NotStarted,
+    PubSubError,
+    UsageError,
+    ValueRefused,
+    WaitTimeout,
+)
+from pubsub_lib.journal import open_journal
+from pubsub_lib.replica import contents
+from pubsub_lib.replica.contents import Contents
+from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.engine import Engine, SyncReader
+from pubsub_lib.replica.handlers import Handle, Handlers
+from pubsub_lib.replica.journaling import ReplicaJournal
+from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
+from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, Status, parked_objects, problems
+from pubsub_lib.replica.unreadable import Unreadable
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+
+if TYPE_CHECKING:
+    from pubsub_lib.http_endpoint import Endpoint
+
+NOT_STARTED = "this replica was not started, so it holds nothing yet; call start() first, or use it in a with statement"
+NOTHING_FOLLOWED = "no topic is followed any more, so nothing can be waited for; follow() one"
+
+T = TypeVar("T")
+Order = Sequence[str | Table[Any]]
+"""Several tables, by names or handles."""
+OnError = Literal["raise", "skip"]
+"""What ``iterate`` does with an object that cannot be decoded."""
+MAX_EXAMPLES: Final = 5
+"""Objects that ``status()`` names of each index that leaves objects out."""
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
+
+
+class Replica:
+    """A local copy of ``topics`` (``None``: those of the settings, and everything when they name none).
+
+    A context manager; ``start`` and ``close`` do the same by hand. All methods may be called from any thread, handlers
+    included, and do not block unless they say so. After a fork it belongs to the parent: the child makes a new one.
+
+    With named topics it also follows ``DEFAULT_TOPIC``, because an object without a topic is everybody's;
+    ``default_topic`` False (by default ``settings.default_topic``) leaves that out.
+    ``tables`` declares tables and the types (msgspec Structs) of their values, by handles
+    (``tables=[Table("lport", Port)]``) or as a mapping of names to types. Values are decoded into these types, and a
+    table that is not declared is then refused (ValueRefused) by every method that takes a table.
+    ``store`` and ``subscriber`` replace what the settings would open; ``rng`` makes jitter and nonces repeatable.
+    Raises ConfigError or DriverError for settings that cannot be used, UsageError for another argument of a wrong type.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str] | None = None,
+        *,
+        tables: Declared | None = None,
+        default_topic: bool | None = None,
+        store: SyncReader | None = None,
+        subscriber: Subscriber | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        check_settings(settings)
+        if store is not None:
+            check_store(store, "read_sync")
+        if rng is not None:
+            check_kind("rng", rng, random.Random, "a random.Random")
+        named = _checked_topics(settings.topics or (ALL,) if topics is None else topics)
+        self._topics = with_default(named, settings.default_topic if default_topic is None else default_topic)
+        self._tables = TableTypes(tables)
+        self._decoders: dict[str, Decode] = {name: decoder_of(kind) for name, kind in self._tables.types.items()}
+        self._unreadable = Unreadable()
+        binds = polls = False
+        if subscriber is None:
+            driver = loader.load(settings.driver, settings.needs())
+            subscriber = contract.subscriber(driver, settings.for_driver())
+            binds = driver.capabilities.bind_based
+            polls = not driver.capabilities.carries_envelopes
+        self._subscriber = contract.check_subscriber(subscriber)
+        self._own_store = _reader(settings) if store is None else None
+        reader = store if self._own_store is None else self._own_store
+        assert reader is not None
+        self._reader = reader
+        self._discovery: Discovery | None = None
+        if binds and settings.discovery_interval > 0 and isinstance(reader, Store):
+            self._discovery = Discovery(
+                reader.directory.live, subscriber, settings.addresses, settings.discovery_interval
+            )
+        self._timing = settings.timing
+        self._endpoint = _endpoint(settings, self) if settings.metrics_port else None
+        self._cache = Cache(self._decoders)
+        self._handlers = self._make_handlers(settings)
+        journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
+        self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
+        self._engine = self._make_engine(settings, reader, subscriber, rng if rng is not None else random.Random())
+        self._engine.follower.listens = self._handlers.listening
+        self._pid = os.getpid()
+        self._state_lock = threading.Lock()
+        self._started = False
+        self._follows = False
+        """``start`` has got so far that the tracker's topics are those that are followed."""
+        self._closed = False
+        self._ended = threading.Event()
+
+    def _make_handlers(self, settings: Settings) -> Handlers:
+        return Handlers(settings.handling)
+
+    def _make_engine(
+        self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
+    ) -> Engine:
+        return Engine(
+            settings, reader, subscriber, self._cache, self._enqueue, rng, self._discovery, journal=self._journal
+        )
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Subscribe, and sync in the background. Raises TransportError when the driver cannot start, or the endpoint
+        for metrics that the settings ask for cannot be had.
+        """
+        with self._state_lock:
+            self._check()
+            if self._started:
+                raise UsageError("this replica was started already; make a new one for a second run")
+            self._started = True
+        try:
+            self._engine.start(self._topics)
+            self._follows = True
+            if self._endpoint is not None:
+                self._endpoint.start()  # last: what it answers is of a replica that follows its topics
+            if self._journal is not None:
+                self._journal.watch(self._rejected)
+        except BaseException:
+            self.close()  # nobody else will: a with statement whose begin fails has no end
+            raise
+
+    def close(self) -> None:
+        """Stop every thread and release everything, within ``CLOSE_TIMEOUT`` and the driver's 2 s. Idempotent (a later
+        call waits for the first), from any thread; called by a handler, it does not wait for that handler. What is in
+        the middle of a reading or a call then ends by itself. Objects can no longer be read afterwards.
+        """
+        if os.getpid() != self._pid:
+            return
+        until = time.monotonic() + CLOSE_TIMEOUT
+        with self._state_lock:
+            first, self._closed = not self._closed, True
+        if not first:
+            if not self._handlers.in_handler():
+                self._ended.wait(CLOSE_TIMEOUT)
+            return
+        if self._endpoint is not None:
+            self._endpoint.close()
+        self._engine.close(until)
+        if self._journal is not None:
+            self._engine.list_objects(self._journal)
+            self._journal.close()
+        self._handlers.close(max(0.0, until - time.monotonic()))
+        if self._own_store is not None:
+            self._own_store.close()
+        self._ended.set()
+
+    def __enter__(self) -> "Replica":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None and self._engine.failure is not None:
+            raise self._engine.failure
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def follow(self, *topics: str) -> None:
+        """Use more topics from now on; those that are new are followed.
+
+        Users are counted: each call is one more user of the topics that it names, as ``topics`` of the constructor are
+        one. A topic is followed until as many calls of ``unfollow`` have named it. Raises ValueRefused for a bad name,
+        NotFollowed when the replica follows everything already, NotStarted.
+        """
+        self._check_started()
+        self._engine.follow(_checked_topics(topics))
+
+    def unfollow(self, topic: str) -> bool:
+        """End one use of a topic. With the last one the topic is dropped: its objects go, and handlers are called with
+        the deletes; then it returns True, else False. Raises NotFollowed, NotStarted.
+        """
+        self._check_started()
+        check_kind("topic", topic, str, "a string")
+        return self._engine.unfollow(topic)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What is followed; ``("",)`` is everything. Raises NotStarted."""
+        self._check_started()
+        with self._engine.lock:
+            return tuple(self._engine.follower.tracker.topics)
+
+    @property
+    def publishers(self) -> tuple[str, ...]:
+        """The addresses that were found in the directory and are listened to, besides the configured ones.
+        Raises NotStarted.
+        """
+        self._check_started()
+        return () if self._discovery is None else self._discovery.addresses
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @overload
+    def get(self, table: Table[T], key: str) -> T | None: ...
+    @overload
+    def get(self, table: str, key: str) -> Any: ...
+    def get(self, table: str | Table[Any], key: str) -> Any:
+        """The value of an object, decoded anew at each call, or None. Raises ValueRefused when the value does not
+        fit the table's declared type (``status().unreadable`` names the object then) and for a table that is not
+        declared, NotStarted.
+        """
+        found = self.record(table, key)
+        return None if found is None else found.value
+
+    @overload
+    def record(self, table: Table[T], key: str) -> Object[T] | None: ...
+    @overload
+    def record(self, table: str, key: str) -> Object[Any] | None: ...
+    def record(self, table: str | Table[Any], key: str) -> Object[Any] | None:
+        """The object with its topic, version and value; or None. Raises ValueRefused for a table that is not declared,
+        NotStarted.
+        """
+        self._check_started()
+        name = self._tables.name(table)
+        with self._engine.lock:
+            return self._cache.shown(name, key, self._decode)
+
+    @overload
+    def iterate(
+        self, table: Table[T], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> Iterator[tuple[str, T]]: ...
+    @overload
+    def iterate(
+        self, table: str, *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> Iterator[tuple[str, Any]]: ...
+    def iterate(
+        self, table: str | Table[Any], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> Iterator[tuple[str, Any]]:
+        """(key, value) of all objects of a table, as they are at this moment: later changes are not seen.
+
+        ``on_error``: what to do with an object whose value does not fit the table's declared type. ``"raise"`` raises
+        ValueRefused and ends the iteration; ``"skip"`` leaves the object out and goes on. Both note the object in
+        ``status().unreadable``.
+        Raises NotFollowed for a topic that is not followed, ValueRefused for a table that is not declared, UsageError,
+        NotStarted.
+        """
+        if on_error not in ("raise", "skip"):
+            raise UsageError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+        return _values(self.records(table, topic=topic), skip=on_error == "skip")
+
+    @overload
+    def records(self, table: Table[T], *, topic: str | None = None) -> list[Object[T]]: ...
+    @overload
+    def records(self, table: str | None = None, *, topic: str | None = None) -> list[Object[Any]]: ...
+    def records(self, table: str | Table[Any] | None = None, *, topic: str | None = None) -> list[Object[Any]]:
+        """All objects, or those of a table or of a topic, of one moment: each with its topic, version and value.
+
+        Values are decoded when ``value`` is read, so an object that does not fit its table's type raises only there.
+        Raises NotFollowed for a topic that is not followed, ValueRefused for a table that is not declared, NotStarted.
+        """
+        self._check_started()
+        name = None if table is None else self._tables.name(table)
+        with self._engine.lock:
+            return self._cache.objects(name, self._only(topic), self._decode)
+
+    @overload
+    def add_index(self, name: str, table: Table[T], by: Callable[[T], Any] | str) -> None: ...
+    @overload
+    def add_index(self, name: str, table: str, by: Extract) -> None: ...
+    def add_index(self, name: str, table: str | Table[Any], by: Extract) -> None:
+        """Index a table by a field path (``"switch"``, ``"a.b"``) or a function of the value.
+
+        An object whose value does not fit the table's type, or on which the function raises, is left out of the index:
+        ``lookup`` does not find it, ``status().indexes`` counts and names it, and one line is logged. Raises UsageError
+        when the index's name is taken, ValueRefused for a table that is not declared.
+        """
+        self._check()
+        indexed = self._tables.name(table)
+        with self._engine.lock:
+            self._cache.add_index(name, indexed, by)
+        self._engine.report_indexes()
+
+    def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
+        """(key, value) of every object that the index has under ``value``; see :meth:`add_index` for those that it
+        leaves out. Raises NotFollowed for no such index, NotStarted.
+        """
+        self._check_started()
+        check_kind("index", index, str, "a string, the index's name")
+        with self._engine.lock:
+            table = self._cache.index(index).table
+            found = self._cache.lookup(index, value)
+        decode = self._decoders.get(table, plain)
+        return [(key, decoded(decode, table, key, raw)) for key, raw in found]
+
+    # -- handlers ------------------------------------------------------------------------------------------------
+
+    def on(
+        self,
+        table: str | Table[Any] | Order | None,
+        handler: Callable[[Event], object],
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+        order: Order = (),
+        on_history_changed: Callable[[HistoryChange], object] | None = None,
+    ) -> Handle:
+        """Call ``handler`` with every change of a table, of several tables, or of all (None), a topic or a key.
+
+        It is called on a thread of its own, first with the objects that are there already (as creates), then with
+        every change in chain order; one that is too slow gets the latest change per key, one that raises is tried
+        again and parked after ``settings.handling.tries``. ``remove()`` of what is returned ends it.
+
+        One handler of several tables is called for all of them in chain order; between two handlers there is no order.
+        ``order`` names tables, those first that others refer to: what a full sync finds (at the start or later), and
+        what an unfollow takes away, is told as creates and sets in this order, then deletes in the reverse.
+        ``on_history_changed`` is called on the handler's thread when a reading shows that the store's history changed
+        (a restored backup, a fail-over, acknowledged commits lost): after every change of the old history and before
+        the first one of the new history, in which versions may go back. It is called once for each reading that finds
+        topics of another history, with the points of these topics. When it raises, it is tried again like a change,
+        and later changes wait until it returns or is parked.
+        Raises UsageError, NotFollowed for the topic, ValueRefused for a table that is not declared, ClosedError.
+        """
+        self._check()
+        if key is not None:
+            check_key(key)
+        tables, order = self._names(table), self._order(order)
+        with self._engine.lock:
+            chosen = selector(tables, self._only(topic), key, order)
+            present = self._cache.present(chosen.tables, chosen.topic, chosen.key)
+            return self._handlers.add(chosen, handler, present, on_history_changed)
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """True when every followed topic was synced and the handlers have had the objects of that sync. False before
+        ``start``, and while no topic is followed. Raises ClosedError.
+        """
+        self._check()
+        with self._engine.lock:
+            return self._engine.follower.tracker.synced and self._handlers.initial_done
+
+    def staleness(self) -> float:
+        """Seconds: everything committed longer ago than that is here. Infinite before ``start``, before the first sync,
+        and while no topic is followed. Raises ClosedError.
+        """
+        self._check()
+        with self._engine.lock:
+            return self._engine.follower.tracker.staleness(self._engine.now())
+
+    def wait_synced(self, timeout: float | None = None) -> None:
+        """Block until ``synced``. Raises WaitTimeout (with the reason, when the store cannot be read), ClosedError,
+        NotStarted, NotFollowed when no topic is followed (any more), and UsageError when called by a handler, which
+        would wait for itself.
+        """
+        self._check_started()
+        until = self._deadline(timeout)
+        self._handlers.refuse_handlers("wait_synced")
+        self._wait(self._is_synced, until, "the first sync")
+        self._handlers.wait_initial(self._left(until))
+
+    def wait_for(
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """Block until everything up to ``position`` is applied: read your own write.
+
+        Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest; None, of a
+        transaction that changed nothing, is there already. Given a number, all followed topics are waited for (or
+        ``topics``): a topic that was not written to says so only at its next hello, poll or sync, and a number cannot
+        tell one history from another. Of a commit that a full sync may have jumped over the store is asked, which may
+        take longer than the timeout by one query.
+
+        Raises WaitTimeout, ClosedError, NotStarted, NotFollowed (also when one of those named or written to is dropped
+        meanwhile), and UsageError for topics that are no list of names. Given a commit also HistoryChanged, when the
+        store does not have it any more, and OutcomeUnknown, when the changelog does not reach back to it any more.
+        """
+        until = self._deadline(timeout)
+        if position is None:
+            self._check_wait(topics)
+            return
+        readback = self._readback(position, topics)
+        while not self._read_back(readback, until):
+            error = readback.ask()
+            if error is not None:
+                self._pause(until, error)
+
+    def wait_handled(
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """Block until ``wait_for`` and every handler has had (or given up) the changes up to there. Raises as
+        ``wait_for``, and UsageError when called by a handler.
+        """
+        self._check_started()
+        until = self._deadline(timeout)
+        check_position(position)
+        self._handlers.refuse_handlers("wait_handled")
+        self.wait_for(position, self._left(until), topics=topics)
+        if position is None:
+            return
+        number = position if isinstance(position, int) else position.point.position
+        self._handlers.wait_handled(number, self._left(until))
+
+    def status(self) -> Status:
+        """A look at everything: metrics, and why the replica is not ready. Takes the replica's lock for a moment.
+        Before ``start`` it is not ready, and says so. Raises ClosedError.
+        """
+        self._check()
+        parked = parked_objects(self._handlers.parked())
+        with self._engine.lock:
+            now = self._engine.now()
+            tracker = self._engine.follower.tracker
+            chains = {name: self._chain_status(name, now) for name in tracker.topics}
+            error = self._engine.last_error
+            synced, staleness = self.synced, tracker.staleness(now)
+            return Status(
+                synced=synced,
+                staleness=staleness,
+                polling=tracker.liveness.is_polling(now),
+                chains=chains,
+                counters=msgspec.structs.replace(
+                    tracker.counters, deltas=dict(tracker.counters.deltas), fulls=dict(tracker.counters.fulls)
+                ),
+                sequences=msgspec.structs.replace(tracker.gaps.tally),
+                faults=msgspec.structs.replace(self._engine.follower.faults),
+                driver=self._subscriber.counters(),
+                handlers=self._handlers.counters(),
+                parked=parked,
+                problems=problems(
+                    self._timing,
+                    synced=synced,
+                    staleness=staleness,
+                    last_error=error,
+                    failure=self._engine.failure,
+                    doubtful=tracker.doubtful,
+                    started=self._started,
+                    followed=bool(tracker.topics) or not self._follows,
+                ),
+                last_error="" if error is None else str(error),
+                indexes={index.name: index.status(MAX_EXAMPLES) for index in self._cache.indexes()},
+                unreadable=self._unreadable.current(self._version_of),
+                unreadable_reads=self._unreadable.reads,
+                journal={} if self._journal is None else self._journal.counters(),
+                journal_error="" if self._journal is None else self._journal.error,
+            )
+
+    def _rejected(self) -> Mapping[str, int]:
+        driver, tracker = self._subscriber.counters(), self._engine.follower.tracker.counters
+        counted = {why: driver.get(why, 0) for why in DRIVER_DROPS}
+        return {**counted, "other_history": tracker.foreign, "overflowed": tracker.overflowed}
+
+    # -- comparing with the store ----------------------------------------------------------------------------------
+
+    def contents(self, topic: str) -> Contents:
+        """A topic's own chain: what is known of it, and all its objects, of one moment. Takes the replica's lock for
+        as long as making the list takes. Raises NotFollowed, ValueRefused, NotStarted.
+        """
+        self._check_started()
+        check_name("topic", topic)
+        with self._engine.lock:
+            followed = self._engine.follower.tracker.topics
+            chain = ALL if ALL in followed else topic
+            if chain not in followed:
+                raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
+            status = self._chain_status(chain, self._engine.now())
+            records = self._cache.topic_records(topic)
+        return Contents(topic, status.state, status.known, status.staleness, records)
+
+    def resync(self, *topics: str) -> None:
+        """Read these topics anew (none: all that are followed), as soon as ``sync_interval`` allows; what differs is
+        told to handlers. Not needed in operation: a digest that differs is found and repaired by itself. A replica of
+        everything reads everything. Does not wait. Raises NotFollowed, NotStarted.
+        """
+        self._check_started()
+        for topic in topics:
+            check_kind("topic", topic, str, "a string")
+        with self._engine.lock:
+            everything = ALL in self._engine.follower.tracker.topics
+        self._engine.resync(() if everything else topics)
+
+    def _enqueue(self, outcome: Outcome, first: bool) -> None:
+        if outcome.history is not None:
+            self._handlers.push_history(outcome.history)
+        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _chain_status(self, name: str, now: float) -> ChainStatus:
+        tracker = self._engine.follower.tracker
+        chain = tracker.chain(name)
+        return ChainStatus(
+            chain.state.value, chain.known, tracker.liveness.staleness(name, now), chain.waiting.messages
+        )
+
+    def _awaited(self, position: int | Committed, topics: Sequence[str] | None) -> Sequence[str] | None:
+        """Of which topics a wait is (None: of all that are followed). With the lock held, at every look: what is not
+        followed any more would be waited for in vain, or forgotten without a word.
+        """
+        followed = self._followed()
+        if topics is not None:
+            for topic in topics:
+                self._check_followed(topic)
+            return topics
+        if not followed:
+            raise NotFollowed(NOTHING_FOLLOWED)
+        if isinstance(position, int) or ALL in followed:
+            return None
+        names = [link.topic for link in position.links if link.topic in followed]
+        if not names:
+            wrote = sorted(link.topic for link in position.links)
+            raise NotFollowed(f"the transaction wrote to {wrote[:5]} and none of these is followed")
+        return names
+
+    def _is_synced(self) -> bool:
+        """Whether every followed topic was synced. With the lock held."""
+        if not self._followed():
+            raise NotFollowed(NOTHING_FOLLOWED)
+        return self._engine.follower.tracker.synced
+
+    def _readback(self, target: int | Committed, topics: Sequence[str] | None) -> Readback:
+        self._check_wait(topics)
+        check_position(target)
+        return Readback(target, topics, self._reader, self._engine.now())
+
+    def _check_wait(self, topics: Sequence[str] | None) -> None:
+        self._check_started()
+        if topics is not None:
+            _check_list(topics, "wait for all that are followed")
+
+    def _read_back(self, readback: Readback, until: float | None) -> bool:
+        """Wait. True: it is applied; False: the store is to be asked first."""
+
+        def ready() -> bool:
+            readback.topics = self._awaited(readback.target, readback.topics)
+            return readback.look(self._engine.follower.tracker) or readback.question is not None
+
+        self._wait(ready, until, f"position {readback.number}")
+        return readback.question is None
+
+    def _pause(self, until: float | None, error: PubSubError) -> None:
+        """Before the store is asked again."""
+        left = self._left(until)
+        if left is not None and left <= 0:
+            raise WaitTimeout(f"the store could not be asked for the commit in time: {error}")
+        with self._engine.lock:
+            self._engine.changed.wait(RETRY if left is None else min(left, RETRY))
+
+    def _wait(self, done: Callable[[], bool], until: float | None, what: str) -> None:
+        engine = self._engine
+        with engine.lock:
+            while True:
+                self._check()
+                if engine.failure is not None:
+                    raise engine.failure
+                if done():
+                    return
+                left = self._left(until)
+                if left is not None and left <= 0:
+                    raise WaitTimeout(f"{what} did not come in time{self._why()}")
+                engine.changed.wait(left)
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        check_timeout(timeout)
+        return None if timeout is None else self._engine.now() + timeout
+
+    def _left(self, until: float | None) -> float | None:
+        return None if until is None else until - self._engine.now()
+
+    def _why(self) -> str:
+        error: PubSubError | None = self._engine.last_error
+        return "" if error is None else f": the last sync failed because {error}"
+
+    def _followed(self) -> Collection[str]:
+        """What is followed, or will be by ``start``: a handler may be registered before it. With the lock held."""
+        followed = self._engine.follower.tracker.topics
+        return followed if self._follows else {*self._topics, *followed}
+
+    def _only(self, topic: str | None) -> str | None:
+        """The topic that a look is confined to. No object has the topic ``ALL``: that is to be confined to none."""
+        if topic is not None:
+            self._check_followed(topic)
+        return None if topic == ALL else topic
+
+    def _check_followed(self, topic: str) -> None:
+        followed = self._followed()
+        check_kind("topic", topic, str, "a string")
+        if topic not in followed and ALL not in followed:
+            raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError("this replica belongs to the process before the fork; make a new one in this process")
+        if self._closed:
+            raise ClosedError("this replica is closed; make a new one")
+
+    def _check_started(self) -> None:
+        self._check()
+        if not self._started:
+            raise NotStarted(NOT_STARTED)
+
+    def _decode(self, found: Object[Any]) -> Any:
+        try:
+            return decoded(self._decoders.get(found.table, plain), found.table, found.key, found.json)
+        except ValueRefused as error:
+            self._unreadable.note(found, error)
+            raise
+
+    def _version_of(self, table: str, key: str) -> int | None:
+        """Of an object that is shown; None: there is none. With the lock held."""
+        found = self._cache.record(table, key)
+        return None if found is None else found.version
+
+    def _names(self, tables: str | Table[Any] | Order | None) -> str | list[str] | None:
+        if tables is None or isinstance(tables, str | Table):
+            return None if tables is None else self._tables.name(tables)
+        check_kind("table", tables, Iterable, "a table, a list of tables, or None for all")
+        return [self._tables.name(each) for each in tables]
+
+    def _order(self, order: Order) -> Sequence[str]:
+        check_kind("order", order, Iterable, "a list of tables")
+        return order if isinstance(order, str) else [self._tables.name(each) for each in order]
+
+
+def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str, Any]]:
+    for each in objects:
+        try:
+            value = each.value
+        except ValueRefused:  # noted by what decodes
+            if not skip:
+                raise
+            continue
+        yield each.key, value
+
+
+def _reader(settings: Settings) -> Store:
+    """A store to read from, which may not be there yet: a replica makes no database, and waits for one that is late."""
+    # One attempt: the tracker tries again by its own rules, and what failed is to be seen meanwhile.
+    once = msgspec.structs.replace(settings.store, retry_attempts=1)
+    return Store(msgspec.structs.replace(settings, store=once), create=False)
+
+
+def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":
+    """Imported only here, so that a replica without the endpoint runs without what the endpoint needs."""
+    try:
+        from pubsub_lib.replica import metrics
+    except ImportError as error:
+        raise ConfigError(
+            f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[metrics], "
+            "or set replica_metrics_port = 0"
+        ) from error
+    return metrics.endpoint_of(settings, replica.status, contents.routes(replica))
+
+
+def _check_list(topics: Sequence[str], all_of_them: str) -> None:
+    if isinstance(topics, str):
+        raise UsageError(f"topics must be a list of names, not the string {topics!r}; write [{topics!r}]")
+    check_kind("topics", topics, Collection, "a list of names")
+    if not topics:
+        raise UsageError(f"no topic was named; leave the topics out, or give None, to {all_of_them}")
+
+
+def with_default(topics: tuple[str, ...], wanted: bool) -> tuple[str, ...]:
+    """These topics, and the default topic behind them when it is ``wanted`` and not among them already."""
+    return (*topics, DEFAULT_TOPIC) if wanted and not {ALL, DEFAULT_TOPIC}.intersection(topics) else topics
+
+
+def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    _check_list(topics, "follow everything")
+    if tuple(topics) == (ALL,):
+        return (ALL,)
+    return tuple(check_name("topic", topic) for topic in topics)

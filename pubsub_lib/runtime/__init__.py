@@ -1,1 +1,0 @@
-"""What runs: threads around the sans-I/O core."""

@@ -1,0 +1,73 @@
+"""Who publishes is decided by what the driver can do, not by the program."""
+
+from typing import Any, ClassVar
+
+import pytest
+
+from pubsub_lib import Publisher, Settings, Store, Worker, loader, open_publisher
+from pubsub_lib.api import Capabilities
+from pubsub_lib.errors import ConfigError, DriverError
+from pubsub_lib.publisher import opening
+from pubsub_memory import MemoryDriver
+from tests.unit.world import settings
+
+BOUND: dict[str, Any] = {"driver": "zmq_pubsub_driver", "driver_options": {}, "bind_address": "tcp://127.0.0.1:1"}
+HOP: dict[str, Any] = {"multiproc_driver": "zmq_pubsub_multiproc_driver", "multiproc_socket": "/nowhere/socket"}
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({**BOUND, **HOP}, Worker),
+        (BOUND, Publisher),
+        (HOP, Publisher),  # the memory driver connects: it needs no service
+        ({}, Publisher),
+        ({"driver": "db_polling_pubsub_driver", "driver_options": {}, **HOP}, Publisher),
+    ],
+)
+def test_a_bind_based_driver_with_a_hop_makes_a_worker_and_all_else_a_publisher(
+    given: dict[str, Any], kind: type[object], sqlite_url: str
+) -> None:
+    config = settings(sqlite_url, **given)
+    with Store(config) as store:
+        opened = open_publisher(config, store)
+        assert type(opened) is kind
+        assert opening.hands_over(config) == (kind is Worker)
+        opened.close()
+
+
+def test_the_capability_decides_and_not_the_name(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bound(MemoryDriver):
+        capabilities: ClassVar[Capabilities] = Capabilities(
+            bind_based=True, cross_process=False, cross_host=False, ordered=True
+        )
+
+    load = loader.load
+    monkeypatch.setattr(loader, "load", lambda name, *needs: Bound if name == "memory" else load(name, *needs))
+    config = settings(sqlite_url, **HOP)
+    with Store(config) as store:
+        opened = open_publisher(config, store)
+        assert isinstance(opened, Worker)
+        opened.close()
+
+
+def test_what_it_opens_publishes(config: Settings) -> None:
+    heard: list[str] = []
+    subscriber = loader.load(config.driver).subscriber(config.for_driver())
+    subscriber.initialize(lambda envelope: heard.append(envelope.topic), lambda: None)
+    subscriber.register_topic("t")
+    subscriber.daemonize()
+    with Store(config) as store, open_publisher(config, store) as sender:
+        assert isinstance(sender, Publisher)
+        with store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+        assert sender.counters()["sent"] >= 1
+    subscriber.close()
+
+
+def test_it_refuses_what_cannot_be(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        with pytest.raises(ConfigError, match="stable name"):
+            open_publisher(settings(sqlite_url, service=""), store)
+        with pytest.raises(DriverError, match="there is no driver"):
+            open_publisher(settings(sqlite_url, driver="nothing"), store)

@@ -1,0 +1,197 @@
+"""A worker hands over what it commits, in every process that it is forked into, and never undoes a commit."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pubsub_lib import Settings, Store, loader
+from pubsub_lib.api import OnAsk, OnConnected, Publisher
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import ALL, Link
+from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, TransportError
+from pubsub_lib.publisher.worker import Worker
+from pubsub_lib.testing.checks import in_a_fork
+from pubsub_lib.testing.processes import poll
+from tests.unit.world import settings
+
+LONG = 120.0
+
+
+@pytest.fixture
+def config(sqlite_url: str, tmp_path: Path) -> Settings:
+    return settings(
+        sqlite_url,
+        service="api-1",
+        multiproc_driver="zmq_pubsub_multiproc_driver",
+        multiproc_socket=str(tmp_path / "hop" / "socket"),
+        multiproc_options={"buffer": 5, "when_full": "raise"},
+    )
+
+
+@pytest.fixture
+def store(config: Settings) -> Iterator[Store]:
+    with Store(config.store_url, origin="api-1") as store:
+        yield store
+
+
+@pytest.fixture
+def heard(config: Settings) -> Iterator[list[Envelope]]:
+    """What comes out at the service's end."""
+    heard: list[Envelope] = []
+    subscriber = loader.load(config.multiproc_driver).subscriber(config.for_multiproc())
+    subscriber.initialize(heard.append, lambda: None)
+    subscriber.register_topic(ALL)
+    subscriber.daemonize()
+    yield heard
+    subscriber.close()
+
+
+def write(store: Store, value: int) -> None:
+    with store.transaction() as tx:
+        tx.set("a", "1", value, topic="t")
+
+
+def values(heard: list[Envelope]) -> list[Any]:
+    return [message.link.changes[0].value for envelope in heard for message in envelope.messages]
+
+
+def test_each_commit_comes_out_once_and_in_order(config: Settings, store: Store, heard: list[Envelope]) -> None:
+    with Worker(config, store) as worker:
+        for value in range(3):
+            write(store, value)
+        assert poll(lambda: len(heard) == 3, LONG)
+        assert worker.counters()["sent"] == 3
+    assert values(heard) == [b"0", b"1", b"2"]
+    assert [(envelope.service, envelope.sequence) for envelope in heard] == [("api-1", 1), ("api-1", 2), ("api-1", 3)]
+
+
+def test_a_trace_goes_over_the_hop(config: Settings, store: Store, heard: list[Envelope]) -> None:
+    traces = iter(["00-1-2-01", ""])
+    with Worker(config, store, trace=lambda: next(traces)):
+        write(store, 0)
+        write(store, 1)
+        assert poll(lambda: len(values(heard)) == 2, LONG)  # a batch may bring both in one envelope
+    assert [message.link.trace for envelope in heard for message in envelope.messages] == ["00-1-2-01", ""]
+
+
+def test_children_forked_after_the_first_send_deliver_as_publishers_of_their_own(
+    config: Settings, store: Store, heard: list[Envelope]
+) -> None:
+    with Worker(config, store) as worker:
+        write(store, 0)
+
+        def child() -> None:
+            write(store, os.getpid())
+            worker.close()
+
+        for _ in range(2):
+            in_a_fork(child, LONG)
+        write(store, 1)
+        assert poll(lambda: len(heard) == 4, LONG), heard
+    assert len({envelope.uuid for envelope in heard}) == 3
+    assert store.callback_errors == 0
+
+
+def test_without_a_service_the_writer_that_asked_for_it_is_told_and_its_commit_stands(
+    config: Settings, store: Store
+) -> None:
+    with Worker(config, store) as worker:
+        for value in range(5):
+            write(store, value)
+        for value in (5, 6, 7):
+            with pytest.raises(HandOverRefused, match=r"buffer of 5 messages .* is full"):
+                write(store, value)
+        assert store.get("a", "1") == 7
+        assert store.callback_errors == 3
+        assert worker.counters()["unsent"] == 3
+
+
+def test_without_a_service_commits_go_on_and_what_was_not_handed_over_is_counted(
+    config: Settings, store: Store
+) -> None:
+    options = {"buffer": 5, "when_full": "wait", "full_wait": 0.01}
+    with Worker(msgspec.structs.replace(config, multiproc_options=options), store) as worker:
+        for value in range(8):
+            write(store, value)
+        assert store.get("a", "1") == 7
+        assert store.callback_errors == 3
+        assert worker.counters()["unsent"] == 3
+        with pytest.raises(TransportError, match="buffer of 5 messages"):
+            worker.hand_over(store.read_links(None, 1)[0])
+
+
+def test_after_close_it_refuses_and_the_store_goes_on(config: Settings, store: Store) -> None:
+    worker = Worker(config, store)
+    worker.start()
+    worker.close()
+    worker.close()
+    write(store, 1)
+    assert store.callback_errors == 0
+    with pytest.raises(ClosedError):
+        worker.hand_over(store.read_links(None, 1)[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "way_out"), [({"service": ""}, "service_name"), ({"multiproc_driver": ""}, "Publisher")]
+)
+def test_what_it_misses_is_named(changes: dict[str, Any], way_out: str, sqlite_url: str, store: Store) -> None:
+    given = {"service": "api-1", "multiproc_driver": "memory", **changes}
+    with pytest.raises(ConfigError, match=way_out):
+        Worker(settings(sqlite_url, **given), store)
+
+
+class Full(Publisher):
+    """A buffer without room: whoever sends waits until the test says so."""
+
+    def __init__(self) -> None:
+        self.waits, self.room = threading.Event(), threading.Event()
+
+    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+        pass
+
+    def send_event(self, envelope: Envelope) -> None:
+        self.waits.set()
+        assert self.room.wait(LONG)
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_waits_of_a_process_threads_do_not_add_up(config: Settings, store: Store) -> None:
+    links: list[Link] = []
+    store.on_commit(links.extend)
+    write(store, 1)
+    full = Full()
+    worker = Worker(config, store, full)
+    worker.start()
+    refused: list[str] = []
+
+    def hand_over() -> None:
+        try:
+            worker.hand_over(links)
+        except TransportError as error:
+            refused.append(str(error))
+
+    first, *others = [threading.Thread(target=hand_over) for _ in range(5)]
+    first.start()
+    assert full.waits.wait(LONG)
+    for each in others:
+        each.start()
+    for each in others:
+        each.join(LONG)
+        assert not each.is_alive()
+    assert first.is_alive()
+    full.room.set()
+    first.join(LONG)
+    assert len(refused) == 4
+    assert all("other threads of this process wait for room" in each for each in refused)
+    assert worker.counters()["unsent"] == 4
+    worker.close()

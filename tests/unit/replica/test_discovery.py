@@ -1,0 +1,191 @@
+"""Publishers are found in the directory, left when they are gone for good, and never while it cannot be read."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from pubsub_lib import Replica, Store
+from pubsub_lib.errors import StoreUnavailable, TransportError
+from pubsub_lib.replica.discovery import MISSED, Discovery, resolved
+from pubsub_lib.testing.processes import poll
+from pubsub_memory import MemoryDriver
+from tests.unit.world import settings
+
+
+class Ear:
+    """A subscriber's list of addresses."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.addresses: list[str] = []
+        self._refuses = refuses
+
+    def register_listen_address(self, address: str) -> None:
+        if address == self._refuses:
+            raise TransportError("no such transport")
+        assert address not in self.addresses
+        self.addresses.append(address)
+
+    def unregister_listen_address(self, address: str) -> None:
+        self.addresses.remove(address)
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    with Store(sqlite_url) as store:
+        yield store
+
+
+def enter(store: Store, name: str) -> None:
+    store.directory.register(name, name, f"tcp://{name}:1", 60.0)
+
+
+def looking(store: Store, ear: Ear, *configured: str) -> Discovery:
+    return Discovery(store.directory.live, ear, configured, 5.0)
+
+
+def test_joins_and_leaves_are_followed(store: Store) -> None:
+    ear = Ear()
+    discovery = looking(store, ear)
+    assert discovery.step(1.0) == 6.0
+    assert ear.addresses == []
+    enter(store, "api-1")
+    enter(store, "api-2")
+    discovery.step(2.0)
+    discovery.step(3.0)
+    assert ear.addresses == ["tcp://api-1:1", "tcp://api-2:1"]
+    store.directory.unregister("api-1")
+    for look in range(MISSED):
+        assert "tcp://api-1:1" in ear.addresses, f"left at look {look}"
+        discovery.step(4.0)
+    assert ear.addresses == ["tcp://api-2:1"]
+    enter(store, "api-1")
+    discovery.step(5.0)
+    assert sorted(discovery.addresses) == sorted(ear.addresses) == ["tcp://api-1:1", "tcp://api-2:1"]
+
+
+def test_an_entry_that_is_away_for_a_moment_costs_no_connection(store: Store) -> None:
+    ear = Ear()
+    discovery = looking(store, ear)
+    for _ in range(3):
+        enter(store, "api-1")
+        discovery.step(0.0)
+        store.directory.unregister("api-1")
+        for _ in range(MISSED - 1):
+            discovery.step(0.0)
+    assert ear.addresses == ["tcp://api-1:1"]  # Ear would have refused a second registration
+
+
+def test_configured_addresses_and_services_without_one_are_left_alone(store: Store) -> None:
+    ear = Ear()
+    discovery = looking(store, ear, "tcp://api-1:1")
+    enter(store, "api-1")
+    store.directory.register("quiet", "quiet", "", 60.0)
+    for _ in range(2 * MISSED):
+        discovery.step(0.0)
+        store.directory.unregister("api-1")
+    assert ear.addresses == []
+
+
+def test_one_that_is_configured_by_name_and_entered_by_number_is_not_heard_twice(store: Store) -> None:
+    names = {"tcp://api-1.example:1": "tcp://10.0.0.1:1", "tcp://api-2:1": "tcp://10.0.0.2:1"}
+    ear = Ear()
+    discovery = Discovery(
+        store.directory.live,
+        ear,
+        ["tcp://api-1.example:1", "tcp://10.0.0.2:1"],
+        5.0,
+        lambda address: names.get(address, address),
+    )
+    for name, address in (("1", "tcp://10.0.0.1:1"), ("2", "tcp://api-2:1"), ("3", "tcp://10.0.0.3:1")):
+        store.directory.register(name, name, address, 60.0)
+    discovery.step(0.0)
+    assert ear.addresses == ["tcp://10.0.0.3:1"]
+    # While a name cannot be looked up it is another one. Later it is left.
+    known = names.pop("tcp://api-1.example:1")
+    discovery.step(1.0)
+    assert ear.addresses == ["tcp://10.0.0.3:1", "tcp://10.0.0.1:1"]
+    names["tcp://api-1.example:1"] = known
+    for _ in range(MISSED):
+        discovery.step(2.0)
+    assert ear.addresses == ["tcp://10.0.0.3:1"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        (["10.0.0.1", "10.0.0.1"], "tcp://10.0.0.1:8866"),
+        (["10.0.0.1", "10.0.0.2"], "tcp://host.example:08866"),
+        ([], "tcp://host.example:08866"),
+    ],
+)
+def test_a_name_stands_for_its_only_number(numbers: list[str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(host: str, *_: object) -> list[Any]:
+        assert host == "host.example"
+        if not numbers:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 0)) for each in numbers]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert resolved("tcp://host.example:08866") == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("tcp://localhost:1", "tcp://127.0.0.1:1"),
+        ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"),
+        ("tcp://[0:0::1]:1", "tcp://[::1]:1"),
+        ("ipc:///run/socket:1", "ipc:///run/socket:1"),
+        ("nothing of ours", "nothing of ours"),
+        (f"tcp://{'x' * 70}.example:1", f"tcp://{'x' * 70}.example:1"),
+    ],
+)
+def test_addresses_are_made_comparable(address: str, expected: str) -> None:
+    assert resolved(address) == expected
+
+
+def test_an_address_that_cannot_be_used_hides_no_other(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    ear = Ear(refuses="tcp://api-1:1")
+    discovery = looking(store, ear)
+    enter(store, "api-1")
+    enter(store, "api-2")
+    discovery.step(0.0)
+    discovery.step(0.0)
+    assert ear.addresses == ["tcp://api-2:1"]
+    assert caplog.text.count("cannot listen to the publisher at tcp://api-1:1: no such transport") == 1
+
+
+def test_while_the_directory_cannot_be_read_everything_stays(store: Store) -> None:
+    ear = Ear()
+    down = [False]
+
+    def live() -> Any:
+        if down[0]:
+            raise StoreUnavailable("out")
+        return store.directory.live()
+
+    discovery = Discovery(live, ear, (), 5.0)
+    enter(store, "api-1")
+    discovery.step(0.0)
+    down[0] = True
+    for _ in range(2 * MISSED):
+        with pytest.raises(StoreUnavailable):
+            discovery.step(0.0)
+    assert ear.addresses == ["tcp://api-1:1"]
+
+
+def test_a_replica_of_a_driver_that_binds_looks_by_itself(
+    sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding = msgspec.structs.replace(MemoryDriver.capabilities, bind_based=True)
+    monkeypatch.setattr(MemoryDriver, "capabilities", binding)
+    enter(store, "api-1")
+    with Replica(settings(sqlite_url, discovery_interval=0.01), ["t"]) as replica:
+        assert poll(lambda: replica.publishers == ("tcp://api-1:1",), 20.0)
+    for off in (settings(sqlite_url, discovery_interval=0.0), settings(sqlite_url, driver="db_polling_pubsub_driver")):
+        with Replica(msgspec.structs.replace(off, driver_options={}), ["t"]) as replica:
+            replica.wait_synced(20.0)
+            assert replica.publishers == ()

@@ -1,0 +1,115 @@
+"""The threads of a replica: what they survive."""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.core.model import SyncAnswer, Want
+from pubsub_lib.errors import StoreUnavailable
+from tests.unit.world import settings
+
+LONG = 120.0
+
+
+@pytest.fixture
+def store(config: Settings) -> Iterator[Store]:
+    with Store(config.store_url) as store, store.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+        yield store
+
+
+class Broken:
+    """A real reader whose first answers are exceptions."""
+
+    def __init__(self, store: Store, failures: list[Exception]) -> None:
+        self._store = store
+        self.failures = failures
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        if self.failures:
+            raise self.failures.pop(0)
+        return self._store.read_sync(wants)
+
+
+def test_the_sync_thread_survives_whatever_a_reader_raises(
+    config: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = Broken(store, [StoreUnavailable("out"), StoreUnavailable("out"), ZeroDivisionError("a bug")])
+    with caplog.at_level(logging.WARNING), Replica(config, topics=["t"], store=reader) as replica:
+        replica.wait_synced(timeout=LONG)
+        assert replica.status().counters.syncs_failed == 3
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
+    assert told.count("a sync failed and will be tried again: out") == 1, "an outage is logged once"
+    assert sum("please report" in message for message in told) == 1
+
+
+def test_an_answer_that_lacks_something_is_a_failed_sync(config: Settings, store: Store) -> None:
+    reader = Forgetful(store)
+    with Replica(config, topics=["t"], store=reader) as replica:
+        replica.wait_synced(timeout=LONG)
+        assert reader.forgets == 0
+        assert replica.status().counters.syncs_failed == 2
+
+
+class Forgetful:
+    """A real reader that leaves its first answers empty."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.forgets = 2
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        answer = self._store.read_sync(wants)
+        if self.forgets:
+            self.forgets -= 1
+            return SyncAnswer(answer.store, {})
+        return answer
+
+
+def test_rule_09_an_answer_that_comes_after_the_timeout_is_ignored(sqlite_url: str, store: Store) -> None:
+    from msgspec.structs import replace
+
+    from tests.unit.world import QUICK
+
+    slow = Slow(store)
+    config = settings(sqlite_url, timing=replace(QUICK, sync_timeout=0.2))
+    with Replica(config, topics=["t"], store=slow) as replica:
+        assert slow.reading.wait(LONG)
+        while replica.status().counters.syncs_failed == 0:
+            assert not slow.release.wait(0.01)
+        slow.release.set()
+        replica.wait_synced(timeout=LONG)
+        assert replica.status().counters.late_answers == 1
+
+
+class Slow:
+    """A real reader that holds its first answer back."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.reading = threading.Event()
+        self.release = threading.Event()
+
+    def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
+        answer = self._store.read_sync(wants)
+        self.reading.set()
+        assert self.release.wait(LONG)
+        return answer
+
+
+def test_no_thread_is_left_behind(config: Settings, store: Store) -> None:
+    before = set(threading.enumerate())  # another test's driver may still be ending a thread
+    with Replica(config, topics=["t"]) as replica:
+        replica.on("a", _nothing)
+        replica.wait_synced(timeout=LONG)
+        ours = set(threading.enumerate()) - before
+        assert {"pubsub-clock", "pubsub-sync"} <= {thread.name for thread in ours}
+    assert [thread for thread in ours if thread.is_alive()] == []
+
+
+def _nothing(change: Any) -> None:
+    pass

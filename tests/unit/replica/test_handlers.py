@@ -1,0 +1,374 @@
+"""Handlers' threads: independent of each other, stoppable from anywhere, and waited for without sleeping."""
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pubsub_lib.core.dispatch import HandlerPolicy, Selector, selector
+from pubsub_lib.core.events import Event
+from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeout
+from pubsub_lib.replica.handlers import Handle, Handlers
+
+LONG = 120.0
+"""Seconds that are never waited for unless something is broken."""
+
+
+def event(key: str, version: int, table: str = "port") -> Event:
+    return Event(table, key, "a", "create", version, None, None, b"%d" % version, version)
+
+
+@pytest.fixture
+def handlers() -> Iterator[Handlers]:
+    made = Handlers(HandlerPolicy(tries=3, backoff=0.001, backoff_most=0.002))
+    yield made
+    assert made.close(LONG)
+
+
+def test_each_handler_is_told_what_it_selects_in_order(handlers: Handlers) -> None:
+    ports: list[str] = []
+    routers: list[str] = []
+    handlers.add(selector("port", None, None), lambda e: ports.append(e.key), [event("first", 1)])
+    handlers.add(selector("router", None, None), lambda e: routers.append(e.key))
+    handlers.push([event("p1", 2), event("r1", 3, "router"), event("p2", 4)])
+    handlers.wait_handled(4, LONG)
+    assert (ports, routers) == (["first", "p1", "p2"], ["r1"])
+    assert handlers.counters().handled == 4
+    assert handlers.counters().waiting == 0
+
+
+def test_handlers_run_off_the_pushing_thread(handlers: Handlers) -> None:
+    threads: list[threading.Thread] = []
+    handlers.add(Selector(), lambda e: threads.append(threading.current_thread()))
+    handlers.push([event("x", 1)])
+    handlers.wait_handled(None, LONG)
+    assert threads[0] is not threading.current_thread()
+    assert threads[0].daemon
+
+
+def test_a_handler_that_blocks_stops_no_other(handlers: Handlers) -> None:
+    release, entered = threading.Event(), threading.Event()
+    got: list[str] = []
+
+    def block(e: Event) -> None:
+        entered.set()
+        assert release.wait(LONG)
+
+    blocked = handlers.add(Selector(key="slow"), block)
+    handlers.add(Selector(key="quick"), lambda e: got.append(e.key))
+    handlers.push([event("slow", 1), event("quick", 2)])
+    assert entered.wait(LONG)
+    handlers.push([event("quick", 3)])
+    with pytest.raises(WaitTimeout, match="block did not handle the events up to position 3 in time"):
+        handlers.wait_handled(3, 0.05)
+    assert blocked.counters().handled == 0
+    assert not blocked.initial_done or got is not None
+    release.set()
+    handlers.wait_handled(3, LONG)
+    assert got == ["quick", "quick"]
+
+
+def test_a_handler_that_raises_is_retried_parked_counted_and_logged(
+    handlers: Handlers, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[str] = []
+
+    def picky(e: Event) -> None:
+        tried.append(e.key)
+        if e.key == "bad":
+            raise SystemExit("even this")
+
+    with caplog.at_level(logging.ERROR):
+        handle = handlers.add(Selector(), picky)
+        handlers.push([event("bad", 1), event("good", 2)])
+        handlers.wait_handled(2, LONG)
+    assert sorted(tried) == ["bad", "bad", "bad", "good"]
+    counters = handle.counters()
+    assert (counters.handled, counters.failed, counters.retried, counters.parked) == (1, 3, 2, 1)
+    [(name, parked)] = handlers.parked()
+    assert name == handle.name
+    assert parked.event.key == "bad"
+    assert isinstance(parked.error, SystemExit)
+    # one line, the others are counted: a handler that always fails must not fill the disk
+    assert len(caplog.records) == 1
+    assert "'bad'" in caplog.records[0].getMessage()
+    fields = {name: value for name, value in vars(caplog.records[0]).items() if name.startswith("pubsub_")}
+    assert fields == {
+        "pubsub_handler": handle.name,
+        "pubsub_table": "port",
+        "pubsub_key": "bad",
+        "pubsub_topic": parked.event.topic,
+        "pubsub_version": 1,
+        "pubsub_action": parked.event.action,
+        "pubsub_parked": False,
+        "pubsub_error": "SystemExit",
+    }
+    handlers.push([event("bad", 3)])
+    handlers.wait_handled(3, LONG)
+    assert handle.counters().parked == 2
+
+
+def test_the_log_line_comes_again_after_its_interval_and_tells_how_many_were_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [100.0]
+    handlers = Handlers(HandlerPolicy(tries=1), clock=lambda: now[0])
+
+    def fail(e: Event) -> None:
+        raise ValueError("no")
+
+    handlers.add(Selector(), fail)
+    with caplog.at_level(logging.ERROR):
+        for version, now[0] in ((1, 100.0), (2, 101.0), (3, 102.0), (4, 120.0)):
+            handlers.push([event("x", version)])
+            # the line is written after the answer, before the next event is taken
+            handlers.wait_handled(None, LONG)
+        handlers.close(LONG)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert "2 earlier failures were not logged" in lines[1]
+
+
+def test_without_threads_events_wait_until_they_are_asked_to_run() -> None:
+    now = [100.0]
+    handlers = Handlers(HandlerPolicy(tries=2, backoff=1.0), clock=lambda: now[0], threaded=False)
+    told: list[str] = []
+    failures = iter([ValueError("not now")])
+
+    def picky(e: Event) -> None:
+        told.append(e.key)
+        assert handlers.in_handler()
+        error = next(failures, None)
+        if error is not None:
+            raise error
+
+    handle = handlers.add(Selector(), picky)
+    assert (handlers.next_time(), handlers.run_ready()) == (None, False)
+    handlers.push([event("x", 1), event("y", 2)])
+    assert (told, handlers.next_time()) == ([], -float("inf"))
+    later = handlers.handled_later(2)
+    assert (handlers.run_ready(), handlers.run_ready(), handlers.run_ready()) == (True, True, False)
+    assert (told, handlers.next_time(), later()) == (["x", "y"], 101.0, False)
+    assert handlers.handled_later(0)()
+    now[0] = 101.0
+    assert (handlers.run_ready(), told, later()) == (True, ["x", "y", "x"], True)
+    assert not handlers.in_handler()
+    handle.remove()
+    assert handlers.counters().handled == 2
+    handlers.close()
+    with pytest.raises(ClosedError):
+        later()
+
+
+def test_watchers_are_told_when_something_was_handled(handlers: Handlers) -> None:
+    go_on, rung = threading.Event(), threading.Semaphore(0)
+    handlers.add(Selector(), lambda e: go_on.wait(LONG))
+    handlers.push([event("x", 1)])
+    later = handlers.handled_later(1)
+    handlers.watchers = (rung.release,)
+    assert not later()
+    go_on.set()
+    while not later():
+        assert rung.acquire(timeout=LONG)
+
+
+def test_initial_events_are_known_to_be_done(handlers: Handlers) -> None:
+    release = threading.Event()
+    handlers.add(Selector(), lambda e: release.wait(LONG), [event("x", 1), event("y", 2)])
+    before = handlers.initial_done
+    with pytest.raises(WaitTimeout, match="initial events"):
+        handlers.wait_initial(0.02)
+    release.set()
+    handlers.wait_initial(LONG)
+    assert (before, handlers.initial_done) == (False, True)
+    handlers.push([event("z", 3)], initial=True)
+    handlers.wait_initial(LONG)
+
+
+def test_initial_events_that_are_parked_do_not_hold_up_the_start(handlers: Handlers) -> None:
+    def fail(e: Event) -> None:
+        raise ValueError("no")
+
+    handlers.add(Selector(), fail, [event("x", 1)])
+    handlers.wait_initial(LONG)
+    assert handlers.initial_done
+
+
+def test_waiting_inside_a_handler_is_refused_instead_of_a_deadlock(handlers: Handlers) -> None:
+    errors: list[BaseException] = []
+
+    def wait(e: Event) -> None:
+        for call in (handlers.wait_handled, handlers.wait_initial):
+            try:
+                call()
+            except UsageError as error:
+                errors.append(error)
+
+    handlers.add(Selector(), wait)
+    handlers.push([event("x", 1)])
+    handlers.wait_handled(1, LONG)
+    assert len(errors) == 2
+    assert "by a handler" in str(errors[0])
+
+
+def test_a_handler_counts_as_one_from_its_first_call(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[bool] = []
+    called = threading.Event()
+    start = Handle.start
+
+    def start_and_let_it_run_first(handle: Handle) -> None:
+        start(handle)
+        assert called.wait(LONG)
+
+    def note(e: Event) -> None:
+        inside.append(handlers.in_handler())
+        called.set()
+
+    monkeypatch.setattr(Handle, "start", start_and_let_it_run_first)
+    handlers.add(Selector(), note, [event("x", 1)])
+    assert inside == [True]
+
+
+def test_a_handler_whose_thread_cannot_start_is_not_kept(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[Callable[[], bool]] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        waits.append(handlers.handled_later())
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(TransportError, match="new thread; raise the limits"):
+        handlers.add(Selector(), lambda e: None, [event("x", 1)])
+    assert not handlers.listening()
+    assert waits[0](), "who waited for it already waits no more"
+
+
+def test_remove_from_outside_and_by_the_handler_itself(handlers: Handlers) -> None:
+    got: list[int | None] = []
+    outside = handlers.add(Selector(), lambda e: None)
+
+    def once(e: Event) -> None:
+        got.append(e.version)
+        inside.remove()
+
+    inside = handlers.add(Selector(), once)
+    handlers.push([event("x", 1), event("y", 2)])
+    handlers.wait_handled(2, LONG)
+    outside.remove()
+    outside.remove()
+    handlers.push([event("z", 3)])
+    handlers.wait_handled(3, LONG)
+    assert got == [1]
+    assert outside.counters().handled == 2
+    assert inside.join(LONG)
+    # The sums keep what removed handlers did: 2 of the outer one, and 1 of the inner, which was running then.
+    assert handlers.counters().handled == 3
+
+
+def test_close_by_a_handler_itself() -> None:
+    handlers = Handlers()
+    closed = threading.Event()
+
+    def close(e: Event) -> None:
+        assert handlers.close(LONG)
+        closed.set()
+
+    handle = handlers.add(Selector(), close)
+    handlers.push([event("x", 1), event("y", 2)])
+    assert closed.wait(LONG)
+    assert handle.join(LONG)
+    assert handlers.close(LONG)
+
+
+def test_close_ends_waits_refuses_what_comes_later_and_tells_of_calls_that_still_run() -> None:
+    handlers = Handlers()
+    release, entered = threading.Event(), threading.Event()
+
+    def block(e: Event) -> None:
+        entered.set()
+        release.wait(LONG)
+
+    handlers.add(Selector(), block)
+    handlers.push([event("x", 1), event("y", 2)])
+    assert entered.wait(LONG)
+    ended: list[BaseException] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        try:
+            handlers.wait_handled(2, LONG)
+        except ClosedError as error:
+            ended.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert waiting.wait(LONG)
+    assert not handlers.close(0.01)
+    waiter.join(LONG)
+    assert len(ended) == 1
+    handlers.push([event("z", 3)])
+    with pytest.raises(ClosedError):
+        handlers.add(Selector(), lambda e: None)
+    with pytest.raises(ClosedError):
+        handlers.wait_handled(1, LONG)
+    release.set()
+    assert handlers.close(LONG)
+
+
+def test_what_cannot_be_a_handler_is_refused(handlers: Handlers) -> None:
+    async def nobody_awaits(e: Event) -> None: ...
+
+    class NobodyAwaits:
+        async def __call__(self, e: Event) -> None: ...
+
+    for waiting in (nobody_awaits, functools.partial(nobody_awaits), NobodyAwaits()):
+        with pytest.raises(UsageError, match="coroutine"):
+            handlers.add(Selector(), waiting)
+    with pytest.raises(UsageError, match="cannot be called"):
+        handlers.add(Selector(), 5)  # type: ignore[arg-type]
+
+
+def test_a_slow_handler_gets_the_latest_instead_of_a_queue_without_end() -> None:
+    handlers = Handlers(HandlerPolicy(queue_limit=2))
+    release, entered = threading.Event(), threading.Event()
+    got: list[int | None] = []
+
+    def slow(e: Event) -> None:
+        entered.set()
+        assert release.wait(LONG)
+        got.append(e.version)
+
+    handle = handlers.add(Selector(), slow)
+    handlers.push([event("x", 1)])
+    assert entered.wait(LONG)
+    handlers.push([event("x", version) for version in range(2, 1000)])
+    assert handle.counters().waiting == 2
+    release.set()
+    handlers.wait_handled(999, LONG)
+    assert got == [1, 2, 999]
+    assert handle.counters().conflated == 996
+    assert handlers.close(LONG)
+
+
+def test_many_threads_push_and_add_and_remove_at_once(handlers: Handlers) -> None:
+    """Versions per key arrive in order at a handler that is there throughout."""
+    got: dict[str, list[int]] = {}
+    handlers.add(Selector(), lambda e: got.setdefault(e.key, []).append(e.version or 0))
+
+    def work(name: str) -> None:
+        for version in range(1, 201):
+            other = handlers.add(Selector(key=name), lambda e: None) if version % 50 == 0 else None
+            handlers.push([event(name, version)])
+            if other is not None:
+                other.remove()
+
+    threads = [threading.Thread(target=work, args=(f"k{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    handlers.wait_handled(None, LONG)
+    assert got == {f"k{number}": list(range(1, 201)) for number in range(4)}

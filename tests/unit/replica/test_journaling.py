@@ -1,0 +1,301 @@
+"""A real run, and what its journals say: the audit of them finds nothing, and finds what was broken on purpose."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pubsub_lib import Publisher, Replica, Settings, Store
+from pubsub_lib.audit.fromstore import journal_of_store
+from pubsub_lib.core.actions import Apply, StartSync
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import Change, Full, Head, Link, Point, SyncAnswer, TopicSnapshot
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.errors import TransportError
+from pubsub_lib.journal import Journal, JournalSettings
+from pubsub_lib.journal.reading import find, read
+from pubsub_lib.journal.rows import Row
+from pubsub_lib.publisher.publisher import _unsent
+from pubsub_lib.replica.journaling import ReplicaJournal
+from tests.unit.audit.oracle import Oracle
+from tests.unit.world import QUICK, settings
+
+SECOND = 1_000_000
+
+
+def rows(folder: Path) -> list[Row]:
+    return [row for path in find([folder]).append for row in read(path)]
+
+
+def audited(folder: Path) -> Oracle:
+    return Oracle(rows(folder), window=SECOND, grace=SECOND, bound=30 * SECOND, silence=60 * SECOND)
+
+
+def journalled(url: str, folder: Path, **changes: object) -> Settings:
+    journal = JournalSettings(str(folder), mark_seconds=0.05, to_parquet=False)
+    return settings(url, journal=journal, replica_name="r1", **changes)
+
+
+def run(url: str, folder: Path, topics: list[str] | None, breaks: str = "") -> None:
+    """Write while a replica follows; ``breaks`` is the key of an object that is changed in the cache alone."""
+    told = journalled(url, folder)
+    with Store(url) as store, Publisher(told, store):
+        with store.transaction() as tx:
+            tx.set("lport", "before", {"n": 0}, topic="t1")
+        with Replica(told, topics=topics) as replica:
+            replica.wait_synced(timeout=30)
+            for number in range(20):
+                with store.transaction() as tx:
+                    tx.set("lport", f"p{number % 5}", {"n": number}, topic=f"t{number % 2}")
+                    if number == 15:
+                        tx.delete("lport", "p1")
+            assert tx.commit is not None
+            replica.wait_for(tx.commit, timeout=30)
+            if breaks:
+                spoil(replica._cache, breaks)
+        journal_of_store(store, folder)
+
+
+def spoil(cache: Cache, key: str) -> None:
+    topic = next(name for name in cache.topics() if any(each.key == key for each in cache.topic_records(name)))
+    objects = cache._topics[topic].tables["lport"]
+    objects[key] = msgspec.structs.replace(objects[key], value=b'{"n":-1}')
+
+
+def test_a_clean_run_is_clean(sqlite_url: str, tmp_path: Path) -> None:
+    run(sqlite_url, tmp_path / "j", ["t0", "t1"])
+    one = audited(tmp_path / "j")
+    verdicts = Counter(row.verdict for row in one.delivery())
+    assert one.bits() == 0, (verdicts, one.strays(), one.store(), one.state())
+    assert verdicts["ok"] + verdicts["duplicate_dropped"] >= 15
+    assert verdicts.keys() <= {"ok", "excused", "repaired", "reordered"}
+    assert one.state() == []
+
+
+def test_a_clean_run_of_everything_is_clean(sqlite_url: str, tmp_path: Path) -> None:
+    run(sqlite_url, tmp_path / "j", None)
+    one = audited(tmp_path / "j")
+    assert one.bits() == 0, (one.delivery(), one.strays(), one.store(), one.state())
+    assert sum(row.kind == "listing" for row in rows(tmp_path / "j") if row.side == "replica") == 2
+
+
+def test_a_spoiled_object_is_named_and_no_other(sqlite_url: str, tmp_path: Path) -> None:
+    run(sqlite_url, tmp_path / "j", ["t0", "t1"], breaks="p2")
+    one = audited(tmp_path / "j")
+    assert [(each.name, each.table, each.key, each.verdict) for each in one.state()] == [
+        ("r1", "lport", "p2", "wrong_value")
+    ]
+    assert one.bits() == 4
+
+
+def test_a_writer_that_publishes_notes_as_handed_only_what_it_could_not_send(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(sqlite_url) as store, Publisher(journalled(sqlite_url, tmp_path), store) as publisher:
+        for broken in (False, True):
+            if broken:
+                monkeypatch.setattr(publisher._driver, "send_event", fail)
+            with store.transaction() as tx:
+                tx.set("lport", "p", {"n": broken}, topic="t1")
+    found = [(row.position, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [(1, "sent"), (2, "sent"), (2, "handed")]
+
+
+def test_of_a_transaction_that_was_sent_in_part_only_the_rest_is_noted_as_handed(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(sqlite_url) as store, Publisher(journalled(sqlite_url, tmp_path), store) as publisher:
+        monkeypatch.setattr(publisher._driver, "send_event", lambda each: fail(each) if each.topic == "t2" else None)
+        with store.transaction() as tx:
+            for topic in ("t1", "t2", "t3"):
+                tx.set("lport", topic, {"n": 1}, topic=topic)
+    found = [(row.topic, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [("t1", "sent"), ("t2", "sent"), ("t2", "handed"), ("t3", "handed")]
+
+
+def test_a_large_link_that_was_sent_in_part_counts_as_not_sent() -> None:
+    first, large = link(3), link(4)
+    parts = [Envelope("s", "ab" * 16, "t", 5 + part, [Message(large, part, 3)]) for part in (1, 2, 3)]
+    sent = [Envelope("s", "ab" * 16, "t", 5, [Message(first)]), *parts[:2]]
+    assert _unsent([first, large], sent) == [large]
+    assert _unsent([first, large], [*sent, parts[2]]) == []
+
+
+def fail(_envelope: Envelope) -> None:
+    raise TransportError("nobody takes it")
+
+
+def test_a_replica_tells_what_its_driver_could_not_read(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = journalled(sqlite_url, tmp_path)
+    with Store(sqlite_url), Replica(told, topics=["t1"]) as replica:
+        counters = replica._subscriber.counters
+        monkeypatch.setattr(replica._subscriber, "counters", lambda: {**counters(), "foreign": 2, "lost": 9})
+    found = [(row.cause, row.count) for row in rows(tmp_path) if row.kind == "reject"]
+    assert found == [("foreign", 2)]
+
+
+def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    told = journalled(sqlite_url, folder, driver="db_polling_pubsub_driver", driver_options={})
+    with Store(sqlite_url) as store:
+        with Replica(told, topics=["t1"]) as replica:
+            replica.wait_synced(timeout=30)
+            with store.transaction() as tx:
+                tx.set("lport", "a", {"n": 1}, topic="t1")
+            assert tx.commit is not None
+            replica.wait_for(tx.commit, timeout=30)
+        journal_of_store(store, folder)
+    one = audited(folder)
+    assert [(row.kind, row.verdict, row.way) for row in one.delivery()] == [("polled", "ok", "polling")]
+    assert one.bits() == 0
+
+
+def test_the_audit_expects_objects_without_a_topic_at_a_replica_of_named_topics(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "j"
+    told = journalled(sqlite_url, folder)
+    with Store(told) as store:
+        with Publisher(told, store), Replica(told, topics=["t1"]) as replica:
+            replica.wait_synced(timeout=30)
+            with store.transaction() as tx:
+                tx.set("chassis", "c1", {"n": 1})
+            replica.wait_for(tx.commit, timeout=30)
+        journal_of_store(store, folder)
+    one = audited(folder)
+    assert [(row.topic, row.verdict) for row in one.delivery()] == [("default", "ok")]
+    assert one.bits() == 0
+
+
+def test_a_journal_that_cannot_be_written_shows_in_the_status_and_stops_nothing(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    told = journalled(sqlite_url, tmp_path / "file" / "j")
+    with Store(sqlite_url) as store, Publisher(told, store), Replica(told, topics=["t"]) as replica:
+        replica.wait_synced(timeout=30)
+        with store.transaction() as tx:
+            tx.set("lport", "a", {"n": 1}, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=30)
+        status = replica.status()
+    assert status.ready
+    assert status.journal_error == "Not a directory"
+    assert status.journal["written"] == 0 < status.journal["lost"]
+
+
+# -- what is noted of messages that are not simply applied ----------------------------------------------
+
+
+def link(position: int, topic: str = "t") -> Link:
+    change = Change("a", "k", "set", position, b"1")
+    return Link(topic, Point(position - 1, 0), Point(position, 0), [change], 1, 1, Point(position - 1, 0), 1)
+
+
+def outcomes(tmp_path: Path, messages: list[Message], applied: list[Link], known: int, topic: str = "t") -> list[str]:
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0)
+    tracker.chain("t").known = applied[-1].point if applied else Point(known, 0)
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    journal.heard(Envelope("s", "ab" * 16, topic, 5, messages), [Apply(applied)] if applied else [], tracker)
+    journal.close()
+    return [f"{row.position}:{row.sequence}:{row.outcome}" for row in rows(tmp_path) if row.kind == "data"]
+
+
+def test_old_waiting_and_applied_are_told_apart(tmp_path: Path) -> None:
+    links = [link(3), link(4), link(6)]
+    found = outcomes(tmp_path, [Message(each) for each in links], [links[1]], known=4)
+    assert found == ["3:5:old", "4:6:applied", "6:7:waiting"]
+
+
+def test_what_waited_is_noted_when_it_is_applied(tmp_path: Path) -> None:
+    now, waited = link(4), link(5)
+    assert outcomes(tmp_path, [Message(now)], [now, waited], known=5) == ["4:5:applied", "5:0:applied"]
+
+
+def test_parts_of_a_large_link(tmp_path: Path) -> None:
+    whole = link(4)
+    parts = [Message(link(4), part, 3) for part in (1, 2, 3)]
+    assert outcomes(tmp_path / "a", parts[:2], [], known=3) == ["4:5:part", "4:6:part"]
+    assert outcomes(tmp_path / "b", parts[1:], [whole], known=4) == ["4:5:part", "4:6:applied"]
+    assert outcomes(tmp_path / "c", parts[2:], [], known=4) == ["4:5:old"]
+
+
+def test_applied_links_are_noted_in_the_order_in_which_they_are_applied(tmp_path: Path) -> None:
+    """The order in which they came is another one: 3 waited, and connects 2 with 4."""
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0, known={"t": Point(1, 0)})
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    applied = []
+    for sequence, batch in ((1, [link(3)]), (2, [link(2), link(4)])):
+        envelope = Envelope("s", "ab" * 16, "t", sequence, [Message(each) for each in batch])
+        actions = tracker.feed(envelope, 0.1)
+        journal.heard(envelope, actions, tracker)
+        applied += [each.point.position for action in actions if isinstance(action, Apply) for each in action.links]
+    journal.close()
+    found = [(row.position, row.sequence, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [(3, 1, "waiting"), (2, 2, "applied"), (3, 0, "applied"), (4, 3, "applied")]
+    assert [position for position, _, outcome in found if outcome == "applied"] == applied
+
+
+def test_a_batch_out_of_order_keeps_the_order_of_receipts_and_the_order_of_applied_links(tmp_path: Path) -> None:
+    links = [link(4), link(2), link(3), link(9)]
+    found = outcomes(tmp_path, [Message(each) for each in links], [links[1], links[2], links[0]], known=1)
+    assert found == ["4:5:waiting", "2:6:applied", "3:7:applied", "9:8:waiting", "4:0:applied"]
+
+
+def test_of_a_link_that_a_batch_holds_twice_the_first_is_applied(tmp_path: Path) -> None:
+    now = link(2)
+    assert outcomes(tmp_path, [Message(now), Message(link(2))], [now], known=1) == ["2:5:applied", "2:6:old"]
+    parts = [Message(now, 1, 2), Message(now, 2, 2), Message(now, 2, 2)]
+    assert outcomes(tmp_path / "p", parts, [now], known=1) == ["2:5:part", "2:6:applied", "2:7:old"]
+
+
+def test_a_link_that_known_passes_without_applying_it_is_not_called_old(tmp_path: Path) -> None:
+    """No tracker that follows the rules does that: the audit must see the link as received and never applied."""
+    links = [link(2), link(3), link(4)]
+    found = outcomes(tmp_path, [Message(each) for each in links], [links[0], links[2]], known=1)
+    assert found == ["2:5:applied", "3:6:waiting", "4:7:applied"]
+
+
+def test_what_is_old_is_decided_by_what_was_known_before_the_step(tmp_path: Path) -> None:
+    """The second batch skips link 3, which no tracker that follows the rules does."""
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0)
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    for sequence, batch, applied in ((1, [link(2)], [link(2)]), (2, [link(2), link(3), link(4)], [link(4)])):
+        tracker.chain("t").known = applied[-1].point
+        envelope = Envelope("s", "ab" * 16, "t", sequence, [Message(each) for each in batch])
+        journal.heard(envelope, [Apply(applied)], tracker)
+    journal.close()
+    found = [(row.position, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
+    assert found == [(2, "applied"), (2, "old"), (3, "waiting"), (4, "applied")]
+
+
+def test_what_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path) -> None:
+    """It is applied to the objects that were read, which may be older than those before: of a restored backup."""
+    tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
+    tracker.follow(["t"], 0.0)
+    journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
+    actions = tracker.tick(QUICK.hello_wait + QUICK.sync_jitter + 0.1)
+    actions += tracker.tick(QUICK.hello_wait + 2 * QUICK.sync_jitter + 0.2)
+    (sync,) = [each for each in actions if isinstance(each, StartSync)]
+    envelope = Envelope("s", "ab" * 16, "t", 1, [Message(link(3))])
+    assert tracker.feed(envelope, 9.0) == []
+    full = Full({"t": TopicSnapshot(Head(Point(2, 0), 0, 0), [])}, Point(2, 0))
+    answer = SyncAnswer(Point(2, 0), {"t": full})
+    done = tracker.sync_done(sync.number, answer, 9.0)
+    journal.synced(answer, sync.number, done, tracker)
+    journal.close()
+    found = [(row.kind, row.position, row.outcome) for row in rows(tmp_path) if row.kind in ("data", "sync_end")]
+    assert found == [("sync_end", 2, "full"), ("data", 3, "applied")]
+
+
+def test_a_topic_that_is_not_followed_is_dropped(tmp_path: Path) -> None:
+    assert outcomes(tmp_path, [Message(link(4, "u"))], [], known=3, topic="u") == ["4:5:dropped"]

@@ -1,0 +1,127 @@
+"""A replica's metrics, as its own endpoint serves them."""
+
+import sys
+import urllib.error
+import urllib.request
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import ClosedError, ConfigError, TransportError
+from pubsub_lib.journal import JournalSettings
+from pubsub_lib.replica.metrics import MOST_TOPICS, ReplicaMetrics
+from pubsub_lib.replica.status import ChainStatus
+from pubsub_lib.testing.processes import free_port
+from tests.unit.world import settings
+
+LONG = 120.0
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+def with_endpoint(url: str) -> Settings:
+    return settings(url, metrics_port=free_port())
+
+
+def get(config: Settings, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{config.metrics_port}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def samples(text: str) -> Samples:
+    return {
+        (sample.name.removeprefix("pubsub_replica_"), tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_replica_serves_what_its_status_says(sqlite_url: str) -> None:
+    config = msgspec.structs.replace(with_endpoint(sqlite_url), journal=JournalSettings("/proc/nowhere"))
+    with Store(sqlite_url) as store:
+        with store.transaction() as tx:
+            tx.set("a", "k", 1, topic="t")
+        with Replica(config, ["t", "u"], default_topic=False) as replica:
+            replica.on("a", lambda change: None)
+            replica.wait_synced(LONG)
+            replica.wait_handled(1, LONG, topics=["t"])
+            assert get(config, "/ready") == (200, "ready\n")
+            found = samples(get(config, "/metrics")[1])
+    assert found["ready", ()] == found["synced", ()] == 1.0
+    assert 0.0 <= found["staleness_seconds", ()] < LONG
+    assert found["topics", ()] == 2.0
+    assert found["topic_known_position", ("t",)] == found["known_position", ("highest",)] == 1.0
+    assert found["topic_known_position", ("u",)] == found["known_position", ("lowest",)] == 0.0
+    assert sum(value for (name, labels), value in found.items() if name == "syncs_total" and "full" in labels) == 2.0
+    assert found["handlers_total", ("handled",)] == 1.0
+    assert found["faults_total", ("guarded",)] == found["faults_total", ("mismatches",)] == 0.0
+    assert found["dropped_total", ("old",)] == 0.0
+    assert found["sequences_total", ("holes",)] == 0.0
+    assert found["journal_records_total", ("written",)] == 0.0, "nobody can write there"
+    assert found["journal_records_total", ("lost",)] > 0.0
+    assert found["journal_failing", ()] == 1.0
+    for name in ("handlers_lag_seconds", "handlers_waiting", "handlers_parked_objects", "polling", "waiting_messages"):
+        assert (name, ()) in found
+    with pytest.raises(urllib.error.URLError):
+        get(config, "/ready")
+
+
+def test_it_is_not_ready_before_its_first_sync_and_says_why(sqlite_url: str) -> None:
+    config = with_endpoint(sqlite_url)
+    with Replica(config, ["t"]):  # nobody made the database
+        status, text = get(config, "/ready")
+        assert (status, text.partition(";")[0].strip()) == (503, "the replica is not synced yet")
+        assert samples(get(config, "/metrics")[1])["ready", ()] == 0.0
+
+
+def test_many_topics_are_not_as_many_series(sqlite_url: str) -> None:
+    with Store(sqlite_url), Replica(settings(sqlite_url), ["t"]) as replica:
+        now = replica.status()
+    for count, shown in ((MOST_TOPICS, MOST_TOPICS), (MOST_TOPICS + 1, 0)):
+        chains = {f"t{number}": ChainStatus("following", Point(number, 1), 0.0, 0) for number in range(count)}
+        many = msgspec.structs.replace(now, chains=chains)
+        families = {family.name: family.samples for family in ReplicaMetrics(lambda many=many: many).collect()}  # type: ignore[misc]
+        assert len(families.get("pubsub_replica_topic_known_position", [])) == shown
+        assert [each.value for each in families["pubsub_replica_known_position"]] == [0.0, count - 1.0]
+
+
+def test_a_port_that_is_taken_ends_the_start_with_a_sentence(sqlite_url: str) -> None:
+    config = with_endpoint(sqlite_url)
+    with Store(sqlite_url), Replica(config, ["t"]):
+        second = Replica(config, ["t"])
+        with pytest.raises(TransportError, match=rf":{config.metrics_port} .*replica_metrics_port in \[pubsub\]"):
+            second.start()
+        assert get(config, "/ready")[0] in (200, 503)  # the first one's goes on
+
+
+def test_a_close_that_overtakes_the_start_leaves_no_endpoint_open(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Replica(with_endpoint(sqlite_url), ["t"])
+    endpoint = replica._endpoint
+    assert endpoint is not None
+    start = endpoint.start
+
+    def overtaken() -> None:
+        replica.close()
+        start()
+
+    monkeypatch.setattr(endpoint, "start", overtaken)
+    with pytest.raises(ClosedError):
+        replica.start()
+    assert endpoint.port == 0
+
+
+def test_without_what_the_endpoint_needs_the_way_out_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pubsub_lib.replica.metrics", None)
+    monkeypatch.delattr("pubsub_lib.replica.metrics", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install pubsub-lib\[metrics\]"):
+        Replica(with_endpoint(sqlite_url), ["t"])
+    Replica(settings(sqlite_url), ["t"]).close()

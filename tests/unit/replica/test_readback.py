@@ -1,0 +1,249 @@
+"""``wait_for`` and histories: a database is put back under a replica, and what was lost is never called applied."""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pubsub_lib import AsyncReplica, Event, HistoryChange, Replica, Settings, Store
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable, WaitTimeout
+from pubsub_lib.replica.readback import Committed, HistoryReader
+from pubsub_lib.testing.processes import poll
+from tests.unit.world import settings
+
+LONG = 60.0
+TOPICS = pytest.mark.parametrize("topics", [["a"], None], ids=["topic", "everything"])
+
+
+@pytest.fixture
+def config(sqlite_url: str) -> Settings:
+    return settings(sqlite_url, driver="db_polling_pubsub_driver", driver_options={}, paranoid=False)
+
+
+def put(config: Settings, value: object, times: int = 1) -> Committed:
+    with Store(config) as store:
+        for _ in range(times):
+            with store.transaction() as tx:
+                tx.set("t", "k", value, topic="a")
+            value = f"{value}!"
+    assert tx.commit is not None
+    return tx.commit
+
+
+class Backups:
+    """Of the database's file, as SQLite's manual has it."""
+
+    def __init__(self, config: Settings) -> None:
+        self._path = Path(config.store_url.removeprefix("sqlite:///"))
+        self._copy = self._path.with_suffix(".backup")
+
+    def take(self) -> None:
+        source, target = sqlite3.connect(self._path), sqlite3.connect(self._copy)
+        source.backup(target)
+        source.close()
+        target.close()
+
+    def put_back(self) -> None:
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        shutil.copy(self._copy, self._copy.with_suffix(".new"))
+        self._copy.with_suffix(".new").replace(self._path)
+
+
+@contextmanager
+def running(config: Settings, topics: Sequence[str] | None) -> Iterator[Replica]:
+    with Replica(config, topics) as replica:
+        replica.wait_synced(LONG)
+        yield replica
+
+
+@TOPICS
+def test_a_commit_that_a_restore_undid_is_told_by_its_own_error(config: Settings, topics: list[str] | None) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    with running(config, topics) as replica:
+        lost = put(config, "lost")
+        replica.wait_for(lost, LONG)
+        backups.put_back()
+        again = put(config, "again", times=3)
+        replica.wait_for(again, LONG)
+        assert replica.get("t", "k") == "again!!"
+        with pytest.raises(HistoryChanged, match=f"position {lost.point.position} is not in"):
+            replica.wait_for(lost, LONG)
+        with pytest.raises(HistoryChanged):
+            replica.wait_handled(lost, LONG)
+
+
+@TOPICS
+def test_the_same_position_is_not_the_same_commit(config: Settings, topics: list[str] | None) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    lost = put(config, "lost")
+    backups.put_back()
+    with running(config, topics) as replica:
+        again = put(config, "again")
+        assert again.point.position == lost.point.position
+        replica.wait_for(again, LONG)
+        with pytest.raises(HistoryChanged):
+            replica.wait_for(lost, LONG)
+
+
+@TOPICS
+def test_a_lost_commit_is_told_although_nothing_is_written_any_more(config: Settings, topics: list[str] | None) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    lost = put(config, "lost")
+    backups.put_back()
+    with running(config, topics) as replica, pytest.raises(HistoryChanged):
+        replica.wait_for(lost, LONG)
+
+
+@TOPICS
+def test_a_commit_of_the_new_history_is_waited_for_by_a_replica_of_the_old_one(
+    config: Settings, topics: list[str] | None
+) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    with running(config, topics) as replica:
+        replica.wait_for(put(config, "lost", times=5), LONG)
+        backups.put_back()
+        commit = put(config, "new")  # at a position that the replica has passed
+        replica.wait_for(commit, LONG)
+        assert replica.get("t", "k") == "new"
+
+
+@TOPICS
+def test_a_commit_before_the_replicas_start_is_there(config: Settings, topics: list[str] | None) -> None:
+    early = put(config, "early")
+    put(config, "late", times=3)
+    with running(config, topics) as replica:
+        replica.wait_for(early, LONG)
+        replica.wait_handled(early, LONG)
+
+
+def test_a_commit_that_the_changelog_forgot_is_not_called_applied(config: Settings) -> None:
+    early = put(config, "early")
+    put(config, "late", times=3)
+    with Store(config) as store:
+        store.trim(keep_links=1)
+    with running(config, ["a"]) as replica, pytest.raises(OutcomeUnknown) as raised:
+        replica.wait_for(early, LONG)
+    assert raised.value.nonce == early.point.nonce
+
+
+class Moody(Store):
+    """A store that cannot be asked at first."""
+
+    refusals = 1
+
+    def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreUnavailable("the database is away")
+        return super().holds(topic, points)
+
+
+def test_a_store_that_is_away_is_asked_again_until_the_time_is_over(config: Settings) -> None:
+    early = put(config, "early")
+    put(config, "late", times=3)
+    with Moody(config) as store, Replica(config, ["a"], store=store) as replica:
+        replica.wait_synced(LONG)
+        replica.wait_for(early, LONG)
+        assert store.refusals == 0
+        store.refusals = 10**9
+        with pytest.raises(WaitTimeout, match="the database is away"):
+            replica.wait_for(early, 0.0)
+
+
+def test_a_store_is_one_that_can_be_asked(config: Settings) -> None:
+    with Store(config) as store:
+        assert isinstance(store, HistoryReader)
+
+
+@TOPICS
+def test_with_asyncio_it_is_the_same(config: Settings, topics: list[str] | None) -> None:
+    backups = Backups(config)
+    early = put(config, "early")
+    put(config, "old")
+    backups.take()
+    lost = put(config, "lost")
+    backups.put_back()
+
+    async def main() -> Any:
+        async with AsyncReplica(config, topics) as replica:
+            await replica.wait_synced(LONG)
+            await replica.wait_for(early, LONG)
+            await replica.wait_for(await asyncio.to_thread(put, config, "again"), LONG)
+            with pytest.raises(HistoryChanged):
+                await replica.wait_for(lost, LONG)
+            with pytest.raises(HistoryChanged):
+                await replica.wait_handled(lost, LONG)
+            return await replica.get("t", "k")
+
+    assert asyncio.run(main()) == "again"
+
+
+def test_a_number_knows_no_history(config: Settings) -> None:
+    """As documented: only a commit tells one history from another."""
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    lost = put(config, "lost")
+    backups.put_back()
+    put(config, "again")
+    with running(config, ["a"]) as replica:
+        replica.wait_for(lost.point.position, LONG)
+        assert poll(lambda: bool(replica.get("t", "k") == "again"), LONG)
+
+
+@TOPICS
+def test_a_handler_is_notified_once_before_versions_go_back(config: Settings, topics: list[str] | None) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    told: list[object] = []
+    with running(config, topics) as replica:
+        replica.on("t", lambda event: told.append(event.version), on_history_changed=told.append)
+        lost = put(config, "lost", times=3)
+        replica.wait_handled(lost, LONG)
+        backups.put_back()
+        again = put(config, "again")
+        replica.wait_handled(again, LONG)
+    assert told[:2] == [1, lost.point.position] or told[:4] == [1, 2, 3, 4]
+    (notice,) = [each for each in told if isinstance(each, HistoryChange)]
+    assert notice.points == {"" if topics is None else "a": (lost.point, again.point)}
+    assert told[told.index(notice) :] == [notice, again.point.position]
+
+
+def test_a_coroutine_is_notified_too(config: Settings) -> None:
+    backups = Backups(config)
+    put(config, "old")
+    backups.take()
+    told: list[object] = []
+
+    async def handle(event: Event) -> None:
+        told.append(event.version)
+
+    async def notice(change: HistoryChange) -> None:
+        told.append(change)
+
+    async def main() -> None:
+        async with AsyncReplica(config, ["a"]) as replica:
+            await replica.wait_synced(LONG)
+            await replica.on("t", handle, on_history_changed=notice)
+            await replica.wait_handled(put(config, "lost", times=2), LONG)
+            backups.put_back()
+            await replica.wait_handled(put(config, "again"), LONG)
+
+    asyncio.run(main())
+    assert [type(each) for each in told[-2:]] == [HistoryChange, int]

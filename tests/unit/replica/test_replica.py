@@ -1,0 +1,942 @@
+"""The replica as a program sees it: on a real SQLite store and the real in-process driver."""
+
+import contextlib
+import multiprocessing
+import os
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from pubsub_lib import DEFAULT_TOPIC, Publisher, Replica, Settings, Store, Table, loader
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import (
+    ClosedError,
+    NotFollowed,
+    PubSubError,
+    TransportError,
+    UsageError,
+    ValueRefused,
+    WaitTimeout,
+)
+from pubsub_lib.testing.processes import free_port
+from tests.unit.world import Recorder, settings
+
+LONG = 120.0
+"""Seconds that no wait of these tests needs unless something is wrong."""
+
+
+@pytest.fixture
+def published(config: Settings, store: Store) -> Iterator[Store]:
+    """A store whose commits are sent at once."""
+    with Publisher(config, store):
+        yield store
+
+
+def test_writing_and_following(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("lport", "p1", {"switch": "s1"}, topic="tenant-1")
+        tx.set("lport", "q1", {"switch": "s2"}, topic="tenant-2")
+    told = Recorder()
+    with Replica(config, topics=["tenant-1"]) as replica:
+        replica.on("lport", told)
+        replica.wait_synced(timeout=LONG)
+        assert replica.synced
+        assert replica.get("lport", "p1") == {"switch": "s1"}
+        assert replica.get("lport", "q1") is None
+        with published.transaction() as tx:
+            tx.update("lport", "p1", {"switch": "s3"})
+            tx.create("lport", "p2", {"switch": "s3"}, topic="tenant-1")
+        with published.transaction() as tx2:
+            tx2.delete("lport", "p2")
+        assert tx2.commit is not None
+        replica.wait_handled(tx2.commit, timeout=LONG)
+        assert told.brief == [
+            ("create", "p1", {"switch": "s1"}),
+            ("set", "p1", {"switch": "s3"}),
+            ("create", "p2", {"switch": "s3"}),
+            ("delete", "p2", None),
+        ]
+        assert told.changes[1].old == {"switch": "s1"}
+        status = replica.status()
+        assert status.counters.fulls == {"greeted": 2}  # the default topic is one
+        assert status.faults.guarded == status.faults.mismatches == 0
+        assert status.staleness < LONG
+
+
+def test_everything_is_followed_when_no_topic_is_named(config: Settings, published: Store) -> None:
+    with Replica(config) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("a", "1", 1, topic="one")
+            tx.set("a", "2", 2, topic="two")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert dict(replica.iterate("a")) == {"1": 1, "2": 2}
+        assert dict(replica.iterate("a", topic="two")) == {"2": 2}
+        replica.wait_for(tx.commit.point.position, timeout=LONG)
+        (everything,) = replica.topics
+        assert dict(replica.iterate("a", topic=everything)) == {"1": 1, "2": 2}
+        told = Recorder()
+        replica.on("a", told, topic=everything)
+        with published.transaction() as tx:
+            tx.set("a", "1", 3)
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert told.brief == [("create", "1", 1), ("create", "2", 2), ("set", "1", 3)]
+
+
+def test_wait_for_a_position_ends_though_a_followed_topic_was_not_written_to(
+    config: Settings, published: Store
+) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="quiet")
+    with Replica(config, topics=["quiet", "busy"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("a", "2", 2, topic="busy")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit.point.position, timeout=LONG)
+        assert replica.get("a", "2") == 2
+
+
+def test_wait_for_refuses_a_transaction_that_wrote_to_no_followed_topic(config: Settings, published: Store) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        with published.transaction() as tx:
+            tx.set("a", "1", 1, topic="theirs")
+        assert tx.commit is not None
+        with pytest.raises(NotFollowed, match="theirs"):
+            replica.wait_for(tx.commit, timeout=LONG)
+
+
+@pytest.mark.parametrize(
+    ("topics", "error", "says"),
+    [
+        (["typo"], NotFollowed, "'typo' is not followed"),
+        (["mine", "typo"], NotFollowed, "'typo' is not followed"),
+        ([""], NotFollowed, "'' is not followed"),
+        ([], UsageError, "to wait for all that are followed"),
+        ("mine", UsageError, r"write \['mine'\]"),
+    ],
+)
+def test_a_wait_for_topics_that_are_not_followed_is_refused(
+    config: Settings, store: Store, topics: Any, error: type[PubSubError], says: str
+) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        for wait in (replica.wait_for, replica.wait_handled):
+            with pytest.raises(error, match=says):
+                wait(0, LONG, topics=topics)
+
+
+@pytest.mark.parametrize("topics", [["mine"], None])
+def test_a_wait_ends_when_its_topic_is_dropped(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch, topics: list[str] | None
+) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("mine"))
+        with pytest.raises(NotFollowed):
+            replica.wait_for(10**6, LONG, topics=topics)
+
+
+def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(
+    config: Settings, published: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Replica(config, topics=["mine", "yours"]) as replica:
+        replica.wait_synced(LONG)
+        with published.transaction() as tx:
+            tx.set("a", "1", 1, topic="mine")
+            tx.set("a", "2", 1, topic="yours")
+        assert tx.commit is not None
+        later = Point(tx.commit.point.position + 10**6, 1)  # never comes
+        commit = msgspec.structs.replace(tx.commit, point=later)
+        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("yours"))
+        with pytest.raises(NotFollowed, match="'yours' is not followed"):
+            replica.wait_for(commit, LONG)
+
+
+def test_of_a_transaction_that_changed_nothing_there_is_nothing_to_wait_for(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["mine"]) as replica:
+        replica.wait_for(None, 0.0)
+        replica.wait_handled(None, 0.0, topics=["mine"])
+
+
+def test_rule_08_topics_come_and_go_while_it_runs(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="one")
+        tx.set("a", "2", 2, topic="two")
+    told = Recorder()
+    with Replica(config, topics=["one"], default_topic=False) as replica:
+        replica.on("a", told)
+        replica.wait_synced(timeout=LONG)
+        replica.follow("two")
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("a", "2") == 2
+        replica.unfollow("one")
+        assert replica.get("a", "1") is None
+        assert replica.topics == ("two",)
+        assert tx.commit is not None
+        replica.wait_handled(tx.commit.point.position, timeout=LONG)
+        assert told.brief == [("create", "1", 1), ("create", "2", 2), ("delete", "1", None)]
+        with pytest.raises(NotFollowed, match="'one'"):
+            replica.unfollow("one")
+
+
+def test_named_topics_and_everything_exclude_each_other(config: Settings, store: Store) -> None:
+    with Replica(config) as replica, pytest.raises(NotFollowed, match="two replicas"):
+        replica.follow("one")
+
+
+def test_a_late_handler_is_told_what_is_there_and_a_removed_one_nothing_more(
+    config: Settings, published: Store
+) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+        tx.set("b", "1", 1, topic="t")
+    late = Recorder()
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        handle = replica.on("a", late)
+        replica.wait_synced(timeout=LONG)
+        assert late.brief == [("create", "1", 1)]
+        handle.remove()
+        with published.transaction() as tx:
+            tx.set("a", "1", 2)
+        assert tx.commit is not None
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert late.brief == [("create", "1", 1)]
+
+
+def test_a_handler_that_raises_or_blocks_stops_neither_the_others_nor_the_sync(
+    config: Settings, published: Store
+) -> None:
+    release = threading.Event()
+    broken, blocked, fine = Recorder(_explode), Recorder(lambda change: _block(release)), Recorder()
+    with Replica(config, topics=["t"]) as replica:
+        for handler in (broken, blocked, fine):
+            replica.on("a", handler)
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            for number in range(5):
+                tx.set("a", str(number), number, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("a", "4") == 4
+        release.set()
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert len(fine.changes) == 5
+        assert replica.status().handlers.parked == 5
+
+
+def _explode(change: Any) -> None:
+    raise ValueError("this handler is broken")
+
+
+def _block(release: threading.Event) -> None:
+    assert release.wait(LONG)
+
+
+def test_a_handler_may_call_back_into_the_replica_but_not_wait_for_itself(config: Settings, published: Store) -> None:
+    answers: list[Any] = []
+
+    def ask(change: Any) -> None:
+        answers.append(replica.get("a", change.key))
+        with pytest.raises(UsageError):
+            replica.wait_synced(LONG)
+        with pytest.raises(UsageError):
+            replica.wait_handled(1, LONG)
+        replica.on("b", Recorder())
+        replica.close()
+        closed.set()
+
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    replica = Replica(config, topics=["t"])
+    closed = threading.Event()
+    with replica:
+        replica.on("a", Recorder(ask))
+        assert closed.wait(LONG)
+    assert answers == [1]
+    with pytest.raises(ClosedError):
+        replica.get("a", "1")
+
+
+def test_close_wakes_a_waiter_from_any_thread_and_may_be_repeated(config: Settings, store: Store) -> None:
+    replica = Replica(config, topics=["t"])
+    replica.start()
+    caught: list[BaseException] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        try:
+            replica.wait_for(10**9, timeout=LONG)
+        except ClosedError as error:
+            caught.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert waiting.wait(LONG)
+    closer = threading.Thread(target=replica.close)
+    closer.start()
+    closer.join(LONG)
+    waiter.join(LONG)
+    replica.close()
+    assert len(caught) == 1
+    with pytest.raises(ClosedError):
+        replica.start()
+
+
+def test_iteration_shows_one_moment(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+        tx.set("a", "2", 2, topic="t")
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        view = replica.iterate("a")
+        first = next(view)
+        with published.transaction() as tx:
+            tx.delete("a", "1")
+            tx.delete("a", "2")
+            tx.create("a", "3", 3, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert sorted([first, *view]) == [("1", 1), ("2", 2)]
+        assert dict(replica.iterate("a")) == {"3": 3}
+
+
+def test_indexes_and_typed_tables(config: Settings, published: Store) -> None:
+    class Port(msgspec.Struct):
+        switch: str
+
+    with published.transaction() as tx:
+        tx.set("lport", "p1", {"switch": "s1"}, topic="t")
+        tx.set("lport", "p2", {"switch": "s2"}, topic="t")
+    with Replica(config, topics=["t"], tables={"lport": Port}) as replica:
+        replica.wait_synced(timeout=LONG)
+        replica.add_index("by switch", "lport", "switch")
+        assert replica.lookup("by switch", "s2") == [("p2", Port("s2"))]
+        with pytest.raises(NotFollowed, match="by chassis"):
+            replica.lookup("by chassis", "x")
+
+
+def test_a_changed_value_does_not_change_the_cache(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", {"list": [1]}, topic="t")
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        replica.get("a", "1")["list"].append(2)
+        assert replica.get("a", "1") == {"list": [1]}
+
+
+def test_a_replica_without_any_publisher_polls_and_says_so(sqlite_url: str, store: Store) -> None:
+    lonely = settings(sqlite_url)
+    with Replica(lonely, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        status = replica.status()
+        assert status.polling
+        assert "polled" in status.counters.deltas
+
+
+def test_a_database_that_is_not_there_is_named_by_the_wait_and_found_when_it_comes(sqlite_url: str) -> None:
+    config = settings(sqlite_url)
+    with Replica(config, topics=["t"]) as replica:
+        assert any("store.sqlite" in _why_not_synced(replica) for _ in range(int(LONG / 0.2))), "it is not named"
+        assert not Path(sqlite_url.removeprefix("sqlite:///")).exists(), "a mistyped name must not make a database"
+        with Store(config.store_url) as store, store.transaction() as tx:
+            tx.set("a", "1", 1, topic="t")
+        assert tx.commit is not None
+        replica.wait_synced(timeout=LONG)  # perhaps with the store as it was between its creation and the commit
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("a", "1") == 1
+
+
+def _why_not_synced(replica: Replica) -> str:
+    with pytest.raises(WaitTimeout) as caught:
+        replica.wait_synced(timeout=0.2)
+    return str(caught.value)
+
+
+def test_a_store_that_goes_away_leaves_the_copy_and_the_reason(config: Settings, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    reader = Moody(store)
+    with Replica(config, topics=["t"], store=reader) as replica:
+        replica.wait_synced(timeout=LONG)
+        reader.moody = True
+        while replica.status().counters.syncs_failed == 0:
+            with pytest.raises(WaitTimeout):
+                replica.wait_for(10**6, timeout=0.2)
+        with pytest.raises(WaitTimeout, match="the database is out"):
+            replica.wait_for(10**6, timeout=0.1)
+        assert replica.get("a", "1") == 1
+        assert replica.status().counters.syncs_failed > 0
+        reader.moody = False
+        with store.transaction() as tx:
+            tx.set("a", "1", 2)
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.status().last_error == ""
+
+
+class Moody:
+    """A real store's reader that refuses when told to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.moody = False
+
+    def read_sync(self, wants: Any) -> Any:
+        if self.moody:
+            raise PubSubError("the database is out")
+        return self._store.read_sync(wants)
+
+
+def test_a_lossy_link_ends_equal(config: Settings, published: Store, seed: int) -> None:
+    from pubsub_lib.core.lossy import Loss
+    from pubsub_memory import bus
+
+    lossy = bus(config.driver_options["bus"])
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        lossy.set_loss(Loss(drop=0.2, duplicate=0.2, reorder=0.2, delay=0.2, delay_most=0.05), seed)
+        for number in range(100):
+            with published.transaction() as tx:
+                tx.set("a", str(number % 7), number, topic="t")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        expected = {stored.key: (stored.version, stored.value) for stored in published.objects()}
+        assert {record.key: (record.version, record.json) for record in replica.records("a")} == expected
+        assert replica.status().faults.guarded == 0
+
+
+def test_paranoia_fails_the_run_when_the_cache_was_changed_behind_its_back(config: Settings, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    replica = Replica(config, topics=["t"])
+    with pytest.raises(PubSubError, match="a '1' of topic 't'"), replica:
+        replica.wait_synced(timeout=LONG)
+        with replica._engine.lock:
+            next(iter(replica._cache._topics["t"].tables["a"].values())).value = b"2"
+        replica.wait_for(10**6, timeout=LONG)
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"), [("tenant-1", UsageError), ([""] * 2, ValueRefused), (["a\0"], ValueRefused)]
+)
+def test_bad_topics_are_refused(config: Settings, topics: Any, error: type[PubSubError]) -> None:
+    with pytest.raises(error):
+        Replica(config, topics=topics)
+
+
+def test_a_topic_that_is_not_followed_is_refused_by_name(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        for ask in (lambda: replica.on("a", print, topic="u"), lambda: replica.iterate("a", topic="u")):
+            with pytest.raises(NotFollowed, match="'u'"):
+                ask()
+
+
+def test_it_is_usable_after_a_fork(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        child = multiprocessing.get_context("fork").Process(target=_in_the_child, args=(replica, config))
+        child.start()
+        child.join(LONG)
+        assert child.exitcode == 0
+        with published.transaction() as tx:
+            tx.set("a", "1", 2)
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("a", "1") == 2
+
+
+def _in_the_child(replica: Replica, config: Settings) -> None:
+    try:
+        replica.get("a", "1")
+    except ClosedError:
+        replica.close()
+        with Replica(config, topics=["t"]) as own:
+            own.wait_synced(timeout=LONG)
+            if own.get("a", "1") == 1:
+                os._exit(0)
+    os._exit(1)
+
+
+class Odd:
+    """A subscriber that hears nothing and misbehaves as it is told."""
+
+    def __init__(self, refuse_start: bool = False, refuse_questions: bool = False) -> None:
+        self.refuse_start = refuse_start
+        self.refuse_questions = refuse_questions
+        self.topics: set[str] = set()
+        self.asked = threading.Event()
+        self.closed = False
+
+    def initialize(self, on_envelope: Any, on_connected: Any) -> None:
+        pass
+
+    def register_topic(self, topic: str) -> None:
+        self.topics.add(topic)
+
+    def unregister_topic(self, topic: str) -> None:
+        self.topics.discard(topic)
+
+    def register_listen_address(self, address: str) -> None:
+        pass
+
+    def unregister_listen_address(self, address: str) -> None:
+        pass
+
+    def request_hello(self, nonce: str, topics: Any) -> None:
+        self.asked.set()
+        if self.refuse_questions:
+            raise ValueError("a bug in the driver")
+
+    def daemonize(self) -> None:
+        if self.refuse_start:
+            raise TransportError("no address to be had")
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_clock_thread_survives_a_driver_that_breaks(config: Settings, store: Store) -> None:
+    driver = Odd(refuse_questions=True)
+    with Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)) as replica:
+        replica.wait_synced(timeout=LONG)
+        driver.asked.clear()
+        assert driver.asked.wait(LONG), "nobody asks any more"
+
+
+def test_a_start_that_fails_releases_everything(config: Settings, store: Store) -> None:
+    driver = Odd(refuse_start=True)
+    with pytest.raises(TransportError), Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)):
+        pass
+    assert driver.closed
+
+
+def test_close_before_start_closes_the_driver(config: Settings, store: Store) -> None:
+    driver = Odd()
+    Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)).close()
+    assert driver.closed
+
+
+def test_no_topic_is_not_everything(config: Settings, published: Store) -> None:
+    with pytest.raises(UsageError, match="no topic"):
+        Replica(config, topics=[])
+    with Replica(config, topics=["t"], default_topic=False) as replica:
+        replica.unfollow("t")
+        with pytest.raises(UsageError, match="no topic"):
+            replica.follow()
+        assert replica.topics == ()
+
+
+def test_a_refused_topic_is_not_subscribed(config: Settings, store: Store) -> None:
+    driver = Odd()
+    with Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)) as replica:
+        with pytest.raises(NotFollowed):
+            replica.follow("")
+        assert driver.topics == {"t", DEFAULT_TOPIC}
+
+
+def test_topics_and_subscriptions_never_come_apart(config: Settings, store: Store) -> None:
+    driver = Odd()
+    with Replica(config, topics=["keep"], subscriber=cast(Subscriber, driver)) as replica:
+
+        def churn() -> None:
+            for _ in range(200):
+                with contextlib.suppress(NotFollowed):
+                    replica.unfollow("x")
+                replica.follow("x")
+
+        threads = [threading.Thread(target=churn) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(replica.topics) == driver.topics == {"keep", DEFAULT_TOPIC, "x"}
+
+
+def test_a_replica_without_topics_claims_nothing(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="t")
+    with Replica(config, topics=["t"], default_topic=False) as replica:
+        replica.wait_synced(LONG)
+        assert replica.unfollow("t")
+        assert not replica.synced
+        assert replica.staleness() == float("inf")
+        status = replica.status()
+        assert not status.ready
+        assert status.problems == ["no topic is followed, so the replica knows nothing of the store; follow() one"]
+        with pytest.raises(NotFollowed, match="no topic is followed"):
+            replica.wait_synced(LONG)
+        with pytest.raises(NotFollowed, match="no topic is followed"):
+            replica.wait_for(1, LONG)
+        replica.follow("t")
+        replica.wait_synced(LONG)
+        assert replica.get("a", "1") == 1
+
+
+def test_a_wait_for_the_first_sync_ends_when_the_last_topic_is_dropped(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, hello_wait=LONG))
+    with Replica(slow, topics=["t"], default_topic=False) as replica:
+        monkeypatch.setattr(replica._engine.changed, "wait", lambda left: replica.unfollow("t"))
+        with pytest.raises(NotFollowed, match="no topic is followed"):
+            replica.wait_synced(LONG)
+
+
+def test_ready_is_never_answered_before_the_first_sync(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    answers: list[int | str] = []
+
+    def look() -> None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=LONG) as answer:
+                answers.append(answer.status)
+        except urllib.error.HTTPError as error:
+            answers.append(error.code)
+            error.close()
+        except OSError as error:
+            answers.append(type(error).__name__)
+        answers.append(f"synced {replica.synced}, ready {replica.status().ready}, {replica.staleness()} s")
+
+    away = msgspec.structs.replace(config, metrics_port=port, store_url="sqlite:////nowhere/none.db")
+    driver = loader.load(config.driver).subscriber(config.for_driver())
+    replica = Replica(away, topics=["t"], subscriber=driver)
+
+    def after_a_look(step: Callable[..., None]) -> Callable[..., None]:
+        def looked(*given: Any) -> None:
+            look()
+            step(*given)
+
+        return looked
+
+    for name in ("initialize", "register_topic", "daemonize"):
+        monkeypatch.setattr(driver, name, after_a_look(getattr(driver, name)))
+    with replica:
+        look()
+    assert len(answers) >= 8
+    assert set(answers) <= {503, "URLError", "synced False, ready False, inf s"}, answers
+    assert answers[-2] == 503
+
+
+def test_the_users_of_a_topic_are_counted(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("a", "1", 1, topic="one")
+        tx.set("a", "2", 2, topic="two")
+    told = Recorder()
+    with Replica(config, topics=["one"], default_topic=False) as replica:
+        replica.on("a", told)
+        replica.follow("one", "two", "two")
+        replica.follow("two")
+        replica.wait_handled(tx.commit, LONG)
+        assert not replica.unfollow("one")
+        assert not replica.unfollow("two")
+        assert replica.topics == ("one", "two")
+        assert told.brief == [("create", "1", 1), ("create", "2", 2)]
+        assert replica.unfollow("two")
+        assert replica.unfollow("one"), "the constructor's use was the last one"
+        with pytest.raises(NotFollowed):
+            replica.unfollow("one")
+        assert not replica.topics
+
+
+def test_a_topic_that_could_not_be_subscribed_gets_no_user(
+    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(topic: str) -> None:
+        raise TransportError("no room")
+
+    driver = loader.load(config.driver).subscriber(config.for_driver())
+    with Replica(config, topics=["one"], subscriber=driver) as replica:
+        with monkeypatch.context() as patch, pytest.raises(TransportError, match="no room"):
+            patch.setattr(driver, "register_topic", broken)
+            replica.follow("two")
+        replica.follow("two")
+        assert replica.unfollow("two")
+
+
+def test_a_handler_for_a_topic_that_was_dropped_is_refused(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        replica.unfollow("t")
+        with pytest.raises(NotFollowed):
+            replica.on("a", print, topic="t")
+
+
+def test_a_child_does_not_wait_for_a_lock_that_its_parent_held(config: Settings, published: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with replica._engine.lock:
+            child = multiprocessing.get_context("fork").Process(target=_everything_refuses, args=(replica,))
+            child.start()
+            child.join(LONG)
+            assert child.exitcode == 0
+
+
+def _everything_refuses(replica: Replica) -> None:
+    refused = 0
+    for ask in (lambda: replica.synced, lambda: replica.topics, lambda: replica.wait_synced(1), replica.status):
+        try:
+            ask()
+        except ClosedError:
+            refused += 1
+    replica.close()
+    os._exit(0 if refused == 4 else 1)
+
+
+TABLES = ("lswitch", "lport")
+
+
+def write_in_the_wrong_order(store: Store) -> None:
+    """Switches that were changed after their ports were made: by version, each port comes before its switch."""
+    with store.transaction() as tx:
+        tx.set("lswitch", "s1", 1, topic="a")
+        tx.set("lport", "p1", "s1", topic="a")
+        tx.set("lswitch", "s2", 1, topic="b")
+        tx.set("lport", "p2", "s2", topic="b")
+    with store.transaction() as tx:
+        tx.set("lswitch", "s1", 2)
+        tx.set("lswitch", "s2", 2)
+
+
+def brief(told: Recorder) -> list[tuple[str, str]]:
+    return [(change.action, change.key) for change in told.changes]
+
+
+def test_a_handler_of_several_tables_is_called_in_chain_order(config: Settings, published: Store) -> None:
+    told = Recorder()
+    with Replica(config, topics=["t"]) as replica:
+        replica.on(TABLES, told)
+        replica.wait_synced(LONG)
+        for number in range(20):
+            with published.transaction() as tx:
+                tx.create("lswitch", f"s{number}", 1, topic="t")
+                tx.create("other", f"o{number}", 1, topic="t")
+                tx.create("lport", f"p{number}", 1, topic="t")
+        replica.wait_handled(tx.commit, LONG)
+    assert brief(told) == [("create", f"{kind}{number}") for number in range(20) for kind in "sp"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_a_sync_tells_comes_in_the_order_of_tables(config: Settings, published: Store, early: bool) -> None:
+    write_in_the_wrong_order(published)
+    told = Recorder()
+    replica = Replica(config, topics=["a", "b"])
+    if early:
+        replica.on(TABLES, told, order=TABLES)
+    with replica:
+        replica.wait_synced(LONG)
+        if not early:
+            replica.on(TABLES, told, order=TABLES)
+            replica.wait_synced(LONG)
+        made = brief(told)
+        assert [key[0] for _, key in made] == ["s", "s", "p", "p"], "over both topics"
+        told.changes.clear()
+        replica.unfollow("a")
+        replica.wait_handled(6, LONG)
+        assert brief(told) == [("delete", "p1"), ("delete", "s1")]
+
+
+def test_what_a_later_full_sync_finds_comes_in_the_order_of_tables(config: Settings, store: Store) -> None:
+    with store.transaction() as tx:
+        tx.set("lswitch", "s1", 1, topic="t")
+        tx.set("lport", "p1", "s1", topic="t")
+    told = Recorder()
+    blind = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, max_idle_time=LONG))
+    with Replica(blind, topics=["t"], default_topic=False) as replica:
+        replica.on(TABLES, told, order=TABLES)
+        replica.wait_synced(LONG)
+        told.changes.clear()
+        with store.transaction() as tx:
+            tx.delete("lswitch", "s1")
+            tx.delete("lport", "p1")
+            tx.create("lport", "p2", "s2", topic="t")
+            tx.create("lswitch", "s2", 1, topic="t")
+        replica.resync("t")
+        replica.wait_handled(tx.commit, LONG)
+        assert replica.status().counters.fulls == {"greeted": 1, "asked": 1}
+    assert brief(told) == [("create", "s2"), ("create", "p2"), ("delete", "p1"), ("delete", "s1")]
+
+
+def test_what_is_not_in_the_handler_s_tables_cannot_be_ordered(config: Settings, store: Store) -> None:
+    with Replica(config, topics=["t"]) as replica:
+        with pytest.raises(UsageError, match="order names"):
+            replica.on(["lport"], print, order=["lprot"])
+        with pytest.raises(UsageError, match="no table was named"):
+            replica.on([], print)
+
+
+# -- objects without a topic ---------------------------------------------------------------------------------------
+
+
+def test_an_object_without_a_topic_reaches_a_replica_of_named_topics(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+        tx.set("lport", "p1", 1, topic="tenant-1")
+        tx.set("lport", "q1", 1, topic="tenant-2")
+    told = Recorder()
+    with Replica(config, topics=["tenant-1"]) as replica:
+        replica.on("chassis", told)
+        replica.wait_synced(timeout=LONG)
+        assert replica.topics == ("tenant-1", DEFAULT_TOPIC)
+        assert (replica.get("chassis", "c1"), replica.get("lport", "q1")) == (1, None)
+        with published.transaction() as tx:
+            tx.set("chassis", "c2", 2)
+        replica.wait_handled(tx.commit, timeout=LONG)
+        assert told.brief == [("create", "c1", 1), ("create", "c2", 2)]
+        assert replica.contents(DEFAULT_TOPIC).records
+        assert dict(replica.iterate("chassis", topic=DEFAULT_TOPIC)) == {"c1": 1, "c2": 2}
+
+
+def test_a_replica_that_wants_its_named_topics_alone_has_them_alone(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+        tx.set("lport", "p1", 1, topic="tenant-1")
+    by_settings = msgspec.structs.replace(config, default_topic=False)
+    for replica in (Replica(config, ["tenant-1"], default_topic=False), Replica(by_settings, ["tenant-1"])):
+        with replica:
+            replica.wait_synced(timeout=LONG)
+            assert replica.topics == ("tenant-1",)
+            assert (replica.get("lport", "p1"), replica.get("chassis", "c1")) == (1, None)
+    with Replica(by_settings, ["tenant-1"], default_topic=True) as replica:
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("chassis", "c1") == 1
+
+
+@pytest.mark.parametrize("topics", [None, [DEFAULT_TOPIC], ["tenant-1", DEFAULT_TOPIC]])
+def test_the_default_topic_is_not_followed_twice(topics: list[str] | None, config: Settings, published: Store) -> None:
+    with Replica(config, topics) as replica:
+        replica.wait_synced(timeout=LONG)
+        assert replica.topics == tuple(topics or [""])
+
+
+def test_a_wait_for_a_number_waits_for_the_default_topic_and_one_for_a_commit_does_not(
+    config: Settings, published: Store
+) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+    with Replica(config, ["tenant-1"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("lport", "p1", 1, topic="tenant-1")
+        assert tx.commit is not None
+        replica.wait_for(tx.commit, timeout=LONG)
+        replica.wait_for(tx.commit.point.position, timeout=LONG, topics=["tenant-1"])
+        replica.wait_for(tx.commit.point.position, timeout=LONG)
+        covered = replica._engine.follower.tracker.covered
+        assert covered([DEFAULT_TOPIC]) >= tx.commit.point.position
+
+
+def test_the_default_topic_can_be_dropped_and_followed_again(config: Settings, published: Store) -> None:
+    told = Recorder()
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+        tx.set("lport", "p1", 1, topic="tenant-1")
+    with Replica(config, ["tenant-1"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        replica.on("chassis", told)
+        replica.unfollow(DEFAULT_TOPIC)
+        assert replica.topics == ("tenant-1",)
+        assert (replica.get("chassis", "c1"), replica.get("lport", "p1")) == (None, 1)
+        replica.follow(DEFAULT_TOPIC)
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("chassis", "c1") == 1
+        replica.unfollow("tenant-1")
+        assert replica.topics == (DEFAULT_TOPIC,)
+        with pytest.raises(NotFollowed, match="default"):
+            replica.follow("")  # everything, beside a topic by name
+        replica.unfollow(DEFAULT_TOPIC)
+        replica.follow("")
+        replica.wait_synced(timeout=LONG)
+        assert replica.get("lport", "p1") == 1
+        replica.wait_handled(tx.commit, timeout=LONG)
+    assert told.brief[0] == ("create", "c1", 1)
+    assert ("delete", "c1", None) in told.brief
+
+
+def test_an_object_that_gets_a_topic_leaves_those_who_do_not_follow_it(config: Settings, published: Store) -> None:
+    with published.transaction() as tx:
+        tx.set("chassis", "c1", 1)
+    with Replica(config, ["tenant-1"]) as replica:
+        replica.wait_synced(timeout=LONG)
+        with published.transaction() as tx:
+            tx.set("chassis", "c1", 2, topic="tenant-2")
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("chassis", "c1") is None
+        with published.transaction() as tx:
+            tx.set("chassis", "c1", 3, topic="tenant-1")
+        replica.wait_for(tx.commit, timeout=LONG)
+        assert replica.get("chassis", "c1") == 3
+
+
+# -- typed tables --------------------------------------------------------------------------------------------------
+
+
+class Port(msgspec.Struct):
+    switch: str
+
+
+PORTS = Table("lport", Port)
+OTHERS = Table("other", Port)
+
+
+def test_a_handle_stands_for_its_table(config: Settings, published: Store) -> None:
+    told = Recorder()
+    with Replica(config, ["t"], tables=[PORTS]) as replica:
+        with published.transaction() as tx:
+            tx.set("lport", "p1", {"switch": "s1"}, topic="t")
+        replica.wait_for(tx.commit, LONG)
+        assert replica.get(PORTS, "p1") == replica.get("lport", "p1") == Port("s1")
+        assert list(replica.iterate(PORTS, topic="t")) == [("p1", Port("s1"))]
+        (record,) = replica.records(PORTS)
+        assert record == replica.record(PORTS, "p1")
+        assert (record.table, record.key, record.topic, record.version) == ("lport", "p1", "t", 1)
+        assert (record.value, record.json) == (Port("s1"), b'{"switch":"s1"}')
+        replica.add_index("by switch", PORTS, lambda port: port.switch)
+        assert replica.lookup("by switch", "s1") == [("p1", Port("s1"))]
+        replica.on(PORTS, told)
+        replica.on([PORTS], told, order=[PORTS])
+        replica.wait_synced(LONG)
+        assert told.brief == [("create", "p1", Port("s1"))] * 2
+
+
+@pytest.mark.parametrize("table", ["lprot", OTHERS, Table("lport", dict)])
+def test_a_table_that_is_not_declared_is_refused_where_some_are(
+    table: Any, config: Settings, published: Store
+) -> None:
+    with Replica(config, ["t"], tables=[PORTS]) as replica:
+        for call in (
+            lambda: replica.get(table, "p1"),
+            lambda: replica.record(table, "p1"),
+            lambda: replica.records(table),
+            lambda: replica.iterate(table),
+            lambda: replica.add_index("by", table, "switch"),
+            lambda: replica.on(table, print),
+            lambda: replica.on([PORTS, table], print),
+            lambda: replica.on(None, print, order=[table]),
+        ):
+            with pytest.raises(ValueRefused, match="is not declared"):
+                call()
+        assert replica.records() == []
+
+
+def test_a_handle_needs_to_be_declared(config: Settings, published: Store) -> None:
+    with Replica(config, ["t"]) as replica, pytest.raises(ValueRefused, match=r"put its handle into tables=\[…\]"):
+        replica.get(PORTS, "p1")

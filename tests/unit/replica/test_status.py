@@ -1,0 +1,93 @@
+"""What a replica says about itself: dropped and why, what handlers gave up, and why it is not ready."""
+
+import logging
+import sqlite3
+
+import msgspec
+import pytest
+
+from pubsub_lib import Replica, Store, Timing
+from pubsub_lib.core.timing import no_publisher_bound
+from pubsub_lib.errors import PubSubError, StoreUnavailable
+from pubsub_lib.replica.status import ParkedObject, most_staleness, problems
+from pubsub_lib.testing.processes import poll
+from tests.unit.world import QUICK, settings
+
+LONG = 120.0
+
+
+def said(
+    *, synced: bool = True, staleness: float = 0.0, last: PubSubError | None = None, failure: PubSubError | None = None
+) -> list[str]:
+    return problems(QUICK, synced=synced, staleness=staleness, last_error=last, failure=failure)
+
+
+def test_it_is_ready_up_to_the_promised_staleness_and_not_beyond() -> None:
+    most = most_staleness(QUICK)
+    assert most == pytest.approx(3 * 0.3 + 0.1 + (10.0 + 0.02 + 0.01))
+    assert said(staleness=most) == []
+    assert said(staleness=most + 0.1) == ["the replica may be stale by 11.1 s, and 11.0 s are promised"]
+
+
+def test_the_limit_is_the_bound_for_any_timing() -> None:
+    assert most_staleness(Timing()) == no_publisher_bound(Timing(), 0.0) == 78.5
+
+
+def test_a_reason_is_named_when_there_is_one() -> None:
+    away = StoreUnavailable("the database is away")
+    assert said(last=away) == []  # one failed sync is no matter while publishers prove freshness
+    assert said(synced=False, staleness=float("inf"), last=away) == [
+        "the replica is not synced yet; the last sync failed: the database is away"
+    ]
+    assert said(failure=PubSubError("it differs")) == ["the replica must not be trusted any more: it differs"]
+
+
+def test_of_a_running_replica(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        replica = Replica(settings(sqlite_url), ["t"])
+
+        def broken(change: object) -> None:
+            raise RuntimeError("cannot")
+
+        replica.on("a", broken)
+        assert replica.status().problems == ["the replica was not started; call start(), or use it in a with statement"]
+        with replica:
+            replica.wait_synced(LONG)
+            assert replica.status().ready
+            with store.transaction() as tx:
+                tx.set("a", "k", 1, topic="t")
+            assert tx.commit is not None
+            replica.wait_handled(tx.commit, LONG)
+            assert poll(lambda: replica.status().handlers.parked == 1, LONG)
+            status = replica.status()
+            (parked,) = status.parked
+            assert parked == ParkedObject(parked.handler, "t", "a", "k", 1, "RuntimeError('cannot')")
+            assert "broken" in parked.handler
+            assert status.dropped.keys() >= {"old", "other_history", "overflowed", "truncated", "version"}
+            assert set(status.dropped.values()) == {0}
+
+
+def test_a_topic_that_never_fits_its_digest_is_a_problem_and_logged_once(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(sqlite_url) as store:
+        with store.transaction() as tx:
+            tx.set("a", "k", 1, topic="t")
+        change = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+        with change:
+            change.execute("UPDATE pubsub_topics SET digest_lo = digest_lo + 1")
+        change.close()
+        quick = settings(sqlite_url, paranoid=False, timing=msgspec.structs.replace(QUICK, hello_wait=0.01))
+        with caplog.at_level(logging.ERROR), Replica(quick, ["t"]) as replica:
+            replica.wait_synced(LONG)
+            assert poll(lambda: sum(replica.status().counters.fulls.values()) >= 4, LONG)
+            assert poll(lambda: replica.status().chains["t"].state == "following", LONG)
+            status = replica.status()
+            assert not status.ready
+            assert status.problems[0].startswith("the store's count or digest of the topic 't' does not fit")
+            assert [record.message for record in caplog.records] == [status.problems[0]]
+            with store.transaction() as tx:
+                tx.set("a", "k", 2, topic="t")
+            assert tx.commit is not None
+            replica.wait_for(tx.commit, LONG)
+            assert replica.get("a", "k") == 2

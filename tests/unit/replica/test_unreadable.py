@@ -1,0 +1,185 @@
+"""Objects that an index or a reader cannot decode: none is left out without a word (docs/changing-a-type.md)."""
+
+import logging
+import urllib.request
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pubsub_lib import Replica, Settings, Store, Table
+from pubsub_lib.core.objects import Object
+from pubsub_lib.errors import UsageError, ValueRefused
+from pubsub_lib.replica import unreadable
+from pubsub_lib.replica.unreadable import Unreadable
+from pubsub_lib.testing.processes import free_port, poll
+from tests.unit.world import settings
+
+LONG: Final = 60.0
+
+
+class Port(msgspec.Struct):
+    mac: str
+    zone: str  # a field that objects of the version before do not have
+
+
+PORTS: Final = Table("lport", Port)
+OLD, NEW = {"mac": "AA"}, {"mac": "BB", "zone": "z1"}
+
+
+@pytest.fixture
+def config(sqlite_url: str) -> Settings:
+    return settings(sqlite_url, driver="db_polling_pubsub_driver", driver_options={})
+
+
+@pytest.fixture
+def store(config: Settings) -> Iterator[Store]:
+    with Store(config) as store:
+        with store.transaction() as tx:
+            for key in ("old1", "old2", "old3"):
+                tx.set("lport", key, OLD, topic="t")
+            tx.set("lport", "new", NEW, topic="t")
+        yield store
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+def rewrite(store: Store, replica: Replica, **objects: Any) -> None:
+    with store.transaction() as tx:
+        for key, value in objects.items():
+            tx.set("lport", key, value, topic="t")
+    replica.wait_for(tx.commit, LONG)
+
+
+def test_what_an_index_leaves_out_is_counted_named_and_logged_once(
+    config: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Replica(config, ["t"]) as replica:
+        replica.wait_synced(LONG)
+        rewrite(store, replica, null={"mac": None})
+        replica.add_index("by mac", "lport", lambda value: value["mac"].lower())
+        assert sorted(key for key, _ in replica.lookup("by mac", "aa")) == ["old1", "old2", "old3"]
+        status = replica.status().indexes["by mac"]
+        assert (status.table, status.left_out, status.failures) == ("lport", 1, 1)
+        assert list(status.examples) == ["null"]
+        assert status.examples["null"].startswith("AttributeError")
+        (line,) = lines(caplog)
+        assert line.startswith("the index 'by mac' leaves out 1 objects of the table 'lport', for example 'null' (Attr")
+        for number in range(5):
+            rewrite(store, replica, null={"mac": None, "n": number})
+            assert replica.lookup("by mac", None) == []
+        assert replica.status().indexes["by mac"].failures == 6
+        assert lines(caplog) == [line], "one line, however often it fails"
+        rewrite(store, replica, null={"mac": "DD"})
+        assert replica.status().indexes["by mac"].left_out == 0
+        assert [key for key, _ in replica.lookup("by mac", "dd")] == ["null"]
+
+
+def test_what_an_index_leaves_out_later_is_logged_when_it_comes(
+    config: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Replica(config, ["t"]) as replica:
+        replica.add_index("by mac", "lport", lambda value: value["mac"].lower())
+        replica.wait_synced(LONG)
+        assert replica.status().indexes["by mac"].left_out == 0
+        for expected in (1, 2):  # again, after the index was complete meanwhile
+            rewrite(store, replica, odd=7)
+            assert poll(lambda expected=expected: len(lines(caplog)) == expected, LONG)  # type: ignore[misc]
+            rewrite(store, replica, odd=NEW)
+            assert poll(lambda: not replica._engine._incomplete, LONG)
+
+
+def test_an_object_that_does_not_fit_its_type_is_named_once_it_is_read(
+    config: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Replica(config, ["t"], tables=[PORTS]) as replica:
+        replica.wait_synced(LONG)
+        assert replica.status().unreadable == ()
+        for _ in range(3):
+            with pytest.raises(ValueRefused, match="lport 'old1' cannot be decoded"):
+                replica.get(PORTS, "old1")
+        (found,) = replica.status().unreadable
+        assert (found.topic, found.table, found.key, found.version) == ("t", "lport", "old1", 1)
+        assert "zone" in found.error
+        assert replica.status().unreadable_reads == 3
+        assert replica.status().ready, "one object that somebody wrote by hand must not take a controller away"
+        rewrite(store, replica, old1=NEW)
+        assert replica.status().unreadable == ()
+        assert replica.get(PORTS, "old1") == Port("BB", "z1")
+        (line,) = lines(caplog)
+        assert line.startswith("the value of lport 'old1' cannot be decoded")
+
+
+def test_iterate_ends_at_a_bad_object_or_goes_on_as_it_is_asked(
+    config: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Replica(config, ["t"], tables=[PORTS]) as replica:
+        replica.wait_synced(LONG)
+        with pytest.raises(ValueRefused, match="cannot be decoded"):
+            list(replica.iterate(PORTS))
+        assert list(replica.iterate(PORTS, on_error="skip")) == [("new", Port("BB", "z1"))]
+        assert sorted(each.key for each in replica.status().unreadable) == ["old1", "old2", "old3"]
+        assert len(lines(caplog)) == 1, "one line for the table, and not one for each object of each reading"
+        word: Any = "ignore"
+        with pytest.raises(UsageError, match="on_error must be 'raise' or 'skip', not 'ignore'"):
+            replica.iterate(PORTS, on_error=word)
+
+
+def test_records_shows_a_bad_object_and_raises_for_its_value_alone(config: Settings, store: Store) -> None:
+    with Replica(config, ["t"], tables=[PORTS]) as replica:
+        replica.wait_synced(LONG)
+        found = {each.key: each for each in replica.records(PORTS)}
+        assert found["new"].value == replica.get(PORTS, "new") == Port("BB", "z1")
+        assert (found["old1"].topic, found["old1"].version, found["old1"].json) == ("t", 1, b'{"mac":"AA"}')
+        with pytest.raises(ValueRefused):
+            _ = found["old1"].value
+        assert [each.key for each in replica.status().unreadable] == ["old1"]
+
+
+def test_metrics_count_them(config: Settings, store: Store) -> None:
+    served = msgspec.structs.replace(config, metrics_port=free_port())
+    with Replica(served, ["t"], tables=[PORTS]) as replica:
+        replica.wait_synced(LONG)
+        replica.add_index("by zone", PORTS, "zone")
+        assert [key for key, _ in replica.lookup("by zone", "z1")] == ["new"]
+        list(replica.iterate(PORTS, on_error="skip"))
+        with urllib.request.urlopen(f"http://127.0.0.1:{served.metrics_port}/metrics", timeout=LONG) as answer:
+            text = answer.read().decode()
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["pubsub_replica_index_left_out_objects", "by zone"] == 3.0
+    assert found["pubsub_replica_index_failures_total", "by zone"] == 3.0
+    assert found["pubsub_replica_unreadable_objects", "lport"] == 3.0
+    assert found["pubsub_replica_unreadable_reads_total",] == 3.0
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(unreadable, "MAX_KEPT", 2)
+    seen = Unreadable()
+    error = ValueRefused("x" * 1_000)
+    versions = {("a", "1"): 1, ("a", "2"): 1, ("a", "3"): 1, ("b", "1"): 1}
+    for table, key in versions:
+        seen.note(Object(table, key, "t", 1, b"1", lambda each: None), error)
+
+    def version_of(table: str, key: str) -> int | None:
+        return versions.get((table, key))
+
+    assert seen.reads == 4
+    assert [(each.table, each.key, len(each.error)) for each in seen.current(version_of)] == [
+        ("a", "1", unreadable.MAX_TEXT), ("a", "2", unreadable.MAX_TEXT),
+    ]  # fmt: skip
+    assert len(lines(caplog)) == 2, "one of each table, also of one whose objects found no room"
+    versions["a", "1"] = 2
+    del versions["a", "2"]
+    assert seen.current(version_of) == ()
+    seen.note(Object("a", "1", "t", 2, b"1", lambda each: None), error)
+    seen.note(Object("b", "1", "t", 1, b"1", lambda each: None), error)
+    assert [each.version for each in seen.current(version_of)] == [2, 1]
+    assert len(lines(caplog)) == 3, "the table a was right meanwhile"

@@ -1,0 +1,241 @@
+"""The endpoint for metrics and readiness, over real HTTP."""
+
+import http.client
+import os
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+
+import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pubsub_lib.errors import ClosedError, TransportError
+from pubsub_lib.http_endpoint import MOST_CONNECTIONS, TEXT, Endpoint, _is_own_host
+from pubsub_lib.http_routes import Answered, Query
+from pubsub_lib.testing.processes import poll
+
+problems: list[str] = []
+
+
+class One(Collector):
+    def collect(self) -> Iterable[Metric]:
+        if problems == ["closed"]:
+            raise ClosedError("this replica is closed; make a new one")
+        if problems == ["a bug"]:
+            raise KeyError("a bug")
+        yield GaugeMetricFamily("one", "One.", value=1)
+
+
+def made(port: int = 0, address: str = "127.0.0.1") -> Endpoint:
+    return Endpoint(address, port, One(), lambda: problems, "the_port")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    problems.clear()
+    endpoint = made()
+    endpoint.start()
+    yield endpoint
+    endpoint.close()
+
+
+def get(endpoint: Endpoint, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_metrics_are_what_was_collected(endpoint: Endpoint) -> None:
+    status, text = get(endpoint, "/metrics")
+    assert (status, text.splitlines()[-1]) == (200, "one 1.0")
+
+
+def test_ready_says_why_not(endpoint: Endpoint) -> None:
+    assert get(endpoint, "/ready") == (200, "ready\n")
+    problems.append("the changelog is not being followed")
+    assert get(endpoint, "/ready?verbose") == (503, "the changelog is not being followed\n")
+
+
+def test_what_is_being_closed_says_so(endpoint: Endpoint) -> None:
+    problems.append("closed")
+    assert get(endpoint, "/metrics") == (503, "this replica is closed; make a new one\n")
+
+
+def test_a_fault_is_answered_and_logged(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    problems.append("a bug")
+    assert get(endpoint, "/metrics") == (500, "this program has a fault; its log says more\n")
+    (record,) = caplog.records
+    assert record.message == "the endpoint for metrics cannot answer GET /metrics; please report this"
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
+
+
+@pytest.mark.parametrize(("error", "logged"), [(ConnectionResetError(), 0), (TimeoutError(), 0), (KeyError(), 1)])
+def test_only_a_client_that_hangs_up_is_no_news(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture, error: Exception, logged: int
+) -> None:
+    assert endpoint._server is not None
+    try:
+        raise error
+    except type(error):
+        endpoint._server.handle_error(None, ("127.0.0.1", 1))
+    assert len(caplog.records) == logged
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("192.0.2.1", False),
+        ("::ffff:192.0.2.1", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_which_addresses_are_this_host(address: str, own: bool) -> None:
+    assert _is_own_host(address) is own
+
+
+@pytest.mark.parametrize("address", ["::1", "[::1]"])
+def test_it_listens_at_an_address_of_version_6(address: str) -> None:
+    problems.clear()
+    endpoint = made(address=address)
+    endpoint.start()
+    try:
+        with urllib.request.urlopen(f"http://[::1]:{endpoint.port}/ready", timeout=60) as answer:
+            assert answer.status == 200
+    finally:
+        endpoint.close()
+
+
+def test_other_paths_are_not_there(endpoint: Endpoint) -> None:
+    assert get(endpoint, "/") == (404, "there are GET /metrics, GET /ready\n")
+
+
+def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def route(query: Query) -> Answered:
+        done.append(str(query))
+        return 200, b"done\n", TEXT
+
+    endpoint = Endpoint("127.0.0.1", 0, One(), lambda: problems, "the_port", {"POST /do": route})
+    endpoint.start()
+    try:
+        url = f"http://127.0.0.1:{endpoint.port}/do?it=now"
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60) as answer:
+            assert answer.status == 200
+        # The same, as it were from elsewhere: nothing here has a second host.
+        monkeypatch.setattr("ipaddress.IPv4Address.is_loopback", False)
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60)
+        refused.value.close()
+    finally:
+        endpoint.close()
+    assert done == ["{'it': ['now']}"]
+
+
+def test_more_connections_than_there_are_threads_for_are_closed_at_once(endpoint: Endpoint) -> None:
+    held = [socket.create_connection(("127.0.0.1", endpoint.port), 10) for _ in range(MOST_CONNECTIONS)]
+    try:
+        # Connections are accepted in order, so that each of the others has its thread when this one is looked at.
+        with socket.create_connection(("127.0.0.1", endpoint.port), 10) as more:
+            assert more.recv(1) == b""
+    finally:
+        for each in held:
+            each.close()
+
+    def free() -> bool:
+        try:
+            return get(endpoint, "/ready")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    assert poll(free, 10.0), "threads are not free again"
+
+
+def test_what_is_counted_anew_is_counted_for_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_lib.http_endpoint.TURN", 0.05)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def route(query: Query) -> Answered:
+        inside.set()
+        go_on.wait(30)
+        return 200, b"counted\n", TEXT
+
+    endpoint = Endpoint("127.0.0.1", 0, One(), list, "the_port", {"GET /count": route, "GET /more": route})
+    endpoint.start()
+    first: list[tuple[int, str]] = []
+    asking = threading.Thread(target=lambda: first.append(get(endpoint, "/count")))
+    try:
+        asking.start()
+        assert inside.wait(10)
+        assert get(endpoint, "/more") == (503, "another request is being answered; ask again\n")
+        assert get(endpoint, "/ready") == (200, "ready\n")
+    finally:
+        go_on.set()
+        asking.join(10)
+        endpoint.close()
+    assert first == [(200, "counted\n")]
+
+
+def test_no_name_is_looked_up_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_: object) -> str:
+        raise AssertionError("a name server may be away")
+
+    monkeypatch.setattr(socket, "getfqdn", look_up)
+    endpoint = made()
+    endpoint.start()
+    endpoint.close()
+
+
+def test_a_port_that_is_taken_is_named(endpoint: Endpoint) -> None:
+    says = rf"127\.0\.0\.1:{endpoint.port} .*held by process {os.getpid()} .*set the_port"
+    with pytest.raises(TransportError, match=says):
+        made(endpoint.port).start()
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    with pytest.raises(TransportError, match="no such host"):
+        made(1, "no such host").start()
+
+
+def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
+    made().close()
+    first = made()
+    first.start()
+    port = first.port
+    first.close()
+    first.close()
+    second = made(port)
+    second.start()
+    assert get(second, "/ready")[0] in (200, 503)
+    second.close()
+
+
+def test_what_was_closed_is_not_started_any_more() -> None:
+    endpoint = made()
+    endpoint.close()
+    with pytest.raises(ClosedError):
+        endpoint.start()
+    assert endpoint.port == 0
+
+
+def test_without_a_thread_nothing_is_bound_and_close_has_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    endpoint = made()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(TransportError, match="cannot start the thread 'pubsub-metrics'"):
+            endpoint.start()
+    assert endpoint.port == 0
+    endpoint.close()

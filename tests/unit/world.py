@@ -1,0 +1,54 @@
+"""A small world for tests of publishers and replicas: a store in SQLite, a bus of its own, and short times."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from pubsub_lib import Settings, Timing
+from pubsub_lib.core.dispatch import HandlerPolicy
+
+QUICK = Timing(
+    max_idle_time=0.3,
+    message_delay_window=0.1,
+    hello_wait=1.0,
+    reading_age=0.1,
+    round_trip=0.2,
+    poll_interval=0.1,
+    sync_jitter=0.01,
+    sync_interval=0.02,
+    sync_backoff=0.05,
+    sync_backoff_most=0.2,
+    sync_timeout=10.0,
+)
+_buses = itertools.count()
+
+
+def settings(url: str, **changes: Any) -> Settings:
+    """Settings of one test: everybody who shares them meets on one bus that nobody else is on."""
+    given: dict[str, Any] = {
+        "store_url": url,
+        "driver": "memory",
+        "service": "writer",
+        "timing": QUICK,
+        "handling": HandlerPolicy(tries=3, backoff=0.01, backoff_most=0.05),
+        "paranoid": True,
+        "driver_options": {"bus": f"test-{next(_buses)}"},
+    }
+    return Settings(**{**given, **changes})
+
+
+class Recorder:
+    """A handler that keeps what it is told."""
+
+    def __init__(self, react: Callable[[Any], None] = lambda change: None) -> None:
+        self.changes: list[Any] = []
+        self._react = react
+
+    def __call__(self, change: Any) -> None:
+        self.changes.append(change)
+        self._react(change)
+
+    @property
+    def brief(self) -> list[tuple[str, str, Any]]:
+        """(action, key, new value) of each change."""
+        return [(change.action, change.key, change.new) for change in self.changes]
