@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pubsub_lib.audit.java import java_home
+from pubsub_lib.audit.spark.java import java_home
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.testing.servers import mariadb_binaries, postgres_binaries
 

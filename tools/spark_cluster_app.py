@@ -29,10 +29,10 @@ import msgspec
 from _command_line import Parser, positive
 from _termination import interrupt_on_signals
 
-from pubsub_lib.audit.fromstore import empty, journal_of_store
-from pubsub_lib.audit.java import for_spark, java_home
-from pubsub_lib.audit.report import SUMMARY, read_summary
-from pubsub_lib.audit.summary import Summary
+from pubsub_lib.audit.ingest.fromstore import empty, journal_of_store
+from pubsub_lib.audit.report.report import SUMMARY, read_summary
+from pubsub_lib.audit.report.summary import Summary
+from pubsub_lib.audit.spark.java import for_spark, java_home
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.store import Store
 from pubsub_lib.testing.processes import free_ports

@@ -12,11 +12,13 @@ from typing import Final, NoReturn
 import msgspec
 
 from pubsub_lib import standard_streams
-from pubsub_lib.audit import ending, follow, report, summary
-from pubsub_lib.audit import input as journals
+from pubsub_lib.audit import ending
+from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.option_types import seconds
-from pubsub_lib.audit.session import first_line, session, tuning
+from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.spark.session import first_line, session, tuning
+from pubsub_lib.audit.stream import follow
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
@@ -221,9 +223,9 @@ def _audit(
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from pubsub_lib.audit.derived import derive
-    from pubsub_lib.audit.pipeline import audit
-    from pubsub_lib.audit.summarizing import summarize
+    from pubsub_lib.audit.report.derived import derive
+    from pubsub_lib.audit.report.summarizing import summarize
+    from pubsub_lib.audit.rules.pipeline import audit
 
     try:
         rows = journals.load(spark, gathered)
@@ -294,7 +296,7 @@ def _only_domain(folders: dict[str, list[Path]]) -> str:
 
 def _store(database: Settings | str, folder: Path) -> str:
     """Write the store's journal; a sentence when the store holds nothing. It is only read, so a standby will do."""
-    from pubsub_lib.audit.fromstore import empty, journal_of_store
+    from pubsub_lib.audit.ingest.fromstore import empty, journal_of_store
     from pubsub_lib.store import Store
 
     with Store(database, read_only=True) as store:

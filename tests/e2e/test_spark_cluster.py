@@ -11,8 +11,8 @@ import pytest
 import spark_cluster_app
 from spark_cluster_app import Cluster, ClusterError
 
-from pubsub_lib.audit.session import QUICK_JVM
-from pubsub_lib.audit.summary import nothing
+from pubsub_lib.audit.report.summary import nothing
+from pubsub_lib.audit.spark.session import QUICK_JVM
 from pubsub_lib.errors import ConfigError, StoreUnavailable
 from pubsub_lib.store import Store
 from tests.unit.audit.arrivals import cut, write_part

@@ -24,18 +24,19 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "core/merged.py": "tests/unit/core/test_cache.py",  # the merged view is the cache's own, seen only through it
     # Steps of one pipeline, which is compared as a whole with another program that was written from its definitions.
     **{
-        f"audit/{name}.py": "tests/unit/audit/test_pipeline.py"
+        f"audit/rules/{name}.py": "tests/unit/audit/rules/test_pipeline.py"
         for name in ("changelog", "delivery", "lanes", "receipts", "state", "straight", "strays", "syncs", "words")
     },
     # What is counted from the pipeline's tables: asserted on the same cases, because a run of Spark costs.
     **{
-        f"audit/{name}.py": "tests/unit/audit/test_pipeline.py"
+        f"audit/report/{name}.py": "tests/unit/audit/rules/test_pipeline.py"
         for name in ("anomalies", "derived", "latency", "streams", "summarizing", "trails", "windows")
     },
-    "audit/figures.py": "tests/unit/audit/test_page.py",  # parts of the page, which a browser shows as a whole
-    "audit/kinds.py": "tests/unit/audit/test_summary.py",  # the words of a summary
+    # Parts of the page, which a browser shows as a whole.
+    "audit/report/figures.py": "tests/unit/audit/report/test_page.py",
+    "audit/report/kinds.py": "tests/unit/audit/report/test_summary.py",  # the words of a summary
     # What a follower consists of, seen only as a whole.
-    **{f"audit/follow_{name}.py": "tests/unit/audit/test_following.py" for name in ("stream", "windows")},
+    **{f"audit/stream/follow_{name}.py": "tests/unit/audit/stream/test_following.py" for name in ("stream", "windows")},
     "testing/simulator/": "tests/simulator",  # a program of its own, tested as a whole and by its mutants
 }
 
@@ -143,6 +144,9 @@ def test_import_contracts_hold() -> None:
         ("pubsub_lib/audit/settings.py", "import pubsub_lib.replica.status", "Imports point one way"),
         ("pubsub_lib/api.py", "import pubsub_memory", "Nothing in pubsub_lib imports a driver"),
         ("drivers/pubsub_memory/__init__.py", "import pubsub_sql", "Drivers never import each other"),
+        ("pubsub_lib/audit/rules/words.py", "import pubsub_lib.audit.report.summary", "Rooms of the audit"),
+        ("pubsub_lib/audit/rules/lanes.py", "import pubsub_lib.audit.ingest.input", "Rooms of the audit"),
+        ("pubsub_lib/audit/report/page.py", "import pubsub_lib.audit.stream.follow", "Rooms of the audit"),
         ("pubsub_lib/cli/commands/ls.py", "import pubsub_lib.cli.commands.get", "Commands of pubsub-db never import"),
     ],
 )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from pubsub_lib.audit import input as audit_input
-from pubsub_lib.audit.session import session, tuning
+from pubsub_lib.audit.ingest import input as audit_input
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.session import session, tuning
 from pubsub_lib.errors import PubSubError
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def measure(what: str, folder: Path, memory: str) -> Measured:
 
 def _audit(rows: "DataFrame") -> dict[str, int]:
     """All that ``pubsub-audit run`` does until it prints its summary; the verdicts of that, and what is not 0."""
-    from pubsub_lib.audit.derived import derive
-    from pubsub_lib.audit.pipeline import audit
-    from pubsub_lib.audit.summarizing import summarize
+    from pubsub_lib.audit.report.derived import derive
+    from pubsub_lib.audit.report.summarizing import summarize
+    from pubsub_lib.audit.rules.pipeline import audit
 
     settings = AuditSettings()
     tables = audit(rows, settings)

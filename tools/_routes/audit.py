@@ -22,9 +22,9 @@ from rich.table import Table
 from _routes.children import TOOLS, ChildError
 from _routes.plan import Plan
 from _routes.progress import Progress
-from pubsub_lib.audit.java import java_home
-from pubsub_lib.audit.report import PAGE, SUMMARY, read_summary
-from pubsub_lib.audit.summary import BITS, USAGE, Balance, Count
+from pubsub_lib.audit.report.report import PAGE, SUMMARY, read_summary
+from pubsub_lib.audit.report.summary import BITS, USAGE, Balance, Count
+from pubsub_lib.audit.spark.java import java_home
 from pubsub_lib.errors import UsageError
 
 SHOWN = 5

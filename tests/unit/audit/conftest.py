@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pubsub_lib.audit.session import QUICK_JVM, session
 from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.session import QUICK_JVM, session
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal.rows import COLUMNS, Row, arrow_schema
 from tests.conftest import IN_CI
@@ -19,7 +19,7 @@ from tests.unit.audit.generator import BOUND, GRACE, SILENCE, WINDOW
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pubsub_lib.audit.pipeline import Tables
+    from pubsub_lib.audit.rules.pipeline import Tables
 
 SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
 Audit = Callable[[Mapping[str, Sequence[Row]]], "Tables"]
@@ -46,7 +46,7 @@ def spark() -> Iterator["SparkSession"]:
 @pytest.fixture(scope="session")
 def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Audit:
     """Audit many cases in one go: domain -> rows."""
-    from pubsub_lib.audit.pipeline import audit as run
+    from pubsub_lib.audit.rules.pipeline import audit as run
 
     def all_at_once(cases: Mapping[str, Sequence[Row]]) -> "Tables":
         path = tmp_path_factory.mktemp("cases") / "cases.parquet"

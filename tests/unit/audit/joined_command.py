@@ -79,7 +79,7 @@ def _databases(text: str) -> tuple[str, ...]:
 
 @contextmanager
 def _session() -> Iterator["SparkSession"]:
-    from pubsub_lib.audit.session import QUICK_JVM, session
+    from pubsub_lib.audit.spark.session import QUICK_JVM, session
 
     options = {
         "spark.sql.shuffle.partitions": "2",

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from pubsub_lib.audit.fromstore import journal_of_store
+from pubsub_lib.audit.ingest.fromstore import journal_of_store
 from pubsub_lib.core.actions import Action, Apply
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits

@@ -126,8 +126,8 @@ def _found_by_digest(one: Oracle, name: str, position: int) -> bool:
 
 def judged_alike(spark: "SparkSession", path: Path, oracles: Mapping[str, Oracle]) -> list[str]:
     """A sentence for each domain and table of which Spark says another thing than the oracle. Writes ``path``."""
-    from pubsub_lib.audit.pipeline import audit
-    from tests.unit.audit.test_pipeline import by_domain
+    from pubsub_lib.audit.rules.pipeline import audit
+    from tests.unit.audit.rules.test_pipeline import by_domain
 
     write_cases(path, {domain: one.rows for domain, one in oracles.items()})
     tables = audit(spark.read.parquet(str(path)), SETTINGS, straight_from=0)

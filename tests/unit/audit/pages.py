@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pubsub_lib.audit.kinds import HOPS, VERDICTS
-from pubsub_lib.audit.summary import Balance, Count, Detector, Losses, Summary
+from pubsub_lib.audit.report.kinds import HOPS, VERDICTS
+from pubsub_lib.audit.report.summary import Balance, Count, Detector, Losses, Summary
 
 BEGIN = 1_790_000_000_000_000
 SECOND = 1_000_000

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from pubsub_lib.audit import input as journals
+from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.main import _saved, main
-from pubsub_lib.audit.report import save_summary
-from pubsub_lib.audit.summary import TABLES, nothing
+from pubsub_lib.audit.report.report import save_summary
+from pubsub_lib.audit.report.summary import TABLES, nothing
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store
-from pubsub_lib.audit.fromstore import journal_of_store
+from pubsub_lib.audit.ingest.fromstore import journal_of_store
 from pubsub_lib.core.actions import Apply, StartSync
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope, Message

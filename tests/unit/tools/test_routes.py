@@ -24,8 +24,8 @@ from _routes.writer import committed_after
 from rich.console import Console
 
 from pubsub_lib import Event, Replica, Settings, Store
-from pubsub_lib.audit.report import save_summary
-from pubsub_lib.audit.summary import Balance, Count, nothing
+from pubsub_lib.audit.report.report import save_summary
+from pubsub_lib.audit.report.summary import Balance, Count, nothing
 from pubsub_lib.core.model import Record
 from pubsub_lib.errors import StoreFull, UsageError
 from pubsub_lib.store.verbs import Stored

@@ -1,0 +1,1 @@
+"""From journals, and from the store, to one table of records."""

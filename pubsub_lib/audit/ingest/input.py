@@ -1,0 +1,202 @@
+"""From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
+
+import errno
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pubsub_lib.audit.spark.addresses import path_of, to_read
+from pubsub_lib.audit.spark.small import small
+from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.reading import check_parquet, find, unreadable
+from pubsub_lib.journal.rolling import PARQUET_SUFFIX, write_parquet
+from pubsub_lib.journal.rows import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA: Final = (
+    "side string, name string, host string, run string, number bigint, kind string, wall bigint, mono bigint, "
+    "service string, uuid string, topic string, sequence bigint, position bigint, nonce bigint, prev_position bigint, "
+    "prev_nonce bigint, part bigint, parts bigint, hash bigint, size bigint, outcome string, cause string, "
+    "peer string, written bigint, count bigint, digest bigint, changes array<struct<`table`: string, key: string, "
+    "version: bigint, action: string, hash: bigint, size: bigint, before: bigint>>"
+)
+"""The columns of the Parquet form, as Spark names their types."""
+_MANY: Final = 100
+"""So many files that are opened in each step of an audit cost more than the steps ..."""
+_KEPT: Final = 256 << 20
+"""... and fewer bytes than these (compressed) fit in memory beside all else."""
+_WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""What goes wrong with a file that is written, and never with one that is read."""
+_PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
+"""Of a column in a file; the nested one is the last."""
+_PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
+
+
+class Input(msgspec.Struct, frozen=True):
+    """Readable Parquet files per domain, and a sentence for everything that could not be read."""
+
+    files: Mapping[str, Sequence[Path]]
+    problems: Sequence[str]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to audit."""
+        return not any(self.files.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files that are still there."""
+        return sum(path.stat().st_size for files in self.files.values() for path in files if path.exists())
+
+    @property
+    def keeps_well(self) -> bool:
+        """Whether all of it is read once for all steps of an audit: many files, which cost more to open than to keep in
+        memory.
+        """
+        return sum(map(len, self.files.values())) >= _MANY and self.size < _KEPT
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    """A file: run and number of its first record (None: it has none), and how many there are."""
+
+    path: Path
+    first: tuple[str, int] | None
+    records: int
+
+
+def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
+    """Find the files of these folders (per domain), check each, and make append files Parquet in ``scratch``.
+
+    Blocks for the reading. A file that is in several folders under the same name counts once.
+    """
+    files: dict[str, list[Path]] = {}
+    problems: list[str] = []
+    for index, (domain, places) in enumerate(sorted(folders.items())):
+        found: dict[str, Path] = {}
+        begins: dict[tuple[str, int], _Begun] = {}
+        there = [_find(place, problems) for place in places]
+        # What is finished in any folder goes before what still grows in another: that may be an older copy.
+        for of_form in zip(*there, strict=True):
+            for path in itertools.chain(*of_form):
+                _gather_one(path, scratch / str(index), found, begins, problems)
+        files[domain] = [found[name] for name in sorted(found)]
+        if not found:
+            of = f" of {domain}" if domain else ""
+            problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
+    # A file's name may be any bytes; sentences must be text everywhere.
+    return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
+
+
+def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
+    """The finished files of a folder, and those that grow."""
+    try:
+        there = find([place])
+    except JournalError as error:
+        problems.append(str(error))
+        return (), ()
+    return there.parquet, there.append
+
+
+def _gather_one(
+    path: Path, scratch: Path, found: dict[str, Path], begins: dict[tuple[str, int], _Begun], problems: list[str]
+) -> None:
+    """``begins``: the files by their first records, for a copy under another name has the same one."""
+    if path.stem in found:
+        return
+    try:
+        readable = _readable(path, scratch)
+        if readable is None:
+            return
+        begun = _begin(path, readable)
+        other = begins.get(begun.first) if begun.first is not None else None
+        if other is not None:
+            # The longer one: the other was copied while its writer went on.
+            kept, left = (begun, other) if begun.records > other.records else (other, begun)
+            problems.append(f"{left.path} is a copy of {kept.path} under another name and left out; remove one of them")
+            if kept is other:
+                return
+            del found[other.path.stem]
+        found[path.stem] = readable
+        if begun.first is not None:
+            begins[begun.first] = begun
+    except JournalError as error:
+        problems.append(str(error))
+    except FileNotFoundError:
+        problems.append(f"{path} cannot be read (it vanished); look who removes journals")
+    except OSError as error:
+        if error.errno in _WRITING:
+            why = os.strerror(error.errno)
+            problems.append(f"{path} cannot be made Parquet in {scratch} ({why}); make room there, or set TMPDIR")
+        else:
+            problems.append(unreadable(path, error))
+
+
+def as_parquet(path: Path, made: Path) -> Path:
+    """The file itself, checked, when it is Parquet; else what is made of it at ``made``, whole or not at all.
+
+    Blocks for the reading. Raises JournalError for what is no journal, and OSError.
+    """
+    if path.suffix == PARQUET_SUFFIX:
+        check_parquet(path)
+        return path
+    write_parquet(path, made)
+    return made
+
+
+def _readable(path: Path, scratch: Path) -> Path | None:
+    """The file itself, or its Parquet form in ``scratch``; None: its writer has only just made it."""
+    try:
+        if path.suffix != PARQUET_SUFFIX:
+            if path.stat().st_size == 0:
+                return None
+            scratch.mkdir(parents=True, exist_ok=True)
+        return as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
+    except FileNotFoundError:
+        # A participant that lives makes its files Parquet meanwhile, beside them and under the same name.
+        finished = path.with_suffix(PARQUET_SUFFIX)
+        if finished == path or not finished.exists():
+            raise
+        return as_parquet(finished, finished)
+
+
+def _begin(path: Path, readable: Path) -> _Begun:
+    """Of a file and its Parquet form, of which only the end is read."""
+    about = pq.read_metadata(readable)
+    groups = [about.row_group(number) for number in range(about.num_row_groups)]
+    begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
+    first = min(((run.min, number.min) for run, number in begins if run and number), default=None)
+    return _Begun(path, first, about.num_rows)
+
+
+def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
+    """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. Must not be empty.
+
+    One scan, however many domains there are: with several, which file is of which is a table of its own.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    domains: dict[Path, list[str]] = {}
+    for domain, paths in gathered.files.items():
+        for path in paths:
+            domains.setdefault(path.resolve(), []).append(domain)
+    rows = spark.read.schema(SCHEMA).parquet(*map(to_read, domains))
+    every = {domain for of_file in domains.values() for domain in of_file}
+    if len(every) == 1:
+        return rows.withColumn("domain", F.lit(every.pop()))
+    # By the names that Spark itself gives the files: how it escapes is its own affair, and how it begins them varies.
+    places = [
+        {"file": begin + file.removeprefix("file://"), "domain": domain}
+        for file in rows.inputFiles()
+        for domain in domains[path_of(file)]
+        for begin in ("file:", "file://")
+    ]
+    known = F.broadcast(small(spark, places, _PLACES))
+    return rows.withColumn("file", F.col("_metadata.file_path")).join(known, "file").drop("file")

@@ -1,0 +1,75 @@
+"""Everything that went wrong in one table, the first of each kind, the worst keys (docs/audit.md, "Tables")."""
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.report.summary import counting
+from pubsub_lib.audit.rules.words import POINT
+from pubsub_lib.audit.settings import AuditSettings
+
+BLAMELESS: Final = ("ok", "excused", "pending")
+DROPPED_IN_ORDER: Final = ("reordered", "duplicate_dropped")
+"""No fault, unless the audit is strict."""
+FIRST: Final = 20
+"""Anomalies of each kind that a summary names; the table holds all."""
+KEYS: Final = 20
+"""As many of the worst keys."""
+COLUMNS: Final = {
+    "domain": "string", "of": "string", "verdict": "string", "detail": "string", "blame": "string", "name": "string",
+    "kind": "string", "service": "string", "uuid": "string", "topic": "string", "sequence": "bigint",
+    "position": "bigint", "nonce": "bigint", "table": "string", "key": "string", "version": "bigint",
+    "stored_version": "bigint", "versions_behind": "bigint", "behind": "bigint", "p": "bigint", "detected": "bigint",
+    "settled": "bigint", "skew": "bigint",
+}  # fmt: skip
+"""Column -> type. A kind of anomaly leaves those null that it does not have."""
+_ORDER: Final = ("p", "position", "name", "uuid", "topic", "sequence", "table", "key")
+_CARRIES: Final = ("committed", "handed", "taken", "sent", "applied")
+
+
+def anomalies(
+    delivery: DataFrame, strays: DataFrame, store: DataFrame, state: DataFrame, settings: AuditSettings
+) -> DataFrame:
+    """One row per anomaly, with the columns of ``COLUMNS``."""
+    blameless = BLAMELESS if settings.strict else BLAMELESS + DROPPED_IN_ORDER
+    wrong = delivery.filter(~F.col("verdict").isin(*blameless))
+    differs = state.filter(F.col("verdict") != "behind")
+    parts = {"delivery": wrong, "strays": strays, "store": store, "state": differs}
+    each = [_as_anomaly(table, of) for of, table in parts.items()]
+    return each[0].unionByName(each[1]).unionByName(each[2]).unionByName(each[3])
+
+
+def _as_anomaly(table: DataFrame, of: str) -> DataFrame:
+    values = {name: F.col(name) if name in table.columns else F.lit(None) for name in COLUMNS}
+    values["of"] = F.lit(of)
+    return table.select(*[value.cast(COLUMNS[name]).alias(name) for name, value in values.items()])
+
+
+def first(anomalies: DataFrame) -> list[dict[str, Any]]:
+    """The first ``FIRST`` of each domain and kind, in order; what a kind does not have is left out."""
+    place = F.row_number().over(Window.partitionBy("domain", "of", "verdict").orderBy(*_ORDER))
+    few = anomalies.withColumn("place", place).filter(F.col("place") <= FIRST)
+    found = few.orderBy("domain", "of", "verdict", "place").drop("place").collect()
+    return [{name: value for name, value in row.asDict().items() if value is not None} for row in found]
+
+
+def worst_keys(anomalies: DataFrame, rows: DataFrame, settings: AuditSettings) -> list[dict[str, Any]]:
+    """The objects with the most anomalies that set a bit of the exit code: of messages that change them, and of their
+    state.
+    """
+    grave = anomalies.filter(F.col("verdict").isin(*counting(settings)))
+    of_point = grave.filter((F.col("of") == "delivery") & (F.col("position") > 0)).groupBy(*POINT).count()
+    carried = rows.filter((F.col("kind") == "data") & F.col("outcome").isin(*_CARRIES)).select(*POINT, "changes")
+    changed = (
+        carried.join(of_point.select(*POINT), POINT, "left_semi")
+        .select(*POINT, F.explode("changes").alias("change"))
+        .select(*POINT, "change.table", "change.key")
+        .distinct()
+        .join(of_point, POINT)
+    )
+    here = ["domain", "topic", "table", "key"]
+    differing = grave.filter((F.col("of") == "state") & F.col("key").isNotNull())
+    found = changed.select(*here, "count").unionByName(differing.select(*here, F.lit(1).cast("bigint").alias("count")))
+    worst = found.groupBy(*here).agg(F.sum("count").alias("anomalies")).orderBy(F.desc("anomalies"), *here)
+    return [row.asDict() for row in worst.limit(KEYS).collect()]

@@ -1,0 +1,110 @@
+"""How long every hop took, as percentiles (docs/audit.md, "Latencies").
+
+Latencies are counted by value, with three digits each, and percentiles are found in the counts: one pass over the
+delivery table, and the same result whatever the partitions.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
+from pubsub_lib.audit.rules.words import settled
+
+HOPS: Final = ("commit_publish", "publish_receive", "receive_apply", "publish_apply", "detect", "repair")
+PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
+"""Name -> thousandths."""
+_AT_ONCE: Final = len(HOPS)
+"""In place of a hop: what was applied as it was received, as nearly all is. One value counts for three hops then."""
+_GROUP: Final = ["domain", "name", "hop"]
+_LONGEST: Final = 19
+"""Digits of the longest latency: as many as a 64-bit number has."""
+
+
+def latencies(delivery: DataFrame) -> DataFrame:
+    """One row per hop and replica that has any, and one per hop with an empty name, of all replicas of a domain."""
+    # settled: they are asked for twice.
+    counts = settled(counted(_values(delivery).withColumnRenamed("place", "hop")))
+    hop = F.element_at(F.array(*[F.lit(name) for name in HOPS]), F.col("hop") + 1)
+    return percentiles(_apart(counts).withColumn("hop", hop))
+
+
+def _values(delivery: DataFrame) -> DataFrame:
+    """domain, name, place (of the hop in ``HOPS``), value: a row for each hop of a delivery whose ends are known; one
+    with the place ``_AT_ONCE`` for three hops of what was applied as it was received.
+    """
+    p, done = F.col("p"), F.col("settled") - F.col("skew")
+    same = (F.col("received") == F.col("settled")) & (done - p).isNotNull()
+    came = F.col("way") == MESSAGE
+    at_once = came & F.coalesce(same, F.lit(False))
+    waited = came & ~at_once
+    delivered = {
+        "commit_publish": F.when((F.col("kind") == "publication") & (F.col("written") > 0), p - F.col("written")),
+        "publish_receive": F.when(waited, F.col("received") - F.col("skew") - p),
+        "receive_apply": F.when(waited, F.col("settled") - F.col("received")),
+        "publish_apply": F.when(waited | (F.col("way") == POLLING), done - p),
+        "": F.when(at_once, done - p),
+    }
+    missed = {"detect": F.col("detected") - F.col("skew") - p, "repair": done - p}
+    repaired = delivery.filter(F.col("way") == REPAIR)
+    return _each(delivery, delivered).unionByName(_each(repaired, missed))
+
+
+def _each(table: DataFrame, hops: dict[str, Column]) -> DataFrame:
+    # Numbers and not names: most of the time goes into the rows that this makes.
+    places = F.array(*[F.lit(HOPS.index(name) if name else _AT_ONCE) for name in hops])
+    found = table.select("domain", "name", F.posexplode(F.array(*hops.values())).alias("place", "value"))
+    return found.filter(F.col("value").isNotNull()).withColumn("place", F.element_at(places, F.col("place") + 1))
+
+
+def _apart(counts: DataFrame) -> DataFrame:
+    """With the counts of ``_AT_ONCE`` at each of the hops that they stand for."""
+    at_once = counts.filter(F.col("hop") == _AT_ONCE)
+    ways = F.array(*[F.lit(HOPS.index(name)) for name in ("publish_receive", "publish_apply")])
+    nothing = {name: F.lit(0).cast("bigint") for name in ("cut", "negative", "max")}
+    return (
+        counts.filter(F.col("hop") != _AT_ONCE)
+        .unionByName(at_once.withColumn("hop", F.explode(ways)))
+        .unionByName(at_once.withColumns({"hop": F.lit(HOPS.index("receive_apply")), **nothing}))
+    )
+
+
+def counted(values: DataFrame) -> DataFrame:
+    """Per group and cut value: how many rows, how many of them negative, the greatest."""
+    return values.groupBy(*_GROUP, cut(F.col("value")).alias("cut")).agg(
+        F.count("*").alias("rows"),
+        F.sum(F.when(F.col("value") < 0, 1).otherwise(0)).alias("negative"),
+        F.max("value").alias("max"),
+    )
+
+
+def cut(value: Column) -> Column:
+    """A number of which all digits after the third are 0. In integers: no rounding."""
+    size = F.abs(value)
+    found = size - F.pmod(size, F.lit(10 ** (_LONGEST - 3)))
+    for digits in range(_LONGEST - 1, 3, -1):
+        unit = 10 ** (digits - 3)
+        found = F.when(size < 10**digits, size - F.pmod(size, F.lit(unit))).otherwise(found)
+    found = F.when(size < 1000, size).otherwise(found)
+    return F.signum(value).cast("bigint") * found
+
+
+def percentiles(counts: DataFrame) -> DataFrame:
+    """The nearest ranks, for every replica and for all together."""
+    together = counts.groupBy("domain", F.lit("").alias("name"), "hop", "cut").agg(
+        F.sum("rows").alias("rows"), F.sum("negative").alias("negative"), F.max("max").alias("max")
+    )
+    group = Window.partitionBy(*_GROUP)
+    ranked = (
+        counts.unionByName(together)
+        .withColumn("upto", F.sum("rows").over(group.orderBy("cut")))
+        .withColumn("total", F.sum("rows").over(group))
+    )
+    reached = {
+        name: F.min(F.when(F.col("upto") * 1000 >= F.col("total") * rank, F.col("cut"))).alias(name)
+        for name, rank in PERCENTILES.items()
+    }
+    return ranked.groupBy(*_GROUP).agg(
+        F.sum("rows").alias("count"), F.sum("negative").alias("negative"), *reached.values(), F.max("max").alias("max")
+    )

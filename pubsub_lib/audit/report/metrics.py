@@ -1,0 +1,63 @@
+"""The result of an audit as a Prometheus text file, for the node exporter's textfile collector (docs/audit.md)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+from pubsub_lib.audit.report.kinds import faults
+from pubsub_lib.audit.report.summary import Balance, Summary
+
+_PREFIX: Final = "pubsub_audit_"
+_QUANTILES: Final = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "p999": "0.999", "max": "1"}
+
+
+def registry(summary: Summary) -> CollectorRegistry:
+    """All numbers of the summary, as gauges."""
+    found = CollectorRegistry()
+
+    def gauge(name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(_PREFIX + name, text, labels, registry=found)
+
+    gauge("exit_code", "Sum of the bits of what is wrong; 0: nothing.").set(summary.exit_code)
+    gauge("time_seconds", "When the audit was made, in seconds since 1970.").set(summary.audited / 1e6)
+    gauge("problems", "What could not be read, and runs that fell silent.").set(
+        len(summary.problems) + len(summary.silent)
+    )
+    fault = gauge("fault", "Whether there is such a fault.", "fault")
+    for name, there in faults(summary.exit_code).items():
+        fault.labels(name).set(there)
+    deliveries = gauge("deliveries", "The balance: expected is the sum of the others.", "domain", "result")
+    for domain, balance in summary.balance.items():
+        for result in Balance.__struct_fields__:
+            deliveries.labels(domain, result).set(getattr(balance, result))
+    verdicts = gauge("verdicts", "How often a verdict was given.", "domain", "of", "verdict", "detail", "blame")
+    for each in summary.counts:
+        verdicts.labels(each.domain, each.of, each.verdict, each.detail, each.blame).inc(each.count)
+    latency = gauge("latency_seconds", "How long a hop took; quantile 1 is the longest.", "domain", "hop", "quantile")
+    measured = gauge("latencies", "How many latencies of a hop are known.", "domain", "hop")
+    negative = gauge("negative_latencies", "How many of them are below 0.", "domain", "hop")
+    for row in summary.latencies:
+        of: Mapping[str, str] = {"domain": row["domain"], "hop": row["hop"]}
+        measured.labels(**of).set(row["count"])
+        negative.labels(**of).set(row["negative"])
+        for name, quantile in _QUANTILES.items():
+            latency.labels(**of, quantile=quantile).set(row[name] / 1e6)
+    numbers = {
+        name: gauge(f"detector_{name}", text, "domain")
+        for name, text in (
+            ("holes", "Deliveries that did not come by themselves."), ("missed", "Those that were lost for good."),
+            ("syncs", "Syncs."),
+            ("needless", "Syncs that nobody needed."), ("bytes", "What syncs read."),
+        )
+    }  # fmt: skip
+    for one in summary.detector:
+        for name, number in numbers.items():
+            number.labels(one.domain).set(getattr(one, name))
+    return found
+
+
+def write_metrics(summary: Summary, file: Path) -> None:
+    """Write the file in one step: who reads it sees the old one or the new one, whole. Raises OSError."""
+    write_to_textfile(str(file), registry(summary))

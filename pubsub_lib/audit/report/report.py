@@ -1,0 +1,167 @@
+"""A summary as text, and as files beside the tables."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from pubsub_lib.audit.report.kinds import HOPS, verdict
+from pubsub_lib.audit.report.metrics import write_metrics
+from pubsub_lib.audit.report.page import page
+from pubsub_lib.audit.report.summary import CATEGORIES, TABLES, Balance, Detector, Summary, counting
+from pubsub_lib.audit.spark.addresses import to_write
+from pubsub_lib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pubsub_lib.audit.report.derived import Derived
+    from pubsub_lib.audit.rules.pipeline import Tables
+
+SUMMARY: Final = "summary.json"
+PAGE: Final = "page.html"
+METRICS: Final = "audit.prom"
+_FOLDERS: Final = {"anomaly": "verdict"}
+"""Tables in folders, by this column."""
+
+
+def text(summary: Summary) -> Iterator[str]:
+    """The report in lines."""
+    yield verdict(summary)
+    yield from (f"problem: {each}" for each in summary.problems)
+    yield from (f"silent run, neither ended nor writing: {run}" for run in summary.silent)
+    yield from (f"no window is closed yet{_of(domain)}" for domain in summary.open_domains)
+    for domain, balance in summary.balance.items():
+        yield ""
+        yield _balance(domain, balance)
+        for count in summary.counts:
+            if count.domain == domain:
+                more = ", ".join(each for each in (count.detail, count.blame and f"blame: {count.blame}") if each)
+                yield f"  {count.of:<9} {count.verdict:<18} {count.count:>12}  {more}".rstrip()
+        yield from (_latency(each) for each in summary.latencies if each["domain"] == domain)
+        yield from (_detector(each) for each in summary.detector if each.domain == domain)
+    kinds = counting(summary.settings)
+    grave = [each for each in summary.first if each["verdict"] in kinds]
+    if grave:
+        yield ""
+        yield "first of each kind:"
+        for each in grave:
+            told = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
+            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in told.items())
+
+
+def _shown(value: object) -> str:
+    """A value without anything that a terminal would obey."""
+    text = str(value)
+    return text if text.isprintable() else ascii(text)
+
+
+def _of(domain: str) -> str:
+    return f" of {domain}" if domain else ""
+
+
+def _balance(domain: str, balance: Balance) -> str:
+    sums = " + ".join(f"{getattr(balance, name)} {name}" for name in CATEGORIES)
+    return f"balance{_of(domain)}: {balance.expected} expected = {sums}"
+
+
+def _latency(row: Mapping[str, Any]) -> str:
+    values = ", ".join(f"{name} {row[name] / 1000:.3f}" for name in ("p50", "p95", "p99", "p999", "max"))
+    negative = f"; {row['negative']} negative" if row["negative"] else ""
+    return f"  {HOPS[row['hop']]:<18} {row['count']:>12}  ms: {values}{negative}"
+
+
+def _detector(one: Detector) -> str:
+    return (
+        f"  repaired {one.holes - one.missed}, lost {one.missed}; syncs {one.syncs}, needless {one.needless}, "
+        f"{one.bytes} bytes read"
+    )
+
+
+def check_free(folder: Path) -> Path:
+    """Its real path. Raises ConfigError when results cannot go there: a file, not empty, or not to be written."""
+    folder = Path(os.path.realpath(folder))
+    beside = _beside(folder)
+    try:
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise ConfigError(f"{folder} is there and not an empty folder; name a new one for the results")
+        if os.path.ismount(folder) or folder == Path.cwd():
+            # Results come by one rename, which would fail, or take the folder away from under who stands in it.
+            raise ConfigError(f"{folder} is a mount point or the current folder; name a new one in it for the results")
+        # Now and not after the audit, when everything was computed for nothing.
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        beside.rmdir()
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    return folder
+
+
+def _beside(folder: Path) -> Path:
+    return folder.parent / f".{folder.name}.unfinished"
+
+
+def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
+    """Write the tables as Parquet, and what ``save_summary`` writes; all of it is there, or nothing. Blocks.
+
+    ``folder``: as ``check_free`` gave it. Raises ConfigError when the folder cannot be written, and what Spark raises.
+    """
+    beside = _beside(folder)
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        _save_into(tables, derived, summary, beside)
+        beside.rename(folder)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)  # whatever broke it off: half of the results only fills the disk
+
+
+def _save_into(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
+    every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
+    for name in TABLES:
+        writer = every[name].write
+        if name in _FOLDERS:
+            writer = writer.partitionBy(_FOLDERS[name])
+        writer.parquet(to_write(folder / name))
+    save_summary(summary, folder)
+
+
+def save_summary(summary: Summary, folder: Path) -> None:
+    """Write the summary as JSON, the page and the metrics, which is all there is without input.
+
+    Raises ConfigError when the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+        write_metrics(summary, folder / METRICS)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    save_page(summary, folder, folder / PAGE)
+
+
+def _not_written(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{folder} cannot be written ({error.strerror}); correct its rights or its disk")
+
+
+def save_page(summary: Summary, folder: Path, file: Path) -> None:
+    """Write the page, with links to the tables in ``folder``. Raises ConfigError when the file cannot be written."""
+    beside = os.path.relpath(folder, file.parent)
+    try:
+        file.write_text(page(summary, "" if beside == "." else f"{beside}/"), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written ({error.strerror}); name another file") from error
+
+
+def read_summary(folder: Path) -> Summary:
+    """What ``save`` wrote. Raises ConfigError when it is not there or is something else."""
+    try:
+        return msgspec.json.decode((folder / SUMMARY).read_bytes(), type=Summary)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder / SUMMARY} cannot be read ({error.strerror}); name the folder of --out of an audit"
+        ) from error
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{folder / SUMMARY} is not a summary of an audit ({error}); audit again") from error

@@ -1,0 +1,39 @@
+"""Streams: what became of every numbered row of messages, and where in it the losses lie (docs/audit.md, "Tables")."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.report.windows import SUMS, sums
+from pubsub_lib.audit.rules.delivery import REPAIR
+
+STREAM: Final = ["domain", "name", "uuid", "topic"]
+BINS: Final = 50
+"""In so many parts of equal length a stream is shown."""
+
+
+def streams(grains: DataFrame) -> DataFrame:
+    """One row per replica and stream. ``grains``: as of :func:`pubsub_lib.audit.report.windows.grains`."""
+    numbered = grains.filter("numbered")
+    # In two steps: the greatest of a string in one would sort all rows. Unrecorded items have no service.
+    by_service = numbered.groupBy(*STREAM, "service").agg(
+        F.min("lowest").alias("lowest"), F.max("highest").alias("highest"), *sums(F.col("rows"))
+    )
+    return by_service.groupBy(*STREAM).agg(
+        F.max("service").alias("service"),
+        F.min("lowest").alias("lowest"),
+        F.max("highest").alias("highest"),
+        *(F.sum(name).alias(name) for name in SUMS),
+    )
+
+
+def places(delivery: DataFrame, streams: DataFrame) -> DataFrame:
+    """What did not come by itself, per stream and ``bin`` (0: the first part of it): ``lost``, and ``repaired``."""
+    lost, repaired = F.col("verdict") == "lost", F.col("way") == REPAIR
+    missed = delivery.filter((lost | repaired) & (F.col("sequence") > 0))
+    ends = streams.filter(F.col("lost") + F.col("repaired") > 0).select(*STREAM, "lowest", "highest")
+    length = F.col("highest") - F.col("lowest") + 1
+    share = ((F.col("sequence") - F.col("lowest")) * BINS / length).cast("bigint")
+    counts = [F.count(F.when(lost, 1)).alias("lost"), F.count(F.when(repaired, 1)).alias("repaired")]
+    return missed.join(ends, STREAM).groupBy(*STREAM, share.alias("bin")).agg(*counts)

@@ -1,0 +1,87 @@
+"""From the store to the publishers (docs/audit.md, "Store to publisher")."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules import words
+from pubsub_lib.audit.rules.words import POINT, closed, hidden_at_publisher, settled
+from pubsub_lib.audit.settings import AuditSettings
+
+COLUMNS: Final = (*POINT, "verdict")
+
+
+def limits(events: DataFrame) -> DataFrame:
+    """Per domain with a changelog: ``floor`` and ``head``."""
+    return (
+        events.filter(F.col("kind") == "changelog")
+        .groupBy("domain")
+        .agg(F.min("prev_position").alias("floor"), F.max("position").alias("head"))
+    )
+
+
+def findings(
+    rows: DataFrame,
+    events: DataFrame,
+    commits: DataFrame,
+    sent_points: DataFrame,
+    domains: DataFrame,
+    settings: AuditSettings,
+) -> DataFrame:
+    """Unpublished commits, phantom publications and broken chains, of the domains that have a changelog."""
+    known = F.broadcast(limits(events))
+    about = F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
+    committed = commits.filter("committed")
+    unpublished = (
+        words.unpublished(committed, sent_points, settings)
+        .join(known.select("domain"), "domain", "left_semi")
+        .join(about, "domain", "left")
+        .filter(closed(F.col("p"), F.col("closed_until"), settings) & ~hidden_at_publisher(settings))
+        .select(*POINT, F.lit("unpublished").alias("verdict"))
+    )
+    phantom = (
+        sent_points.join(known, "domain")
+        .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
+        .join(committed.select(*POINT), POINT, "left_anti")
+    )
+    doubts = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "doubted"))
+    verdict = F.lit("phantom_publish")
+    if not doubts.isEmpty():
+        phantom = _restorable(phantom, doubts, committed, settings)
+        verdict = F.when(F.col("restorable"), "unknown").otherwise(verdict)
+    phantom = phantom.select(*POINT, verdict.alias("verdict"))
+    return unpublished.unionByName(phantom).unionByName(_broken(rows, known))
+
+
+def _restorable(phantom: DataFrame, doubts: DataFrame, committed: DataFrame, settings: AuditSettings) -> DataFrame:
+    """With whether a restored backup may explain the point: of all syncs that doubted history, the first one after the
+    publication decides, because the later one begins, the more of the changelog is older than the restoring.
+    """
+    walls = F.broadcast(doubts.groupBy("domain").agg(F.collect_set("wall").alias("doubts")))
+    after = F.filter("doubts", lambda wall: wall >= F.col("sent_at") - settings.grace)
+    phantom = settled(phantom.join(walls, "domain", "left").withColumn("doubt", F.array_min(after)).drop("doubts"))
+    asked = F.broadcast(phantom.select("domain", "doubt").distinct())
+    old = committed.join(asked, "domain").filter(F.col("p") <= F.col("doubt") - settings.reach)
+    tops = F.broadcast(old.groupBy("domain", "doubt").agg(F.max("position").alias("top")))
+    passed = F.coalesce(F.col("top") >= F.col("position"), F.lit(False))
+    return phantom.join(tops, ["domain", "doubt"], "left").withColumn(
+        "restorable", F.col("doubt").isNotNull() & ~passed
+    )
+
+
+def _broken(rows: DataFrame, known: DataFrame) -> DataFrame:
+    links = (
+        rows.filter((F.col("kind") == "data") & (F.col("outcome") == "committed"))
+        .join(known.select("domain"), "domain", "left_semi")
+        .groupBy(*POINT)
+        .agg(F.max(F.struct("run", "number", "prev_position", "prev_nonce")).alias("last"))
+        .select(*POINT, "last.prev_position", "last.prev_nonce")
+    )
+    before = Window.partitionBy("domain", "topic").orderBy("position", "nonce")
+    earlier = F.lag(F.struct("position", "nonce")).over(before)
+    return (
+        links.withColumn("earlier", earlier)
+        .filter((F.col("earlier.position") != F.col("prev_position")) | (F.col("earlier.nonce") != F.col("prev_nonce")))
+        .select(*POINT, F.lit("chain_broken").alias("verdict"))
+    )

@@ -1,0 +1,362 @@
+"""The verdict on every message for every replica (docs/audit.md, "Delivery").
+
+Most items are received and applied in time, and are decided from two joined rows. Only the others are joined with the
+intervals of their replica, as arrays, and judged by rules in the order of the document.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.receipts import neighbours, received
+from pubsub_lib.audit.rules.words import (
+    ID,
+    POINT,
+    closed,
+    hidden_at_publisher,
+    settled,
+    unpublished,
+    window_of,
+    with_skew,
+)
+from pubsub_lib.audit.settings import AuditSettings
+
+COLUMNS: Final = (
+    "domain", "name", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "verdict", "detail",
+    "blame", "way", "settled", "detected", "written", "received", "skew",
+)  # fmt: skip
+MESSAGE, POLLING, REPAIR, NO_WAY = "message", "polling", "repair", ""
+"""The ways in which a change comes into a replica: see docs/audit.md, "Delivery"."""
+_ITEM: Final = ["domain", "kind", "service", "uuid", "topic", "sequence", "position", "nonce", "p", "publisher_host"]
+
+
+_SKEWS: Final = "array<struct<publisher_host:string,since:bigint,until:bigint,skew:bigint>>"
+
+
+def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> DataFrame:
+    """Per (domain, topic, polls, name): its matching intervals in their order. ``topics``: all that a domain has."""
+    of_hosts = skews.groupBy("domain", F.col("replica_host").alias("host")).agg(
+        F.collect_list(F.struct("publisher_host", "since", "until", "skew")).alias("skews")
+    )
+    every = intervals.filter(F.col("topic") == "").drop("topic").join(topics, "domain")
+    named = intervals.filter(F.col("topic") != "")
+    both = named.unionByName(every).join(F.broadcast(of_hosts), ["domain", "host"], "left")
+    each = F.struct(
+        "first_wall", "run", "begin", "end", "opened", "drop_wall", "last_wall", "over", "last_sign", "syncs", "gaps",
+        "host",
+        F.coalesce("skews", F.array().cast(_SKEWS)).alias("skews"),
+    )  # fmt: skip
+    key = F.struct("first_wall", "run", "begin")
+    return (
+        both.groupBy("domain", "topic", "polls", "name")
+        .agg(F.map_from_entries(F.collect_list(F.struct(key.alias("key"), each.alias("value")))).alias("by_key"))
+        .withColumn(
+            "intervals",
+            F.transform(F.array_sort(F.map_keys("by_key")), lambda one: F.element_at("by_key", one)),
+        )
+        .drop("by_key")
+    )
+
+
+def items(
+    publications: DataFrame,
+    commits: DataFrame,
+    sent_points: DataFrame,
+    shown: DataFrame | None,
+    settings: AuditSettings,
+) -> DataFrame:
+    """Publications, unpublished commits, and (kind ``polled``) commits, in one table. ``shown``: see
+    :class:`pubsub_lib.audit.rules.strays.Unrecorded`; the commits that were received so are marked ``shown``.
+    """
+    unsent = unpublished(commits, sent_points, settings).withColumn("kind", F.lit("unpublished"))
+    if shown is None:
+        unsent = unsent.withColumn("shown", F.lit(False))
+    else:
+        in_time = F.coalesce(F.col("shown_at") <= F.col("p") + settings.reach, F.lit(False))
+        unsent = unsent.join(F.broadcast(shown), POINT, "left").withColumn("shown", in_time).drop("shown_at")
+    polled = commits.withColumns({"kind": F.lit("polled"), "shown": F.lit(False)})
+    of_commits = unsent.unionByName(polled)
+    nothing = {
+        "uuid": F.lit(""),
+        "sequence": F.lit(0).cast("bigint"),
+        "written": F.lit(0).cast("bigint"),
+        "publisher_host": F.lit(""),
+        "sent_low": F.lit(None).cast("bigint"),
+        "sent_high": F.lit(None).cast("bigint"),
+    }
+    published = {"kind": F.lit("publication"), "taken": F.lit(False), "handed": F.lit(False), "shown": F.lit(False)}
+    return publications.withColumns(published).unionByName(of_commits.withColumns(nothing).drop("committed"))
+
+
+def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
+    """One row per item and replica that is to have it."""
+    listeners = F.broadcast(histories.select("domain", "topic", "polls", "name"))
+    wanted = items.withColumn("polls", F.col("kind") == "polled")
+    return wanted.join(listeners, ["domain", "topic", "polls"])
+
+
+def delivery(
+    expected: DataFrame,
+    heard: DataFrame,
+    histories: DataFrame,
+    applied: DataFrame,
+    stale: DataFrame,
+    skews: DataFrame,
+    domains: DataFrame,
+    settings: AuditSettings,
+) -> DataFrame:
+    """The delivery table without unrecorded items. ``applied``: the rows of replicas that were applied or old."""
+    joined = settled(_with_receipts(expected, received(heard), skews, stale, settings))
+    too_late = F.coalesce(F.col("heard_last") > F.col("p") + settings.reach, F.lit(False))
+    belated = joined.filter(too_late)
+    if not belated.isEmpty():  # few, if any: once more, without the receipts that came after the horizon
+        horizons = belated.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
+        in_time = heard.join(F.broadcast(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
+        again = _with_receipts(belated.select(*expected.columns), received(in_time), skews, stale, settings)
+        joined = joined.filter(~too_late).unionByName(settled(again))
+    at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
+    slow = joined.filter(~F.col("plain")).join(F.broadcast(histories), ["domain", "topic", "polls", "name"])
+    slow = settled(slow.withColumn("intervals", _until_horizon(settings)).filter(F.size("intervals") > 0))
+    if slow.isEmpty():
+        return at_once
+    slow = _with_applied(slow, applied)
+    slow = slow.join(
+        F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
+    )
+    return at_once.unionByName(_judge(slow, heard, settings))
+
+
+def _until_horizon(settings: AuditSettings) -> Column:
+    """Of the intervals what can be known at the item's horizon."""
+    horizon = F.col("p") + settings.reach
+    open_then = F.filter("intervals", lambda each: each["opened"] <= horizon)
+    return F.transform(
+        open_then,
+        lambda each: each.withField("syncs", F.filter(each["syncs"], lambda sync: sync["wall"] <= horizon)),
+    )
+
+
+def _with_receipts(
+    expected: DataFrame, received: DataFrame, skews: DataFrame, stale: DataFrame, settings: AuditSettings
+) -> DataFrame:
+    joined = expected.join(received, [*ID, "name"], "left").withColumn("first_run", F.col("first.run"))
+    joined = with_skew(joined.withColumn("first_host", F.col("first.host")), "first_host", skews, settings)
+    low, high = F.least("sent_low", "heard_low"), F.greatest("sent_high", "heard_high")
+    joined = joined.withColumn("differs", F.coalesce(low != high, F.lit(False)))
+    in_time = F.col("first.settled") - F.col("skew") <= F.col("p") + settings.bound
+    return joined.join(
+        F.broadcast(stale.withColumnRenamed("run", "first_run")),
+        ["domain", "first_run", "topic", "position", "nonce"],
+        "left",
+    ).withColumns(
+        {
+            "plain": F.coalesce(in_time, F.lit(False)),
+            "stale": F.coalesce(F.col("stale_at") <= F.col("p") + settings.reach, F.lit(False)),
+        }
+    )
+
+
+def _delivered(settings: AuditSettings, at: Column) -> Column:
+    """The verdict on what was received and settled: the first table of the document, from its top."""
+    return (
+        F.when(F.col("differs"), "corrupt")
+        .when(F.col("first.applied") > 1, "duplicate_applied")
+        .when(F.col("stale"), "stale_applied")
+        .when(at - F.col("skew") > F.col("p") + settings.bound, "late")
+        .when(F.col("first.overtaken"), "reordered")
+        .when(F.col("first.times") > 1, "duplicate_dropped")
+        .otherwise("ok")
+    )
+
+
+def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
+    return rows.select(
+        "domain", "name", *_ITEM[1:-1],
+        verdict.alias("verdict"),
+        F.lit("").alias("detail"),
+        F.lit("").alias("blame"),
+        F.lit(MESSAGE).alias("way"),
+        F.col("first.settled").alias("settled"),
+        F.lit(None).cast("bigint").alias("detected"),
+        "written", F.col("first.received").alias("received"), "skew",
+    )  # fmt: skip
+
+
+def _with_applied(slow: DataFrame, applied: DataFrame) -> DataFrame:
+    """With all that the replica applied of the item's point: what came by a delta, late, or from another publisher."""
+    points = slow.select(*POINT, "name").distinct()
+    found = (
+        applied.join(points, [*POINT, "name"], "left_semi")
+        .groupBy(*POINT, "name")
+        .agg(F.collect_list(F.struct("run", "number", "wall", "outcome")).alias("applications"))
+    )
+    none = F.array().cast("array<struct<run:string,number:bigint,wall:bigint,outcome:string>>")
+    return slow.join(found, [*POINT, "name"], "left").withColumn("applications", F.coalesce("applications", none))
+
+
+def _base(interval: Column) -> Column:
+    """The position of its first sync; null without one."""
+    return F.get(interval["syncs"], F.lit(0))["position"]
+
+
+def _last(array: Column) -> Column:
+    return F.try_element_at(array, F.lit(-1))
+
+
+def _judge(slow: DataFrame, heard: DataFrame, settings: AuditSettings) -> DataFrame:
+    number, position = F.col("first.number"), F.col("position")
+    of_receipt = F.filter("intervals", lambda each: (each["run"] == F.col("first.run")) & (each["begin"] < number))
+    in_question = F.filter("intervals", lambda each: F.coalesce(_base(each) < position, F.lit(False)))
+    slow = slow.withColumn("of_receipt", _last(of_receipt)).withColumn("asked", _last(in_question))
+    for name in ("of_receipt", "asked"):
+        slow = slow.withColumn(f"{name}_settled", _settled(F.col(name), settings))
+    slow = slow.withColumn("asked_polled", _polled(settings))
+    slow = slow.withColumn("asked_skew", _skew(F.col("asked"), settings)).withColumn("asked_run", F.col("asked.run"))
+    published = slow.filter((F.col("kind") == "publication") & F.col("asked").isNotNull())
+    asked_for = published.select(
+        "domain", F.col("asked_run").alias("run"), "uuid", "topic", "sequence",
+        (F.col("p") + settings.reach).alias("horizon"),
+    )  # fmt: skip
+    there = neighbours(heard, asked_for).withColumnRenamed("run", "asked_run")
+    slow = slow.join(there, ["domain", "asked_run", "uuid", "topic", "sequence"], "left")
+    got = F.col("first").isNotNull()
+    by_message = got & (F.col("of_receipt_settled").isNotNull() | F.col("differs"))
+    first_table = F.when(F.col("of_receipt_settled").isNull(), "corrupt").otherwise(
+        _delivered(settings, F.col("of_receipt_settled"))
+    )
+    # "verdict:detail"; both are taken apart below, so that each rule is written once.
+    rule = F.when(by_message, F.concat(first_table, F.lit(":"))).otherwise(_second_table(settings))
+    blame = (
+        F.when(got, "subscriber")
+        .when(F.col("kind") == "publication", "wire")
+        .when(F.col("kind") == "polled", "polling")
+        .when(F.col("taken"), "service")
+        .when(F.col("handed"), "hop")
+        .otherwise("writer")
+    )
+    slow = slow.withColumn("by_message", by_message).withColumn("rule", F.split(rule, ":"))
+    slow = slow.withColumn("verdict", F.get("rule", F.lit(0)))
+    way = (
+        F.when(F.col("by_message"), MESSAGE)
+        .when(F.col("verdict").isin("ok", "late") & F.col("asked_polled").isNotNull(), POLLING)
+        .when(F.col("verdict").isin("repaired", "late"), REPAIR)
+        .otherwise(NO_WAY)
+    )
+    slow = slow.withColumn("way", way)
+    missed = (F.col("way") == REPAIR) | (F.col("verdict") == "lost")
+    when = F.when(F.col("by_message"), F.col("of_receipt_settled")).otherwise(F.col("asked_settled"))
+    covering = F.filter("asked.syncs", _covers(position))
+    detected = F.when(missed, F.get(covering, F.lit(0))["began"])
+    return slow.select(
+        "domain", "name", *_ITEM[1:-1], "verdict",
+        F.get("rule", F.lit(1)).alias("detail"),
+        F.when(missed, blame).otherwise("").alias("blame"),
+        "way",
+        F.when(missed | (F.col("way") != NO_WAY), when).alias("settled"),
+        detected.alias("detected"),
+        "written", F.when(F.col("by_message"), F.col("first.received")).alias("received"),
+        F.when(F.col("by_message"), F.col("skew")).otherwise(F.col("asked_skew")).alias("skew"),
+    )  # fmt: skip
+
+
+def _skew(interval: Column, settings: AuditSettings) -> Column:
+    """Between an interval's host and the publisher's, in the window of the item."""
+    window = window_of(F.col("p"), settings)
+    known = F.filter(
+        interval["skews"],
+        lambda each: (
+            (each["publisher_host"] == F.col("publisher_host")) & (each["since"] <= window) & (each["until"] > window)
+        ),
+    )
+    return F.coalesce(F.get(known, F.lit(0))["skew"], F.lit(0).cast("bigint"))
+
+
+def _settled(interval: Column, settings: AuditSettings) -> Column:
+    """When the item was settled in an interval; null: never, or there is no such interval."""
+    skew = _skew(interval, settings)
+    by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
+    syncs = F.filter(interval["syncs"], _covers(F.col("position")))
+    # least() passes over nulls.
+    any_way = F.least(
+        by_receipt, _applied_at(interval, settings), F.array_min(F.transform(syncs, lambda each: each["wall"]))
+    )
+    in_time = F.coalesce(by_receipt - skew <= F.col("p") + settings.bound, F.lit(False))
+    return F.when(in_time, by_receipt).otherwise(any_way)
+
+
+def _applied_at(interval: Column, settings: AuditSettings) -> Column:
+    """When the replica applied the item's link in an interval (one that polls: or found it old); null: never."""
+    polled = F.col("kind") == "polled"
+    applications = F.filter(
+        "applications",
+        lambda each: (
+            (each["run"] == interval["run"])
+            & (each["number"] > interval["begin"])
+            & (each["number"] < interval["end"])
+            & (each["wall"] <= F.col("p") + settings.reach)
+            & ((each["outcome"] == "applied") | (polled & (each["outcome"] == "old")))
+        ),
+    )
+    return F.array_min(F.transform(applications, lambda each: each["wall"]))
+
+
+def _polled(settings: AuditSettings) -> Column:
+    """When polling brought the item, if nothing settled it before; null: it did not."""
+    at = _applied_at(F.col("asked"), settings)
+    return F.when((F.col("kind") == "polled") & (at == F.col("asked_settled")), at)
+
+
+def _covers(position: Column) -> Callable[[Column], Column]:
+    """Whether a sync read what was committed at a position."""
+    return lambda sync: (sync["position"] >= position) & (sync["since"] < position)
+
+
+def _end(interval: Column) -> Column:
+    """When it ended; null: it did not."""
+    return F.coalesce(interval["drop_wall"], F.when(interval["over"], interval["last_wall"]))
+
+
+def _second_table(settings: AuditSettings) -> Column:
+    """The verdict on what was not received and settled: the second table of the document, from its top."""
+    p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
+    none = asked.isNull()
+    based = F.exists("intervals", lambda each: F.size(each["syncs"]) > 0)
+    ended = F.forall("intervals", lambda each: F.coalesce(_end(each) <= p + settings.reach, F.lit(False)))
+    is_closed = closed(p, F.col("closed_until"), settings)
+    gap = F.exists(
+        asked["gaps"],
+        lambda each: (
+            (each["hi"] > asked["begin"])
+            & (each["lo_wall"] <= p + settings.reach)
+            & (each["lo"] < asked["end"])
+            & (each["lo_wall"] - skew <= p + settings.grace)
+            & ((each["hi_wall"] - skew >= p) | (each["lo"] >= asked["last_sign"]))
+        ),
+    )
+    publisher_gap = (F.col("kind") == "unpublished") & hidden_at_publisher(settings)
+    at = F.col("asked_settled")
+    stopped = F.coalesce(_end(asked) - skew < p + settings.bound, F.lit(False))
+    where = (
+        F.when(F.col("kind") != "publication", "")
+        .when(F.col("highest").isNull() | (F.col("sequence") > F.col("highest")), "suffix")
+        .when(F.col("sequence") < F.col("lowest"), "prefix")
+        .otherwise("middle")
+    )
+    return (
+        F.when(none & based, "excused:covered")
+        .when(none & ended, "excused:not following")
+        .when(none & is_closed, "unknown:no sync")
+        .when(none, "pending:")
+        .when(F.col("asked_polled") <= p + settings.bound, "ok:")
+        .when(F.col("asked_polled").isNotNull(), "late:")
+        .when(gap, "unknown:gap")
+        .when(publisher_gap, "unknown:gap of a publisher")
+        .when(F.col("shown") & at.isNotNull(), "unknown:unrecorded")
+        .when(at - skew <= p + settings.bound, "repaired:")
+        .when(at.isNotNull(), "late:")
+        .when(stopped, "excused:stopped")
+        .when(~is_closed, "pending:")
+        .otherwise(F.concat(F.lit("lost:"), where))
+    )

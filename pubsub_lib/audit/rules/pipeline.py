@@ -1,0 +1,186 @@
+"""All tables of an audit, from one table of journal records (docs/audit.md)."""
+
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules import changelog, delivery, receipts, state, straight, strays, syncs, words
+from pubsub_lib.audit.rules.words import HOSTS, POINT, RUN, settled
+from pubsub_lib.audit.settings import AuditSettings
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """The results; each has a column ``domain``."""
+
+    delivery: DataFrame
+    strays: DataFrame
+    store: DataFrame
+    state: DataFrame
+    syncs: DataFrame
+    runs: DataFrame
+    domains: DataFrame
+    skews: DataFrame
+    rows: DataFrame
+    """The records themselves, for the trails of anomalies."""
+    kept: DataFrame
+    """What ``delivery`` is computed from."""
+
+
+STRAIGHT_FROM: Final = 200_000
+"""From so many messages on it pays to look first which streams are straight: that takes some jobs more, and then every
+message of such a stream costs a fraction."""
+
+
+def audit(rows: DataFrame, settings: AuditSettings, straight_from: int = STRAIGHT_FROM) -> Tables:
+    """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``.
+
+    What several tables are made of is computed at once: plans that hold plans take longer to think about than small
+    journals to read.
+    """
+    events = settled(words.events(rows))
+    overview = settled(words.overview(rows))
+    runs = settled(words.runs(overview, rows))
+    intervals = settled(words.intervals(events, rows, runs))
+    commits = settled(words.commits(rows, settings))
+    # Only commits and a changelog are compared with them.
+    has_changelog = not events.filter("kind = 'changelog'").isEmpty()
+    asked_for = has_changelog or not commits.isEmpty()
+    heard = receipts.heard(rows, runs, intervals, settings)
+    skews = settled(_all_skews(words.skews(events, settings), overview, heard, rows, settings))
+    topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
+    known = _Known(
+        overview=overview,
+        runs=runs,
+        domains=settled(words.domains(runs, settings)),
+        intervals=intervals,
+        commits=commits,
+        sent_points=settled(words.sent_points(rows if asked_for else rows.limit(0))),
+        skews=skews,
+        histories=settled(delivery.histories(intervals, topics, skews)),
+        stale=settled(receipts.stale(rows, events)),
+    )
+    delivered, strayed, kept = _judged(rows, heard, known, settings, straight_from)
+    findings = rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
+    if has_changelog:
+        findings = changelog.findings(rows, events, commits, known.sent_points, known.domains, settings)
+    return Tables(
+        delivery=delivered,
+        strays=strayed.persist(),
+        store=findings.select(*changelog.COLUMNS).persist(),
+        state=state.differences(rows, events, runs, settings).select(*state.COLUMNS).persist(),
+        syncs=syncs.syncs(events).persist(),
+        runs=runs,
+        domains=known.domains,
+        skews=skews.filter(F.col("until") == words.FOREVER).drop("since", "until"),
+        rows=rows,
+        kept=kept,
+    )
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What verdicts are made of beside the messages themselves; all of it computed."""
+
+    overview: DataFrame
+    runs: DataFrame
+    domains: DataFrame
+    intervals: DataFrame
+    commits: DataFrame
+    sent_points: DataFrame
+    skews: DataFrame
+    histories: DataFrame
+    stale: DataFrame
+
+
+def _judged(
+    rows: DataFrame, heard: DataFrame, known: _Known, settings: AuditSettings, straight_from: int
+) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """The tables of deliveries and of strays, and what is persisted of them."""
+    if _sum(known.overview, "sent") < straight_from:
+        delivered, strayed = _by_rules(rows, rows, known, settings)
+        delivered = delivered.persist()
+        return delivered, strayed, delivered
+    listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
+    streams = settled(words.streams(known.overview))
+    received = words.received_streams(known.overview, known.runs)
+    plain = straight.straight(rows, heard, listeners, streams, received, known.skews, known.stale, settings)
+    at_once = plain.delivery.select(*delivery.COLUMNS)
+    if plain.every and known.commits.isEmpty():
+        return at_once, strays.none(rows), plain.joined
+    delivered, strayed = _by_rules(plain.rest(rows), rows, known, settings)
+    return settled(delivered).unionByName(at_once), strayed, plain.joined
+
+
+def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSettings) -> tuple[DataFrame, DataFrame]:
+    """Deliveries and strays of the messages in ``rest``: records of whole streams."""
+    publications = settled(words.publications(rest))
+    streams = settled(receipts.sent_streams(publications))
+    heard = receipts.heard(rest, known.runs, known.intervals, settings)
+    heard = receipts.looked_up(settled(receipts.receipts(heard, streams)), publications, streams)
+    publishers = settled(strays.publishers(known.overview, known.runs))
+    unsent = settled(strays.unsent(heard, publishers, known.skews, settings))
+    unrecorded = strays.unrecorded(
+        publications, publishers, heard, unsent, known.histories, known.commits, known.sent_points, settings
+    )
+    items = delivery.items(publications, known.commits, known.sent_points, unrecorded.shown, settings)
+    expected = delivery.expected(items, known.histories)
+    applied = rows.filter(
+        (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
+    ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
+    judged = delivery.delivery(
+        expected, heard, known.histories, applied, known.stale, known.skews, known.domains, settings
+    )
+    delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items))
+    return delivered, strays.strays(heard, known.runs, unsent)
+
+
+_UNRECORDED: Final = {
+    "kind": "unrecorded", "service": "", "position": 0, "nonce": 0, "verdict": "unknown", "detail": "unrecorded",
+    "blame": "", "way": delivery.NO_WAY,
+}  # fmt: skip
+
+
+def _as_delivery(unrecorded: DataFrame) -> DataFrame:
+    constants = {name: F.lit(value) for name, value in _UNRECORDED.items()}
+    nulls = {name: F.lit(None).cast("bigint") for name in ("settled", "detected", "written", "received", "skew")}
+    return unrecorded.withColumns({**constants, **nulls}).select(*delivery.COLUMNS)
+
+
+def _sum(table: DataFrame, name: str) -> int:
+    (row,) = table.agg(F.coalesce(F.sum(name), F.lit(0)).alias("sum")).collect()
+    return int(row["sum"])
+
+
+def _all_skews(
+    measured: DataFrame, overview: DataFrame, heard: DataFrame, rows: DataFrame, settings: AuditSettings
+) -> DataFrame:
+    """Also of pairs of hosts before the first question compared them: their most negative latency, if there is one."""
+    measured = settled(measured)
+    asked = measured.groupBy(*HOSTS).agg(F.min("since").alias("asked"))
+    there = overview.filter("side = 'replica'").select("domain", F.col("host").alias("replica_host")).distinct()
+    sent = overview.filter(F.col("sent") > 0).groupBy("domain", F.col("host").alias("publisher_host"))
+    unasked = (
+        there.join(sent.agg(F.min("sent_wall").alias("begin")), "domain")
+        .filter(F.col("replica_host") != F.col("publisher_host"))
+        .join(asked, HOSTS, "left")
+        .withColumn("asked", F.coalesce("asked", F.lit(words.FOREVER)))
+        .filter(F.col("begin") < F.col("asked"))
+        .drop("begin")
+    )
+    unasked = settled(unasked)
+    if unasked.isEmpty():
+        return measured
+    publications = words.publications(rows).select(*words.ID, "p", "publisher_host")
+    raw = heard.withColumnRenamed("host", "replica_host").join(publications, words.ID)
+    since = words.window_of(F.col("p"), settings)
+    least = (
+        raw.join(F.broadcast(unasked), HOSTS)
+        .filter(F.col("wall") <= F.col("p") + settings.reach)
+        .groupBy(*HOSTS, "asked", since.alias("since"))
+        .agg(F.least(F.lit(0), F.min(F.col("wall") - F.col("p"))).alias("best"))
+        .filter(F.col("since") < F.col("asked"))
+    )
+    guessed = words.steps(least).withColumn("until", F.least("until", "asked"))
+    guessed = guessed.filter(F.col("best") < 0)
+    return measured.unionByName(guessed.select(*HOSTS, "since", "until", F.col("best").alias("skew")))

@@ -1,0 +1,221 @@
+"""What replicas received, per item: the largest tables of the audit, in one pass each (docs/audit.md, "Words")."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.words import ID, RUN, settled
+from pubsub_lib.audit.settings import AuditSettings
+
+STREAM: Final = ["domain", "run", "uuid", "topic"]
+_PIECE: Final = 16
+"""Bits of the positions in one piece of a chain."""
+
+
+def sent_streams(publications: DataFrame) -> DataFrame:
+    """Per (domain, uuid, topic): the lowest and the highest sequence that was sent, and whether all between were."""
+    return (
+        publications.groupBy("domain", "uuid", "topic")
+        .agg(F.min("sequence").alias("first_sent"), F.max("sequence").alias("last_sent"), F.count("*").alias("sent"))
+        .withColumn("whole", F.col("sent") == F.col("last_sent") - F.col("first_sent") + 1)
+        .drop("sent")
+    )
+
+
+def heard(rows: DataFrame, runs: DataFrame, intervals: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per receipt: with the name, first wall and ``turn`` (the how-manieth of its participant) of its run, and
+    ``astray``.
+    """
+    around = intervals.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("begin", "end", "drop_mono")).alias("around"))
+    everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
+    turn = F.row_number().over(Window.partitionBy("domain", "side", "name").orderBy("first_wall", "run"))
+    about = runs.withColumn("turn", turn.cast("bigint")).filter(~F.col("polls"))
+    about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn").join(everything, RUN, "left")
+    heard = rows.filter(
+        (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
+    ).select(*ID, "run", "name", "host", "number", "wall", "mono", "outcome", "hash", "position", "nonce")
+    of_topics = around.filter(F.col("topic") != "")
+    heard = heard.join(F.broadcast(about), RUN).join(F.broadcast(of_topics), [*RUN, "topic"], "left")
+    inside = F.coalesce(_inside("around", settings), F.lit(False)) | F.coalesce(
+        _inside("around_all", settings), F.lit(False)
+    )
+    return heard.withColumn("astray", ~inside).drop("around", "around_all")
+
+
+def receipts(heard: DataFrame, streams: DataFrame) -> DataFrame:
+    """What was heard, with ``overtaken`` and ``published``.
+
+    ``streams``: see ``sent_streams``. ``published`` is null where only a look at the publications can tell.
+    """
+    earlier = Window.partitionBy(*STREAM).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
+    counts = ~F.col("astray") & (F.col("sequence") <= F.col("last_sent"))
+    highest = F.max(F.when(counts, F.col("sequence"))).over(earlier)
+    heard = heard.join(F.broadcast(streams), ["domain", "uuid", "topic"], "left")
+    among = F.col("sequence").between(F.col("first_sent"), F.col("last_sent"))
+    published = F.when(F.coalesce(~among, F.lit(True)), F.lit(False)).when(F.col("whole"), F.lit(True))
+    return (
+        heard.withColumn("overtaken", F.coalesce(highest > F.col("sequence"), F.lit(False)))
+        .withColumn("published", published)
+        .drop("first_sent", "last_sent", "whole")
+    )
+
+
+def _inside(around: str, settings: AuditSettings) -> Column:
+    number, mono = F.col("number"), F.col("mono")
+    return F.exists(
+        F.col(around),
+        lambda each: (
+            (each["begin"] < number)
+            & ((number < each["end"]) | F.coalesce(mono <= each["drop_mono"] + settings.grace, F.lit(False)))
+        ),
+    )
+
+
+def looked_up(receipts: DataFrame, publications: DataFrame, streams: DataFrame) -> DataFrame:
+    """With ``published`` told for all of them. Most audits have only whole streams, and need no join for it."""
+    torn = settled(streams.filter(~F.col("whole")).select("domain", "uuid", "topic"))
+    if torn.isEmpty():
+        return receipts
+    sent = publications.join(F.broadcast(torn), ["domain", "uuid", "topic"], "left_semi")
+    known = sent.select(*ID, F.lit(True).alias("there"))
+    vague = receipts.filter(F.col("published").isNull()).join(known, ID, "left")
+    told = vague.withColumn("published", F.coalesce("there", F.lit(False))).drop("there")
+    return settled(receipts.filter(F.col("published").isNotNull()).unionByName(told))
+
+
+def received(receipts: DataFrame) -> DataFrame:
+    """One row per (domain, name, uuid, topic, sequence) that was received, with ``first``: what its run ρ shows.
+
+    ``first`` is null when every receipt is astray; ``heard_last`` is the wall of the last one.
+    """
+    together = receipts.repartition(*ID)  # so that both groupings and the join with publications share one exchange
+    straight = ~F.col("astray")
+    taken = straight & F.col("outcome").isin("applied", "old")
+    in_run = together.groupBy(*ID, "name", "run").agg(
+        F.first("first_wall").alias("first_wall"),
+        F.first("host").alias("host"),
+        F.min(F.when(straight, F.struct("number", "overtaken", "wall"))).alias("earliest"),
+        F.count(F.when(straight, 1)).alias("times"),
+        F.count(F.when(straight & (F.col("outcome") == "applied"), 1)).alias("applied"),
+        F.min(F.when(taken, F.col("wall"))).alias("settled"),
+        F.min("hash").alias("low"),
+        F.max("hash").alias("high"),
+        F.max("wall").alias("last"),
+    )
+    first = F.struct(
+        "first_wall", "run", F.col("earliest.number").alias("number"), "host", "times", "applied", "settled",
+        F.col("earliest.overtaken").alias("overtaken"), F.col("earliest.wall").alias("received"),
+    )  # fmt: skip
+    return in_run.groupBy(*ID, "name").agg(
+        F.min(F.when(F.col("times") > 0, first)).alias("first"),
+        F.min("low").alias("heard_low"),
+        F.max("high").alias("heard_high"),
+        F.max("last").alias("heard_last"),
+    )
+
+
+def neighbours(receipts: DataFrame, asked: DataFrame) -> DataFrame:
+    """Per run, stream and sequence asked for: the lowest and the highest sequence that had come, not astray, at its
+    ``horizon``.
+    """
+    asked = asked.distinct()
+    streams = receipts.join(F.broadcast(asked.select(*STREAM).distinct()), STREAM, "left_semi")
+    came = streams.filter(~F.col("astray")).select(
+        *STREAM,
+        F.col("wall").alias("at"),
+        F.col("sequence").alias("came"),
+        F.lit(None).cast("bigint").alias("sequence"),
+    )
+    questions = asked.select(
+        *STREAM, F.col("horizon").alias("at"), F.lit(None).cast("bigint").alias("came"), "sequence"
+    )
+    until = Window.partitionBy(*STREAM).orderBy("at").rangeBetween(Window.unboundedPreceding, 0)
+    return (
+        came.unionByName(questions)
+        .withColumns({"lowest": F.min("came").over(until), "highest": F.max("came").over(until)})
+        .filter(F.col("sequence").isNotNull())
+        .select(*STREAM, "sequence", "lowest", "highest")
+    )
+
+
+def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """The points whose application took an object back to an older version: domain, run, topic, position, nonce, and
+    when that was first (``stale_at``).
+
+    Only runs and topics in which links were not applied in the order of their chain are looked at object by object:
+    where each applied link begins at or after all that were applied before, and holds its versions, none is stale.
+    """
+    applied = rows.filter(
+        (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
+    ).select(*RUN, "topic", "number", "wall", "position", "nonce", "prev_position", "changes")
+    piece = F.xxhash64(*RUN, "topic", F.shiftright("position", _PIECE))
+    applied = applied.withColumns({"chain": F.xxhash64(*RUN, "topic"), "piece": piece})
+    # settled: most audits have none, and need no thought about objects then.
+    suspects = settled(_suspects(applied))
+    if suspects.isEmpty():
+        applied = applied.limit(0)
+    return _stale_objects(events, applied.join(F.broadcast(suspects), "chain", "left_semi").drop("chain", "piece"))
+
+
+def _suspects(applied: DataFrame) -> DataFrame:
+    """The chains (of a run and topic, as numbers) of which not every link begins at or after all applied before.
+
+    By positions in pieces, so that many links of one chain are not one piece of work; then piece by piece. A piece is
+    one number, for sorts compare that fastest; in it each link is compared with the one before it, for where all these
+    are in order all links are. Two chains or pieces with one number are suspects, which does no harm.
+    """
+    versions = F.col("changes.version")
+    strange = (F.array_max(versions) > F.col("position")) | (F.array_min(versions) <= F.col("prev_position"))
+    narrow = applied.select(
+        "chain", "piece", "number", "position", "prev_position", F.coalesce(strange, F.lit(False)).alias("strange")
+    )
+    there = Window.partitionBy("piece").orderBy("position")
+    before = {name: F.lag(name).over(there) for name in ("chain", "number", "position")}
+    crossed = (
+        (before["chain"] != F.col("chain"))
+        | (before["number"] > F.col("number"))
+        | (before["position"] > F.col("prev_position"))
+    )
+    pieces = (
+        narrow.withColumn("suspect", F.col("strange") | F.coalesce(crossed, F.lit(False)))
+        .groupBy("piece", "chain")
+        .agg(
+            F.max("suspect").alias("suspect"),
+            F.min("number").alias("first"), F.max("number").alias("last"),
+            F.min("prev_position").alias("low"), F.max("position").alias("high"),
+        )
+    )  # fmt: skip
+    earlier = Window.partitionBy("chain").orderBy("high").rowsBetween(Window.unboundedPreceding, -1)
+    crossed = (F.max("last").over(earlier) > F.col("first")) | (F.max("high").over(earlier) > F.col("low"))
+    suspect = F.col("suspect") | F.coalesce(crossed, F.lit(False))
+    return pieces.withColumn("suspect", suspect).filter("suspect").select("chain").distinct()
+
+
+def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
+    fulls = events.filter((F.col("kind") == "sync_end") & (F.col("outcome") == "full"))
+    ends = fulls.groupBy(*RUN, "topic").agg(F.collect_list("number").alias("ends"))
+    everything = ends.filter(F.col("topic") == "").select(*RUN, F.col("ends").alias("ends_all"))
+    none = F.array().cast("array<bigint>")
+    epoch = F.size(
+        F.filter(F.concat(F.coalesce("ends", none), F.coalesce("ends_all", none)), lambda end: end < F.col("number"))
+    )
+    changes = (
+        applied.join(F.broadcast(ends), [*RUN, "topic"], "left")
+        .join(F.broadcast(everything), RUN, "left")
+        .withColumn("epoch", epoch)
+        .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", F.explode("changes").alias("change"))
+        .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", "change.*")
+    )
+    # By number and not by row: changes of one message do not stand before each other.
+    before = (
+        Window.partitionBy(*RUN, "topic", "epoch", "table", "key")
+        .orderBy("number")
+        .rangeBetween(Window.unboundedPreceding, -1)
+    )
+    return (
+        changes.withColumn("newest", F.max("version").over(before))
+        .filter(F.col("newest") > F.col("version"))
+        .groupBy(*RUN, "topic", "position", "nonce")
+        .agg(F.min("wall").alias("stale_at"))
+    )

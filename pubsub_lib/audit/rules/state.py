@@ -1,0 +1,149 @@
+"""What replicas hold against what the store holds, object by object (docs/audit.md, "State")."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.changelog import limits
+from pubsub_lib.audit.rules.words import RUN, settled
+from pubsub_lib.audit.settings import AuditSettings
+
+COLUMNS: Final = (
+    "domain", "name", "topic", "table", "key", "verdict", "versions_behind", "behind", "version", "stored_version",
+)  # fmt: skip
+_OBJECT: Final = ["domain", "topic", "table", "key"]
+_LISTING: Final = [*RUN, "topic", "sequence"]
+
+
+def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per object that differs, and one without a key where nothing can be said."""
+    if events.filter("kind = 'listing' and side = 'store'").isEmpty():  # there is nothing to compare with
+        return _unknown(rows.limit(0))
+    objects = rows.filter(F.col("kind") == "object").select(
+        *_LISTING, F.get("changes", F.lit(0)).alias("object")
+    ).select(*_LISTING, "object.table", "object.key", "object.version", "object.hash")  # fmt: skip
+    objects = settled(objects)
+    whole = settled(_whole(events, runs, objects))
+    theirs, mine = _last(whole, "store"), _last(whole, "replica")
+    with_store = theirs.select("domain").distinct()
+    pairs = mine.join(F.broadcast(with_store), "domain", "left_semi").join(
+        F.broadcast(
+            theirs.select(
+                "domain", "topic", F.col("run").alias("stored_run"), F.col("sequence").alias("stored_sequence"),
+                F.col("position").alias("head"),
+            )
+        ),
+        ["domain", "topic"],
+        "left",
+    )  # fmt: skip
+    # A topic that was never written has no listing of the store, and the replica's is empty.
+    pairs = pairs.filter(F.col("head").isNotNull() | (F.col("position") > 0) | (F.col("says") > 0))
+    dark = F.coalesce(F.col("position") > F.col("head"), F.lit(True))
+    unknown = _unknown(pairs.filter(dark))
+    pairs = settled(pairs.filter(~dark).join(F.broadcast(limits(events).select("domain", "floor")), "domain", "left"))
+    return _compared(pairs, objects, _changes(rows), settings).unionByName(unknown)
+
+
+def _unknown(pairs: DataFrame) -> DataFrame:
+    """Topics of replicas of which nothing can be said."""
+    return pairs.select(
+        "domain", "name", "topic",
+        F.lit("").alias("table"), F.lit("").alias("key"), F.lit("unknown").alias("verdict"),
+        F.lit(0).cast("bigint").alias("versions_behind"),
+        *(F.lit(None).cast("bigint").alias(name) for name in ("behind", "version", "stored_version")),
+    )  # fmt: skip
+
+
+def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
+    """The complete listings."""
+    ends = events.filter(F.col("kind") == "listing").select(
+        *_LISTING, "name", "side", "number", "wall", "position", F.col("count").alias("says")
+    )
+    counted = objects.groupBy(*_LISTING).agg(F.count("*").alias("has"))
+    ends = ends.join(counted, _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("says"))
+    return ends.join(F.broadcast(runs.select(*RUN, "first_wall")), RUN)
+
+
+def _last(whole: DataFrame, side: str) -> DataFrame:
+    if side == "store":
+        key, order = ["domain", "topic"], F.struct("position", "run", "sequence")
+    else:
+        key, order = ["domain", "name", "topic"], F.struct("first_wall", "run", "number")
+    of_side = whole.filter(F.col("side") == side)
+    values = F.struct("run", "sequence", "position", "wall", "says")
+    return of_side.groupBy(*key).agg(F.max_by(values, order).alias("last")).select(*key, "last.*")
+
+
+def _changes(rows: DataFrame) -> DataFrame:
+    """Committed changes: one row per (domain, topic, table, key), with an array of them by version."""
+    each = F.struct("change.version", "change.action", "written")
+    return (
+        rows.filter((F.col("kind") == "data") & (F.col("outcome") == "committed"))
+        .select("domain", "topic", "written", F.explode("changes").alias("change"))
+        .select(
+            "domain",
+            "topic",
+            F.col("change.table").alias("table"),
+            F.col("change.key").alias("key"),
+            each.alias("each"),
+        )
+        .groupBy(*_OBJECT)
+        .agg(F.sort_array(F.collect_set("each")).alias("history"))
+    )
+
+
+def _compared(pairs: DataFrame, objects: DataFrame, changes: DataFrame, settings: AuditSettings) -> DataFrame:
+    about = ["domain", "name", "topic", "position", "wall", "head", "floor"]
+    held = pairs.join(objects, _LISTING).select(*about, "table", "key", "version", "hash")
+    there = objects.select(
+        "domain", F.col("run").alias("stored_run"), F.col("sequence").alias("stored_sequence"), "topic", "table",
+        "key", F.col("version").alias("stored_version"), F.col("hash").alias("stored_hash"),
+    )  # fmt: skip
+    stored = pairs.join(there, ["domain", "topic", "stored_run", "stored_sequence"]).select(
+        *about, "table", "key", "stored_version", "stored_hash"
+    )
+    both = held.join(
+        stored.drop("position", "wall", "head", "floor"), ["domain", "name", "topic", "table", "key"], "full"
+    )
+    # Of an object that only the store has, what is known of the replica's listing comes from the pairs again.
+    both = both.drop("position", "wall", "head", "floor").join(
+        F.broadcast(pairs.select(*about)), ["domain", "name", "topic"]
+    )
+    same = F.col("version").eqNullSafe(F.col("stored_version")) & F.col("hash").eqNullSafe(F.col("stored_hash"))
+    differing = both.filter(~same).join(changes, _OBJECT, "left")
+    empty = F.array().cast("array<struct<version:bigint,action:string,written:bigint>>")
+    differing = differing.withColumn("history", F.coalesce("history", empty))
+    low = F.coalesce("version", F.lit(-1))
+    high = F.coalesce("stored_version", "head")
+    differing = differing.withColumn(
+        "between", F.filter("history", lambda each: (each["version"] > low) & (each["version"] <= high))
+    )
+    first = F.get("between", F.lit(0))["written"]
+    return differing.withColumn("verdict", _verdict(settings)).select(
+        "domain", "name", "topic", "table", "key", "verdict",
+        F.size("between").cast("bigint").alias("versions_behind"),
+        F.when(first > 0, F.col("wall") - first).alias("behind"),
+        "version", "stored_version",
+    )  # fmt: skip
+
+
+def _verdict(settings: AuditSettings) -> Column:
+    position, wall = F.col("position"), F.col("wall")
+    stored_at = F.filter("history", lambda each: each["version"] == F.col("stored_version"))
+
+    def due(change: Column, version: Column) -> Column:
+        written = F.coalesce(change["written"], F.lit(0))
+        return (version <= position) | ((written > 0) & (written + settings.bound <= wall))
+
+    stored_due = due(F.get(stored_at, F.lit(0)), F.col("stored_version"))
+    deletes = F.filter("between", lambda each: each["action"] == "delete")
+    delete = F.get(deletes, F.lit(0))
+    return (
+        F.when(F.col("version").isNull(), F.when(stored_due, "missing").otherwise("behind"))
+        .when(F.col("version") < F.col("stored_version"), F.when(stored_due, "stale").otherwise("behind"))
+        .when(F.col("stored_version").isNotNull(), "wrong_value")
+        .when(F.size(deletes) > 0, F.when(due(delete, delete["version"]), "zombie").otherwise("behind"))
+        .when(position >= F.coalesce("floor", "head"), "zombie")
+        .otherwise("unknown")
+    )

@@ -1,0 +1,99 @@
+"""The Spark session of an audit."""
+
+import math
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pubsub_lib.audit.ending import handler_kept
+from pubsub_lib.audit.spark.java import java
+from pubsub_lib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LEAST_PARTITIONS: Final = 2
+_LISTERS: Final = 8
+"""Tasks that list journals' files."""
+_PARTITION: Final = 8 << 20
+"""Bytes of journals (they are compressed) for one partition of a shuffle."""
+_SMALL: Final = 64 << 20
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+"""May be set anew for each audit of a session."""
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+"""A JVM that is soon quick. Its own room for code is too small for Spark's plans: when it is full nothing is compiled
+any more."""
+
+
+def session(
+    master: str = "local[*]", *, memory: str = "2g", quiet: bool = True, options: Mapping[str, str] | None = None
+) -> "tuple[SparkSession, bool]":
+    """A session for one audit, and whether it is new: then the caller stops it. Blocks for some seconds.
+
+    Raises ConfigError without Java or pyspark, and when Spark does not start so. ``quiet``: no progress bar;
+    ``options``: more of Spark's own settings.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError("the audit needs pyspark; install the extra: pip install 'pubsub-lib[audit]'") from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("pubsub-audit")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false" if quiet else "true")
+        .config("spark.driver.memory", memory)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.adaptive.enabled", "true")
+        # Groupings by a subset of the keys of a join need no exchange of their own.
+        .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
+        # From 33 paths on they are listed by a job, which by default has a task for each of them: a thousand tasks cost
+        # ten times as much as looking at a thousand files.
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", _LISTERS)
+        # Sums are by texts; the first of two maps would hash these byte by byte.
+        .config("spark.sql.codegen.aggregate.map.twolevel.enabled", "false")
+    )
+    for name, value in (options or {}).items():
+        builder = builder.config(name, value)
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running, False
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        with java(), handler_kept():
+            made = builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise ConfigError(
+            f"Spark does not start with the master {master!r} and {memory!r} of memory: {first_line(error)}; "
+            "correct --master or --memory"
+        ) from error
+    made.sparkContext.setLogLevel("ERROR")
+    return made, True
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, without the many lines of Java behind it; its type when it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def partitions_for(size: int) -> int:
+    """Partitions of a shuffle for journals of ``size`` bytes of Parquet."""
+    return max(_LEAST_PARTITIONS, math.ceil(size / _PARTITION))
+
+
+def tuning(size: int) -> dict[str, str]:
+    """Spark's own settings that suit journals of ``size`` bytes of Parquet (compressed).
+
+    Partitions of a shuffle: enough that each fits in memory, and no more, because each costs. For little data most
+    of the time would go into making the best machine code, so the JVM is content with good code.
+    """
+    partitions = {PARTITIONS: str(partitions_for(size))}
+    if size >= _SMALL:
+        return partitions
+    return {**partitions, "spark.driver.extraJavaOptions": QUICK_JVM}

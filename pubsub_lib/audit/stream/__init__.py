@@ -1,0 +1,1 @@
+"""``pubsub-audit follow``: verdicts while journals still arrive."""

@@ -1,0 +1,197 @@
+"""From folders to files that Spark can read; what cannot be read is told in a sentence and does not stop the rest."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from pubsub_lib.audit.ingest import input as journals
+from pubsub_lib.audit.ingest.input import SCHEMA, gather, load
+from pubsub_lib.core.model import Point, Record
+from pubsub_lib.journal.reading import read
+from pubsub_lib.journal.rolling import roll, write_parquet
+from pubsub_lib.journal.rows import COLUMNS
+from pubsub_lib.journal.writer import Journal
+from tests.unit.journal.builders import envelope, files_that_end_at, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def journal(folder: Path) -> str:
+    one = Journal(settings(folder), "replica", "r")
+    one.messages(("applied",), envelope(7, 8))
+    one.listing(1, "t1", Point(8, 6), [Record("lport", "p1", 8, b"1")])
+    one.close()
+    return one.run
+
+
+def test_both_forms_and_all_folders_are_read(tmp_path: Path, spark: "SparkSession") -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    runs = {journal(one)}
+    roll(one)
+    runs |= {journal(one), journal(two)}
+    before = sorted((row for place in (one, two) for path in place.iterdir() for row in read(path)), key=str)
+    gathered = gather({"d": [one, two]}, tmp_path / "scratch")
+    assert not gathered.problems
+    assert len(gathered.files["d"]) == 3
+    rows = load(spark, gathered).collect()
+    assert {row["run"] for row in rows} == runs
+    assert {row["domain"] for row in rows} == {"d"}
+    mine = sorted((row.run, row.number, row.kind, row.hash, row.digest, len(row.changes)) for row in before)
+    assert sorted((row.run, row.number, row.kind, row.hash, row.digest, len(row.changes)) for row in rows) == mine
+
+
+def test_the_columns_are_those_of_the_schema(spark: "SparkSession") -> None:
+    empty = spark.createDataFrame([], SCHEMA)
+    assert tuple(empty.columns) == COLUMNS
+
+
+def test_a_file_that_is_twice_counts_once(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    journal(one)
+    two.mkdir()
+    for path in one.iterdir():
+        (two / path.name).write_bytes(path.read_bytes())
+    gathered = gather({"": [one, two, one]}, tmp_path / "scratch")
+    assert [len(files) for files in gathered.files.values()] == [1]
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_copy_under_another_name_is_told_and_left_out(tmp_path: Path, rolled: bool) -> None:
+    """Each of its records would count twice: as a message that was applied twice, for example."""
+    folder = tmp_path / "journals"
+    journal(folder)
+    journal(folder)
+    if rolled:
+        roll(folder)
+    first, second = sorted(folder.iterdir())
+    copy = folder / f"z copy of {first.name}"
+    copy.write_bytes(first.read_bytes())
+    gathered = gather({"": [folder], "again": [folder]}, tmp_path / "scratch")
+    for files in gathered.files.values():
+        assert [path.stem for path in files] == [first.stem, second.stem]
+    told = f"{copy} is a copy of {first} under another name and left out; remove one of them"
+    assert gathered.problems == [told, told]
+
+
+def test_of_a_file_and_its_older_copy_the_longer_one_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    one = Journal(settings(folder), "replica", "r")
+    one.messages(("applied",), envelope(7, 8))
+    (growing,) = folder.iterdir()
+    copy = folder / f"a copy of {growing.name}"
+    copy.write_bytes(growing.read_bytes())
+    one.messages(("applied",), envelope(9, 10))
+    one.close()
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert [path.stem for path in gathered.files[""]] == [growing.stem]
+    assert gathered.problems == [f"{copy} is a copy of {growing} under another name and left out; remove one of them"]
+
+
+def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path) -> None:
+    older, newer = tmp_path / "older", tmp_path / "newer"
+    journal(newer)
+    older.mkdir()
+    (grows,) = newer.iterdir()
+    (older / grows.name).write_bytes(grows.read_bytes()[:-9])
+    roll(newer)
+    gathered = gather({"": [older, newer]}, tmp_path / "scratch")
+    assert [path.parent for path in gathered.files[""]] == [newer]
+    assert not gathered.problems
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    roll(folder)
+    (whole,) = folder.iterdir()
+    (folder / "a.journal").write_bytes(b"nonsense")
+    (folder / "b.parquet").write_bytes(whole.read_bytes()[:-9])
+    table = pq.read_table(whole)
+    newer = table.replace_schema_metadata({b"pubsub_lib.journal.schema": b"9"})
+    pq.write_table(newer, folder / "c.parquet")
+    gathered = gather({"": [folder, tmp_path / "gone"]}, tmp_path / "scratch")
+    assert gathered.files[""] == [whole]
+    said = sorted(problem.replace(str(folder), "…") for problem in gathered.problems)
+    assert len(said) == 4
+    for words in (
+        "a.journal is no journal",
+        "…/b.parquet is no whole Parquet",
+        "has the schema version 9",
+        "name one that",
+    ):
+        assert sum(words in each for each in said) == 1, (words, said)
+
+
+def test_a_scratch_folder_without_room_is_not_taken_for_a_bad_journal(tmp_path: Path) -> None:
+    journal(tmp_path / "journals")
+    (path,) = (tmp_path / "journals").iterdir()
+    scratch = tmp_path / "scratch"
+    with files_that_end_at(100):
+        gathered = gather({"": [path.parent]}, scratch)
+    assert gathered.problems[0] == (
+        f"{path} cannot be made Parquet in {scratch / '0'} (File too large); make room there, or set TMPDIR"
+    )
+
+
+def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of which nothing is written yet is no garbage; one that is made Parquet meanwhile is read as that."""
+    folder = tmp_path / "jour[1]nals"
+    journal(folder)
+    (folder / "just-begun.journal").touch()
+    def rolled_before(source: Path, target: Path) -> None:
+        roll(folder)
+        write_parquet(source, target)
+
+    monkeypatch.setattr(journals, "write_parquet", rolled_before)
+    gathered = gather({"": [folder]}, tmp_path / "scratch")
+    assert not gathered.problems
+    assert [path.parent for path in gathered.files[""]] == [folder]
+
+
+def test_domains_are_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, spark: "SparkSession") -> None:
+    folders = {"net 1/ä": tmp_path / "jour[1]n{a}l*s? %41+#ä", "other": tmp_path / "o t h e r", "": tmp_path / "none"}
+    runs = {domain: journal(folder) for domain, folder in list(folders.items())[:2]}
+    folders[""].mkdir()
+    for folder in folders.values():
+        roll(folder)
+    places = {domain: [folder] for domain, folder in folders.items()}
+    # The same folder may be named for two domains, and be a link.
+    (tmp_path / "link").symlink_to(folders["other"])
+    runs["again"], places["again"] = runs["other"], [tmp_path / "none" / ".." / "link"]
+    rows = load(spark, gather(places, tmp_path / "scratch"))
+    assert len(rows.inputFiles()) == 2
+    found = Counter((row["domain"], row["run"]) for row in rows.select("domain", "run").collect())
+    assert found == dict.fromkeys(runs.items(), 6)
+
+
+def test_empty_folders_are_no_input(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    gathered = gather({"": [tmp_path / "none"]}, tmp_path / "scratch")
+    assert gathered.empty
+    assert gathered.problems == [f"no journals in {tmp_path / 'none'}; name the folders that have them"]
+
+
+def test_a_domain_without_input_is_told_beside_one_that_has_some(tmp_path: Path) -> None:
+    none, some = tmp_path / "none", tmp_path / "some"
+    none.mkdir()
+    journal(some)
+    gathered = gather({"a": [some], "b": [none, tmp_path / "gone"]}, tmp_path / "scratch")
+    assert [len(files) for files in gathered.files.values()] == [1, 0]
+    assert len(gathered.problems) == 2
+    assert gathered.problems[1] == f"no journals of b in {none}, {tmp_path / 'gone'}; name the folders that have them"
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_torn_tail_is_read_up_to_it(tmp_path: Path, rolled: bool, spark: "SparkSession") -> None:
+    folder = tmp_path / "journals"
+    journal(folder)
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-2])
+    if rolled:
+        roll(folder)
+    rows = load(spark, gather({"": [folder]}, tmp_path / "scratch")).collect()
+    assert sorted(row.number for row in rows) == [1, 2, 3, 4, 5]

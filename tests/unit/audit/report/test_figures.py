@@ -1,0 +1,64 @@
+"""Figures: red is for what needs a person, and for nothing else."""
+
+import colorsys
+import re
+from typing import Any
+
+import pytest
+
+from pubsub_lib.audit.report import figures
+from pubsub_lib.audit.report.kinds import HOPS, SUMS
+from pubsub_lib.audit.report.summary import Balance, Losses
+from tests.unit.audit.pages import BEGIN, SECOND, summary
+
+CAUSES = ("start", "expired", "behind", "doubted", "mismatched", "overflow", "asked", "connected")
+
+
+def is_red(color: str) -> bool:
+    hue, _, saturation = colorsys.rgb_to_hls(*(int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)))
+    return saturation > 0.3 and (hue < 20 / 360 or hue > 340 / 360)
+
+
+def reds(drawn: str) -> list[str]:
+    return [color for color in re.findall(r"#[0-9a-f]{6}\b", drawn) if is_red(color)]
+
+
+def sync(cause: str, place: int) -> dict[str, Any]:
+    return {
+        "domain": "", "name": "r", "cause": cause, "outcome": "delta", "began": BEGIN + place * SECOND, "took": 900,
+        "count": 1, "size": 9, "needless": False, "topic": "t",
+    }  # fmt: skip
+
+
+def test_of_the_sums_only_lost_is_red() -> None:
+    assert [name for name, color in SUMS.items() if is_red(color)] == ["lost"]
+
+
+def test_a_balance_without_losses_is_not_red() -> None:
+    assert reds(figures.balance({"": Balance(5, 3, 2)})) == []
+    assert reds(figures.balance({"": Balance(5, 3, 1, 1), "b": Balance(1, 1)})) == [SUMS["lost"]]
+
+
+def test_no_hop_is_red() -> None:
+    rows = summary(1).latencies
+    assert {row["hop"] for row in rows} == set(HOPS)
+    assert reds(figures.latencies(rows)) == []
+
+
+@pytest.mark.parametrize("number", range(1, len(CAUSES) + 1))
+def test_no_sync_is_red_whatever_its_cause(number: int) -> None:
+    drawn = figures.timeline([sync(cause, place) for place, cause in enumerate(CAUSES[:number])])
+    assert drawn.count('"base"') == number
+    assert reds(drawn) == []
+
+
+def test_what_was_repaired_is_not_red() -> None:
+    parts = [place % 3 for place in range(50)]
+    assert reds(figures.losses([Losses((), 0, 0, [0] * 50, parts)])) == []
+    assert reds(figures.losses([Losses((), 0, 0, parts, [0] * 50)])) != []
+
+
+def test_a_course_of_time_without_losses_is_not_red() -> None:
+    slices = [{**each, "lost": 0} for each in summary(1).over_time]
+    assert any(each["repaired"] for each in slices)
+    assert reds(figures.over_time(slices)) == []

@@ -1,0 +1,96 @@
+"""The page opens in a browser without a network, shows what a summary says, and nothing in it can do harm."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from pubsub_lib.audit.report.page import LIMIT, ROWS, page
+from pubsub_lib.audit.report.report import save_summary
+from pubsub_lib.audit.report.summary import Balance, Summary, nothing
+from pubsub_lib.errors import ConfigError
+from tests.conftest import IN_CI
+from tests.unit.audit.browser import chromium
+from tests.unit.audit.pages import FAULTS, HOSTILE, summary
+
+FIGURES = {"figure-balance", "figure-over-time", "figure-latencies", "figure-losses", "figure-timeline"}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    try:
+        with chromium(tmp_path_factory.mktemp("profile")) as running:
+            yield running
+    except ConfigError as error:
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+def opened(browser: webdriver.Chrome, folder: Path, one: Summary) -> webdriver.Chrome:
+    """Saved as an audit saves it, opened, and without a single message in the console."""
+    save_summary(one, folder)
+    browser.get((folder / "page.html").as_uri())
+    said: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    assert said == []
+    return browser
+
+
+@pytest.mark.parametrize("anomalies", [10, 10_000])
+def test_figures_and_anomalies_are_there(browser: webdriver.Chrome, tmp_path: Path, anomalies: int) -> None:
+    one = summary(anomalies)
+    shown = opened(browser, tmp_path, one)
+    assert (tmp_path / "page.html").stat().st_size < LIMIT
+    assert {each.get_attribute("id") for each in shown.find_elements(By.CLASS_NAME, "plotly-graph-div")} == FIGURES
+    for figure in FIGURES:
+        assert shown.find_elements(By.CSS_SELECTOR, f"#{figure} .main-svg :is(.trace path, .hm image)"), figure
+    kinds = shown.find_elements(By.CSS_SELECTOR, "#anomalies h3")
+    assert len(kinds) == min(anomalies, len(FAULTS))
+    assert [each.text for each in kinds[:3]] == [
+        f"{kind} {of} {sum(each['verdict'] == kind for each in one.first)}"
+        for kind, of in (("lost", "delivery"), ("corrupt", "delivery"), ("phantom", "strays"))
+    ]
+    details = shown.find_elements(By.CSS_SELECTOR, "#anomalies details")
+    assert len(details) == min(anomalies, len(FAULTS) * ROWS)
+    assert details[0].find_element(By.TAG_NAME, "summary").text == "replica replica <b>& · topic t <b>& · sequence 1"
+    steps = [row.text.split()[0] for row in details[0].find_elements(By.CSS_SELECTOR, "tr")[1:]]
+    assert steps == ["committed", "handed", "taken", "sent"]
+    assert "never received it" in details[0].text
+    links = {each.get_attribute("href") for each in shown.find_elements(By.CSS_SELECTOR, "#anomalies a")}
+    assert (tmp_path / "anomaly").as_uri() + "/verdict=lost/" in links
+
+
+def test_no_text_of_the_data_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    shown = opened(browser, tmp_path, summary(60, HOSTILE))
+    assert shown.execute_script("return window.harmed") is None
+    assert not shown.find_elements(By.CSS_SELECTOR, "img, main b:not(.numbers b), iframe, object")
+    assert HOSTILE[:40] in shown.find_element(By.ID, "keys").text
+    assert "</script>" in shown.find_element(By.ID, "figure-losses").text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("one", "state"),
+    [(nothing(["no journals in x"]), "unsure"), (Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], []), "good")],
+)
+def test_of_little_there_is_little_to_show(browser: webdriver.Chrome, tmp_path: Path, one: Summary, state: str) -> None:
+    shown = opened(browser, tmp_path, one)
+    assert shown.title.startswith("Audit: ")
+    assert shown.find_element(By.ID, "verdict").get_attribute("class") == f"verdict {state}"
+
+
+def test_its_size_is_bounded_whatever_the_texts_are() -> None:
+    assert len(page(summary(10_000, "<" * 500, problems=5000)).encode()) < LIMIT
+
+
+def test_it_asks_for_nothing_from_elsewhere() -> None:
+    whole = page(summary(10))
+    assert "default-src 'none'" in whole
+    assert "<script src" not in whole
+    assert "<link rel=\"stylesheet\"" not in whole
+
+
+def test_links_lead_to_the_tables_from_wherever_it_stands() -> None:
+    assert 'href="../out%20%22/anomaly/verdict=lost/"' in page(summary(1), '../out "/')

@@ -1,0 +1,128 @@
+"""What a run leaves behind can be shown again."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pubsub_lib.audit.report.derived import Derived
+from pubsub_lib.audit.report.kinds import verdict
+from pubsub_lib.audit.report.report import check_free, read_summary, save, save_summary, text
+from pubsub_lib.audit.report.summary import Balance, Count, Summary
+from pubsub_lib.audit.rules.pipeline import Tables
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.errors import ConfigError
+
+ONE = Summary(
+    exit_code=1,
+    balance={"": Balance(5, 4, 0, 1, 0, 0, 0)},
+    counts=[Count("", "delivery", "lost", "middle", "wire", 1), Count("", "delivery", "ok", "", "", 4)],
+    skews=[],
+    silent=["ab"],
+    open_domains=[],
+    syncs=[],
+    first=[{"of": "delivery", "verdict": "lost", "sequence": 3, "topic": "t", "detail": ""}],
+    problems=[],
+)
+
+
+def test_a_summary_comes_back(tmp_path: Path) -> None:
+    save_summary(ONE, tmp_path / "out")
+    assert msgspec.to_builtins(read_summary(tmp_path / "out")) == msgspec.json.decode(msgspec.json.encode(ONE))
+
+
+def test_the_text_says_balance_blame_and_the_first_ones() -> None:
+    assert list(text(ONE)) == [
+        "Of 5 expected deliveries: something was lost and not repaired (exit code 1).",
+        "silent run, neither ended nor writing: ab",
+        "",
+        "balance: 5 expected = 4 delivered + 0 repaired + 1 lost + 0 pending + 0 excused + 0 unknown",
+        "  delivery  lost                          1  middle, blame: wire",
+        "  delivery  ok                            4",
+        "",
+        "first of each kind:",
+        "  of=delivery verdict=lost sequence=3 topic=t",
+    ]
+
+
+def test_the_text_lists_nothing_that_needs_nobody() -> None:
+    first = [{"of": "delivery", "verdict": kind} for kind in ("repaired", "reordered", "lost", "unknown")]
+    first.append({"of": "store", "verdict": "unpublished"})
+    mixed = msgspec.structs.replace(ONE, first=first)
+    assert list(text(mixed))[-2:] == ["  of=delivery verdict=lost", "  of=delivery verdict=unknown"]
+    strict = msgspec.structs.replace(mixed, settings=AuditSettings(strict=True))
+    assert "  of=delivery verdict=reordered" in list(text(strict))
+    healed = msgspec.structs.replace(ONE, first=first[:1])
+    assert "first of each kind:" not in list(text(healed))
+
+
+def test_a_clean_result_says_so() -> None:
+    clean = Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], [])
+    assert verdict(clean) == "Nothing is wrong: of 5 expected deliveries every one is accounted for."
+
+
+def test_results_go_only_where_nothing_is(tmp_path: Path) -> None:
+    check_free(tmp_path / "new")
+    check_free(tmp_path)
+    (tmp_path / "file").touch()
+    for taken in (tmp_path, tmp_path / "file"):
+        with pytest.raises(ConfigError, match="name a new one for the results"):
+            check_free(taken)
+
+
+def test_where_results_cannot_go_is_said_before_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file/out cannot be written \(Not a directory\)"):
+        check_free(tmp_path / "file" / "out")
+    for mount in ("/proc", "/"):
+        with pytest.raises(ConfigError):
+            check_free(Path(mount))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ConfigError, match="or the current folder; name a new one in it"):
+        check_free(Path())
+    monkeypatch.setattr("os.path.ismount", lambda _path: True)
+    with pytest.raises(ConfigError, match="is a mount point"):
+        check_free(tmp_path / "new")
+
+
+def test_the_folder_of_results_is_the_real_one_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    (tmp_path / ".empty.unfinished" / "delivery").mkdir(parents=True)
+    assert check_free(tmp_path / "link") == tmp_path.resolve() / "empty"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "link"]
+
+
+class Table:
+    """In place of a DataFrame: a file that cannot be finished."""
+
+    @property
+    def write(self) -> "Table":
+        return self
+
+    def partitionBy(self, _column: str) -> "Table":  # noqa: N802 - Spark's name
+        return self
+
+    def parquet(self, where: str) -> None:
+        Path(where.removeprefix("file://").removeprefix("file:")).mkdir(parents=True)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_half_of_the_results_is_not_left_behind(tmp_path: Path) -> None:
+    table: Any = Table()
+    tables = Tables(*[table] * len(Tables.__struct_fields__))
+    derived = Derived(*[table] * len(Derived.__struct_fields__))
+    with pytest.raises(ConfigError, match="No space left on device"):
+        save(tables, derived, ONE, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"name the folder of --out"):
+        read_summary(tmp_path)
+    (tmp_path / "summary.json").write_text("[]")
+    with pytest.raises(ConfigError, match="is not a summary of an audit"):
+        read_summary(tmp_path)

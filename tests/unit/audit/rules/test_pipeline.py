@@ -1,0 +1,833 @@
+"""The pipeline says what the definitions say: on known answers, and on journals with random planted faults."""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.report import anomalies
+from pubsub_lib.audit.report.derived import derive
+from pubsub_lib.audit.report.latency import counted, percentiles
+from pubsub_lib.audit.report.summarizing import summarize
+from pubsub_lib.audit.report.summary import Balance, Summary
+from pubsub_lib.journal.rows import Row
+from tests.unit.audit.conftest import SETTINGS, Audit
+from tests.unit.audit.generator import BEGIN, BOUND, GRACE, SILENCE, WINDOW, Generator
+from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
+from tests.unit.audit.scenario import WAY, Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pubsub_lib.audit.report.derived import Derived
+    from pubsub_lib.audit.rules.pipeline import Tables
+
+T = TypeVar("T", Verdict, Stray, StoreFinding, Difference)
+Kinds = dict[tuple[str, str, str], int]
+
+NUMBER = 1000
+"""Generated journals."""
+
+CASES: dict[str, tuple[Callable[[Scenario], list[Row]], Kinds, int]] = {}
+"""name -> (how it is built, verdicts that are not ok, exit code)."""
+
+
+def case(kinds: Kinds, code: int) -> Callable[[Callable[[Scenario], list[Row]]], Callable[..., Any]]:
+    def keep(build: Callable[[Scenario], list[Row]]) -> Callable[..., Any]:
+        CASES[build.__name__] = (build, kinds, code)
+        return build
+
+    return keep
+
+
+@case({}, 0)
+def clean(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(200)
+    world.stored({"k": (200, 1200)})
+    world.held({"k": (200, 1200)}, BEGIN + 50_000, 200)
+    return world.rows()
+
+
+def lose(world: Scenario, lost: int, of: int = 5) -> list[Row]:
+    world.follow()
+    for number in range(1, of + 1):
+        sent = world.publish()
+        if number != lost:
+            world.receive(sent)
+    return world.rows()
+
+
+@case({}, 32)
+def retention_has_taken_what_a_replica_asked_for(world: Scenario) -> list[Row]:
+    """One of five is lost, and nothing can be said about it: only that the begin is missing."""
+    rows = lose(world, 4)
+    asked = max(row.number for row in rows if row.side == "replica" and row.kind in ("interest", "sync_end"))
+    return [row for row in rows if row.side != "replica" or row.number > asked]
+
+
+@case({("lost", "prefix", "wire"): 1}, 1)
+def the_first_is_lost(world: Scenario) -> list[Row]:
+    return lose(world, 1)
+
+
+@case({("lost", "middle", "wire"): 1}, 1)
+def one_in_the_middle_is_lost(world: Scenario) -> list[Row]:
+    return lose(world, 3)
+
+
+@case({("lost", "suffix", "wire"): 1}, 1)
+def the_last_is_lost(world: Scenario) -> list[Row]:
+    return lose(world, 5)
+
+
+@case({("lost", "suffix", "wire"): 1, ("missing", "", ""): 1}, 5)
+def the_tail_of_an_idle_topic_is_lost(world: Scenario) -> list[Row]:
+    world.follow("t")
+    world.follow("idle")
+    world.publish("idle")
+    world.deliver(20)
+    world.stored({"k": (1, 1001)}, "idle")
+    world.held({}, BEGIN + 50_000, 0, "idle")
+    return world.rows()
+
+
+@case({("reordered", "", ""): 1}, 0)
+def three_comes_after_four(world: Scenario) -> list[Row]:
+    world.follow()
+    sent = [world.publish() for _ in range(5)]
+    for place, number in enumerate((1, 2, 4, 3)):
+        world.receive(sent[number - 1], "waiting" if number == 4 else "applied", at=world.time + 10 + place)
+    world.receive({**sent[3], "uuid": "", "sequence": 0}, at=world.time + 14)
+    world.receive(sent[4], at=world.time + 15)
+    return world.rows()
+
+
+@case({("duplicate_dropped", "", ""): 1}, 0)
+def a_duplicate_is_dropped(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    sent = world.publish()
+    world.receive(sent)
+    world.receive(sent, "old", after=50)
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("duplicate_applied", "", ""): 1}, 16)
+def a_duplicate_is_applied(world: Scenario) -> list[Row]:
+    world.follow()
+    sent = world.publish()
+    world.receive(sent)
+    world.receive(sent, after=50)
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("stale_applied", "", ""): 1, ("reordered", "", ""): 0}, 16)
+def an_older_version_is_applied_over_a_newer_one(world: Scenario) -> list[Row]:
+    world.follow()
+    first, second = world.publish(), world.publish()
+    world.receive(second, after=1)
+    world.receive(first, after=2)
+    return world.rows()
+
+
+@case({}, 0)
+def a_service_restarts(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(5)
+    world.service.end = world.time + 50  # killed: no close
+    again = world.begin("service", "s", world.time + 60)
+    world.service = again
+    world.deliver(5)
+    return world.rows()
+
+
+@case({("repaired", "", "wire"): 1}, 0)
+def a_loss_is_repaired_by_a_sync(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.sync(world.time + BOUND, "t", world.position)
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("lost", "middle", "wire"): 1}, 1)
+def a_delta_that_begins_behind_a_loss_repairs_nothing(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.deliver(2)
+    world.sync(world.time + 50, "t", world.position, count=0, after=world.position)
+    return world.rows()
+
+
+@case({}, 0)
+def a_replica_that_polls(world: Scenario) -> list[Row]:
+    world.follow(polls=True)
+    for _ in range(5):
+        world.poll()
+    return world.rows()
+
+
+@case({("late", "", ""): 1}, 8)
+def polling_brings_something_late(world: Scenario) -> list[Row]:
+    world.follow(polls=True)
+    world.poll(after=BOUND + 1)
+    world.poll(after=BOUND)
+    return world.rows()
+
+
+@case({("repaired", "", "polling"): 1}, 0)
+def what_polling_missed_is_repaired_by_a_sync(world: Scenario) -> list[Row]:
+    world.follow(polls=True)
+    world.poll()
+    world.publish()
+    world.sync(world.time + 50, "t", world.position)
+    return world.rows()
+
+
+@case({("lost", "", "polling"): 1}, 1)
+def polling_misses_a_commit(world: Scenario) -> list[Row]:
+    world.follow(polls=True)
+    world.poll()
+    world.publish()
+    world.poll()
+    return world.rows()
+
+
+@case({}, 0)
+def a_sync_that_nobody_needed(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.sync(world.time + 50, "t", world.position, count=0)
+    return world.rows()
+
+
+@case({("late", "", "wire"): 1}, 8)
+def a_loss_is_repaired_too_late(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.sync(world.time + BOUND + 4, "t", world.position)
+    return world.rows()
+
+
+@case({("late", "", ""): 1}, 8)
+def a_message_comes_late(world: Scenario) -> list[Row]:
+    world.follow()
+    world.receive(world.publish(), after=BOUND + 1)
+    world.receive(world.publish(), after=BOUND)
+    return world.rows()
+
+
+@case({("excused", "covered", ""): 5}, 0)
+def a_subscriber_joins_late(world: Scenario) -> list[Row]:
+    for _ in range(5):
+        world.publish()
+    world.follow(at=world.time + 20, base=5)
+    world.deliver(3)
+    return world.rows()
+
+
+@case({("excused", "stopped", ""): 4}, 0)
+def a_subscriber_leaves(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.replica.say(world.time + 20, kind="drop", topic="t")
+    for _ in range(4):
+        world.publish()
+    return world.rows()
+
+
+@case({("excused", "covered", ""): 0, ("excused", "stopped", ""): 3}, 0)
+def a_replica_is_killed_and_comes_back(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(3)
+    world.replica.end = world.time + 20
+    for _ in range(3):
+        world.publish()
+    again = world.begin("replica", "r", world.time + 10)
+    world.follow(replica=again, at=world.time + 20, base=6)
+    world.replica = again
+    world.time += 100
+    world.deliver(3)
+    return world.rows()
+
+
+@case({("unknown", "gap", ""): 1}, 32)
+def a_hole_in_the_subscribers_journal(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(5)
+    rows = world.rows()
+    gone = next(row for row in rows if row.side == "replica" and row.sequence == 3 and row.kind == "data")
+    return [row for row in rows if row is not gone]
+
+
+@case({("unknown", "gap of a publisher", ""): 1}, 32)
+def a_hole_in_the_services_journal(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(5)
+    rows = world.rows()
+    gone = next(row for row in rows if row.outcome == "sent" and row.sequence == 3)
+    return [row for row in rows if row is not gone]
+
+
+@case({("unknown", "gap of a publisher", ""): 2}, 32)
+def a_hole_in_the_services_journal_over_what_was_lost(world: Scenario) -> list[Row]:
+    """Nobody received one of the two, so no receipt shows which commit the sequence carried."""
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.deliver(3)
+    rows = world.rows()
+    return [row for row in rows if not (row.outcome == "sent" and row.sequence in (3, 4))]
+
+
+@case({("unknown", "unrecorded", ""): 2}, 32)
+def a_hole_in_the_services_journal_of_an_unknown_commit(world: Scenario) -> list[Row]:
+    """Neither the writer nor the store has a journal: the sequences are all that is known."""
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    world.deliver(3)
+    rows = world.rows(store=False)
+    gone = [row for row in rows if row.position in (3, 4) and row.side == "service"]
+    return [row for row in rows if row not in gone and row.side != "writer"]
+
+
+@case({("unknown", "unrecorded", ""): 3, ("lost", "", "service"): 1, ("unpublished", "", ""): 4}, 33)
+def one_of_two_services_has_no_journal(world: Scenario) -> list[Row]:
+    """What nobody received is lost; what was received did not come by a repair."""
+    other = world.begin("service", "s2")
+    world.follow()
+    world.deliver(2)
+    for number in range(4):
+        sent = world.publish(service=other)
+        if number != 1:
+            world.receive(sent)
+    return [row for row in world.rows() if row.run != other.run]
+
+
+@case({("corrupt", "", ""): 1}, 2)
+def one_sequence_has_two_hashes(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.receive({**world.publish(), "hash": 1})
+    return world.rows()
+
+
+@case({("corrupt", "", ""): 1}, 2)
+def a_publisher_sends_one_sequence_with_two_hashes(world: Scenario) -> list[Row]:
+    world.follow()
+    sent = world.publish()
+    world.service.say(world.time + 4, **{**sent, "hash": 1})
+    world.receive(sent)
+    return world.rows()
+
+
+@case({("zombie", "", ""): 1}, 4)
+def a_delete_is_missed(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    columns = world.link(action="delete")
+    world.hand(columns)
+    world.take(columns)
+    world.receive(world.send(columns))
+    world.stored({})
+    world.held({"k": (1, 1001)}, BEGIN + 50_000, 2)
+    return world.rows()
+
+
+@case({("missing", "", ""): 1, ("stale", "", ""): 1, ("wrong_value", "", ""): 1}, 4)
+def objects_differ(world: Scenario) -> list[Row]:
+    world.follow()
+    for key in ("a", "b", "c", "b", "d"):
+        world.receive(world.publish(key=key))
+    world.stored({"a": (1, 1001), "b": (4, 1004), "c": (3, 1003), "d": (5, 1005)})
+    world.held({"b": (2, 1002), "c": (3, 7), "d": (5, 1005)}, BEGIN + 50_000, 5)
+    return world.rows()
+
+
+@case({("behind", "", ""): 1}, 0)
+def a_replica_is_behind_within_the_bound(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    world.receive(world.publish(), after=40)
+    world.stored({"k": (2, 1002)})
+    world.held({"k": (1, 1001)}, world.time + 30, 1)
+    return world.rows()
+
+
+@case({("lost", "", "hop"): 1, ("unpublished", "", ""): 1}, 1)
+def a_loss_in_the_ipc_hop(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.hand(world.link())
+    return world.rows()
+
+
+@case({("lost", "", "service"): 1, ("unpublished", "", ""): 1}, 1)
+def a_loss_in_the_service(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    columns = world.link()
+    world.hand(columns)
+    world.take(columns)
+    return world.rows()
+
+
+@case({("lost", "", "writer"): 1, ("unpublished", "", ""): 1}, 1)
+def a_commit_that_nobody_handed_over(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.link()
+    return world.rows()
+
+
+@case({("lost", "middle", "subscriber"): 1}, 1)
+def a_loss_in_the_subscriber(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.receive(world.publish(), "dropped")
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("lost", "suffix", "wire"): 30}, 1)
+def a_wire_is_cut(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(1)
+    for _ in range(30):
+        world.publish()
+    return world.rows()
+
+
+@case({}, 0)
+def another_topic_makes_no_holes(world: Scenario) -> list[Row]:
+    world.follow("t")
+    for _ in range(5):
+        world.publish("other")
+        world.deliver(1, "t")
+    return world.rows()
+
+
+@case({}, 0)
+def a_replica_of_everything(world: Scenario) -> list[Row]:
+    world.follow("")
+    world.deliver(3, "t")
+    world.deliver(3, "u")
+    return world.rows()
+
+
+@case({("phantom", "", ""): 1}, 2)
+def a_message_that_nobody_published(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    sent = world.publish()
+    world.receive(sent)
+    world.receive({**sent, "sequence": 77})
+    world.deliver(2)
+    return world.rows()
+
+
+@case({("misrouted", "", ""): 1}, 2)
+def a_message_of_a_neighbouring_topic(world: Scenario) -> list[Row]:
+    world.follow("tenant-1")
+    world.receive(world.publish("tenant-1"))
+    world.receive(world.publish("tenant-10"))
+    return world.rows()
+
+
+@case({("pending", "", ""): 1}, 32)
+def nothing_is_lost_in_an_open_window(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.publish()
+    return world.rows(close=False)
+
+
+@case({("unknown", "no sync", ""): 1}, 32)
+def a_replica_that_never_synced(world: Scenario) -> list[Row]:
+    world.replica.say(BEGIN + 10, kind="interest", topic="t")
+    world.publish()
+    rows = world.rows()
+    closing = max(row.wall for row in rows if row.side == "replica")
+    return [row for row in rows if not (row.side == "replica" and row.kind == "close" and row.wall == closing)]
+
+
+def roll_back(world: Scenario) -> None:
+    """Something is published that the changelog does not have."""
+    world.follow()
+    world.deliver(2)
+    before = dict(world.heads)
+    world.receive(world.publish())
+    world.store.events = [each for each in world.store.events if each[1].get("position") != world.position]
+    world.heads = before
+    world.deliver(1)
+
+
+def doubt(world: Scenario, at: int) -> None:
+    """A replica sees that history began again."""
+    world.replica.say(at, kind="sync_begin", topic="t", sequence=99, cause="doubted")
+
+
+@case({("phantom_publish", "", ""): 1}, 2)
+def a_publication_that_was_rolled_back(world: Scenario) -> list[Row]:
+    roll_back(world)
+    return world.rows()
+
+
+@case({("unknown", "", ""): 1}, 32)
+def a_publication_that_a_restored_backup_does_not_hold(world: Scenario) -> list[Row]:
+    """The same, but a replica saw that history began again: nobody can tell whether it was committed once."""
+    roll_back(world)
+    doubt(world, world.time + BOUND + 2 * GRACE - 1)
+    return world.rows()
+
+
+@case({("phantom_publish", "", ""): 1}, 2)
+def a_publication_that_was_rolled_back_long_before_a_backup_was_restored(world: Scenario) -> list[Row]:
+    """What was committed behind it is in the backup, and so it would be."""
+    roll_back(world)
+    doubt(world, world.time + BOUND + 2 * GRACE)
+    return world.rows()
+
+
+@case({("phantom_publish", "", ""): 1}, 2)
+def a_publication_that_was_rolled_back_after_a_backup_was_restored(world: Scenario) -> list[Row]:
+    doubt(world, BEGIN + 2_000)
+    world.time += 1_000 + GRACE
+    roll_back(world)
+    return world.rows()
+
+
+@case({("chain_broken", "", ""): 1}, 4)
+def a_chain_is_broken(world: Scenario) -> list[Row]:
+    world.follow()
+    world.deliver(2)
+    world.heads["t"] = (1, 1)
+    world.deliver(1)
+    return world.rows()
+
+
+def skewed(skew: int, asks: bool) -> list[Row]:
+    world = Scenario(f"skew{skew}{'' if asks else '-unasked'}", skew)
+    world.follow()
+    if asks:
+        world.ask(BEGIN + 300)
+    world.deliver(3)
+    world.publish()
+    world.deliver(3)
+    world.publish()
+    world.sync(world.time + BOUND - 10, "t", world.position)
+    world.receive(world.publish(), after=BOUND + WAY + 1)  # without questions the quickest way counts as none
+    world.replica.say(world.time + BOUND + 100, kind="drop", topic="t")
+    world.time += BOUND + 300
+    world.publish()
+    return world.rows()
+
+
+SKEWED: Kinds = {
+    ("repaired", "", "wire"): 1, ("late", "", "wire"): 1, ("late", "", ""): 1, ("excused", "stopped", ""): 1
+}  # fmt: skip
+
+
+def all_cases() -> dict[str, list[Row]]:
+    found = {name: build(Scenario(name)) for name, (build, _, _) in CASES.items()}
+    for skew in (-5000, 0, 5000):
+        found[f"skew{skew}"] = skewed(skew, asks=True)
+    found["skew-5000-unasked"] = skewed(-5000, asks=False)
+    return found
+
+
+def generate() -> dict[str, list[Row]]:
+    return {
+        f"d{seed}": Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows()
+        for seed in range(NUMBER)
+    }
+
+
+def test_known_answers_and_a_thousand_journals(audit: Audit) -> None:
+    """One test of many: where tests run side by side, several processes would each compute the same tables."""
+    cases, generated = all_cases(), generate()
+    tables = audit({**cases, **generated})  # all together: Spark's own overhead is paid once
+    derived = derive(tables, SETTINGS)
+    summary = summarize(tables, derived, SETTINGS)
+    kinds: dict[str, Kinds] = defaultdict(dict)
+    for each in summary.counts:
+        kinds[each.domain][each.verdict, each.detail, each.blame] = each.count
+    for name in CASES:
+        known_answer(name, kinds)
+    for name in ("skew-5000", "skew0", "skew5000", "skew-5000-unasked"):
+        five_seconds_of_skew_change_no_verdict(name, kinds, cases)
+    for name, way in (("skew-5000", WAY), ("skew5000", WAY), ("skew-5000-unasked", 0)):
+        latencies_are_free_of_skew(name, way, summary)
+    skew_is_measured(summary)
+    a_repair_shows_when_it_was_detected_and_when_done(tables)
+    a_needless_sync_is_told_from_a_needed_one(tables)
+    a_thousand_journals_with_planted_faults(tables, generated)
+    the_balance_of_each_journal_holds(summary, generated)
+    replicas_windows_and_streams_add_up_to_the_balance(derived, summary, generated)
+    a_window_has_what_was_published_in_it(derived)
+    what_polling_brings_is_delivered(tables, summary)
+    a_stream_tells_where_it_was_cut(derived, summary)
+    what_was_repaired_makes_no_key_one_of_the_worst(tables, derived)
+    each_hop_has_its_latency(summary)
+    percentiles_are_nearest_ranks_by_replica_and_of_all(tables.delivery.sparkSession)
+    a_trail_ends_where_the_message_was_last_seen(summary)
+    of_many_the_first_are_named(summary, derived)
+    the_detector_is_told_by_what_it_missed_and_what_it_did_in_vain(summary)
+    the_course_of_time_adds_up(summary, derived)
+    a_begin_that_is_missing_is_told(summary, {**cases, **generated})
+
+
+def oracle(rows: list[Row]) -> Oracle:
+    return Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+
+
+def said(one: Oracle) -> Kinds:
+    found = Counter((row.verdict, row.detail, row.blame) for row in one.delivery())
+    for table in (one.strays(), one.store(), one.state()):
+        found.update((row.verdict, "", "") for row in table)
+    return dict(found)
+
+
+def wrong(found: Kinds) -> Kinds:
+    return {kind: number for kind, number in found.items() if kind[0] != "ok" and number}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_known_answer_of_the_oracle(name: str) -> None:
+    build, expected, code = CASES[name]
+    one = oracle(build(Scenario(name)))
+    assert wrong(said(one)) == wrong(expected)
+    assert one.bits() == code
+
+
+def known_answer(name: str, kinds: Mapping[str, Kinds]) -> None:
+    assert wrong(kinds[name]) == wrong(CASES[name][1]), name
+
+
+def five_seconds_of_skew_change_no_verdict(name: str, kinds: Mapping[str, Kinds], cases: dict[str, list[Row]]) -> None:
+    assert wrong(said(oracle(cases[name]))) == SKEWED, name
+    assert wrong(kinds[name]) == SKEWED, name
+
+
+def skew_is_measured(summary: Summary) -> None:
+    found = {row["domain"]: row["skew"] for row in summary.skews}
+    assert (found["skew-5000"], found["skew5000"]) == (-5000, 5000)
+    assert found["skew-5000-unasked"] == -5000 + 5  # the quickest message took 5
+
+
+def a_repair_shows_when_it_was_detected_and_when_done(tables: "Tables") -> None:
+    name = "a_loss_is_repaired_by_a_sync"
+    (row,) = tables.delivery.filter(f"domain = '{name}' and verdict = 'repaired'").collect()
+    assert row["settled"] - row["p"] == BOUND - 3  # the sending is 3 after the commit
+    assert row["settled"] - row["detected"] == 5
+
+
+def a_needless_sync_is_told_from_a_needed_one(tables: "Tables") -> None:
+    found = {
+        name: [
+            (row["outcome"], row["needless"], row["took"])
+            for row in tables.syncs.filter(f"domain = '{name}'").orderBy("began").collect()
+        ]
+        for name in ("a_loss_is_repaired_by_a_sync", "a_sync_that_nobody_needed")
+    }
+    assert found == {
+        "a_loss_is_repaired_by_a_sync": [("full", False, 5), ("delta", False, 5)],
+        "a_sync_that_nobody_needed": [("full", False, 5), ("delta", True, 5)],
+    }
+
+
+def by_domain(table: "DataFrame", kind: type[T]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = defaultdict(list)
+    for domain, *values in table.select("domain", *kind._fields).collect():
+        found[domain].append(kind(*values))
+    return found
+
+
+def a_thousand_journals_with_planted_faults(tables: "Tables", generated: dict[str, list[Row]]) -> None:
+    delivery, strays = by_domain(tables.delivery, Verdict), by_domain(tables.strays, Stray)
+    store, state = by_domain(tables.store, StoreFinding), by_domain(tables.state, Difference)
+    seen: Counter[str] = Counter()
+    for domain, rows in generated.items():
+        one = oracle(rows)
+        for mine, theirs in (
+            (delivery[domain], one.delivery()),
+            (strays[domain], one.strays()),
+            (store[domain], one.store()),
+            (state[domain], one.state()),
+        ):
+            pipeline, brute = Counter(mine), Counter(theirs)
+            assert pipeline == brute, (domain, list(pipeline - brute)[:3], list(brute - pipeline)[:3])
+            seen.update(row.verdict for row in theirs)
+    every = {
+        "ok", "reordered", "duplicate_dropped", "duplicate_applied", "late", "repaired", "lost", "corrupt", "phantom",
+        "misrouted", "stale_applied", "pending", "excused", "unknown", "unpublished", "phantom_publish",
+        "chain_broken", "missing", "zombie", "stale", "wrong_value", "behind",
+    }  # fmt: skip
+    assert every <= seen.keys()
+    assert min(seen[kind] for kind in every) >= 20, seen
+
+
+def the_balance_of_each_journal_holds(summary: Summary, generated: dict[str, list[Row]]) -> None:
+    assert all(balance.holds for balance in summary.balance.values())
+    for domain, rows in generated.items():
+        brute = oracle(rows).balance()
+        if brute["expected"]:
+            assert {name: getattr(summary.balance[domain], name) for name in brute} == brute
+
+
+def replicas_windows_and_streams_add_up_to_the_balance(
+    derived: "Derived", summary: Summary, generated: dict[str, list[Row]]
+) -> None:
+    assert len(summary.balance) > len(generated) / 2
+    names = Balance.__struct_fields__
+    for table in (derived.balance, derived.window):
+        sums: dict[str, Counter[str]] = defaultdict(Counter)
+        for row in table.collect():
+            sums[row["domain"]].update({name: row[name] for name in names})
+        assert {domain: [each[name] for name in names] for domain, each in sums.items()} == {
+            domain: [getattr(balance, name) for name in names] for domain, balance in summary.balance.items()
+        }
+
+
+def a_window_has_what_was_published_in_it(derived: "Derived") -> None:
+    """The first of 200 messages, a hundred microseconds apart, is published 1103 after the begin."""
+    found = derived.window.filter("domain = 'clean'").orderBy("window").collect()
+    assert [(row["window"] - BEGIN, row["expected"], row["delivered"], row["closed"]) for row in found] == [
+        (0, 89, 89, True), (WINDOW, 100, 100, True), (2 * WINDOW, 11, 11, True)
+    ]  # fmt: skip
+
+
+def what_polling_brings_is_delivered(tables: "Tables", summary: Summary) -> None:
+    found = {
+        name: Counter(row["way"] for row in tables.delivery.filter(f"domain = '{name}'").collect())
+        for name in ("a_replica_that_polls", "what_polling_missed_is_repaired_by_a_sync", "clean")
+    }
+    assert found == {
+        "a_replica_that_polls": {"polling": 5},
+        "what_polling_missed_is_repaired_by_a_sync": {"polling": 1, "repair": 1},
+        "clean": {"message": 200},
+    }
+    assert summary.balance["a_replica_that_polls"] == Balance(expected=5, delivered=5)
+    assert summary.balance["polling_misses_a_commit"] == Balance(expected=3, delivered=2, lost=1)
+    assert summary.balance["what_polling_missed_is_repaired_by_a_sync"] == Balance(expected=2, delivered=1, repaired=1)
+
+
+def a_stream_tells_where_it_was_cut(derived: "Derived", summary: Summary) -> None:
+    (row,) = derived.stream.filter("domain = 'a_wire_is_cut'").collect()
+    assert (row["lowest"], row["highest"], row["expected"], row["lost"], row["repaired"]) == (1, 31, 31, 30, 0)
+    everywhere, *worst = summary.losses
+    (cut,) = [each for each in worst if each.stream[0] == "a_wire_is_cut"]
+    assert cut.lost[0] == 0, "the first message came"
+    assert sum(cut.lost) == 30
+    assert cut.lost[48] == 1, "the last of 31 begins at 30/31 of the stream, in the part before the last of 50"
+    assert sum(everywhere.lost) >= sum(sum(each.lost) for each in worst)
+    assert ("a_wire_is_cut", "k", 30) in [(each["domain"], each["key"], each["anomalies"]) for each in summary.keys]
+
+
+def what_was_repaired_makes_no_key_one_of_the_worst(tables: "Tables", derived: "Derived") -> None:
+    def keys(verdict: str) -> list[dict[str, Any]]:
+        some = derived.anomaly.filter((F.col("verdict") == verdict) & (F.col("domain") == name))
+        assert not some.isEmpty()
+        return anomalies.worst_keys(some, tables.rows, SETTINGS)
+
+    name = "a_loss_is_repaired_by_a_sync"
+    assert keys("repaired") == []
+    name = "a_wire_is_cut"
+    assert [each["anomalies"] for each in keys("lost")] == [30]
+
+
+def hops(summary: Summary, domain: str) -> dict[str, tuple[int, int, int]]:
+    return {
+        row["hop"]: (row["count"], row["negative"], row["max"]) for row in summary.latencies if row["domain"] == domain
+    }
+
+
+def each_hop_has_its_latency(summary: Summary) -> None:
+    assert hops(summary, "clean") == {
+        "commit_publish": (200, 0, 3), "publish_receive": (200, 0, WAY), "receive_apply": (200, 0, 0),
+        "publish_apply": (200, 0, WAY),
+    }  # fmt: skip
+    waited = hops(summary, "three_comes_after_four")
+    assert waited["receive_apply"][2] > 0, "the fourth waited for the third"
+    assert waited["publish_receive"][2] + waited["receive_apply"][2] >= waited["publish_apply"][2]
+    repaired = hops(summary, "a_loss_is_repaired_by_a_sync")
+    assert (repaired["detect"], repaired["repair"]) == ((1, 0, BOUND - 3 - 5), (1, 0, BOUND - 3))
+
+
+def latencies_are_free_of_skew(name: str, way: int, summary: Summary) -> None:
+    (row,) = [each for each in summary.latencies if (each["domain"], each["hop"]) == (name, "publish_receive")]
+    assert row["negative"] == 0
+    assert row["p50"] == way, "without a question the quickest message counts as one that took no time"
+
+
+def percentiles_are_nearest_ranks_by_replica_and_of_all(spark: "SparkSession") -> None:
+    values = [("d", "a", "hop", value) for value in range(1, 1001)]  # each is its own rank
+    values += [("d", "b", "hop", value) for value in (-1_234_567, -999, -1, 0)]
+    values += [("d", "c", "hop", 1_234_567)]
+    given = spark.createDataFrame(values, "domain string, name string, hop string, value bigint")
+    found = {
+        row["name"]: tuple(row[name] for name in ("count", "negative", "p50", "p95", "p99", "p999", "max"))
+        for row in percentiles(counted(given)).collect()
+    }
+    assert found == {
+        "a": (1000, 0, 500, 950, 990, 999, 1000),
+        "b": (4, 3, -999, 0, 0, 0, 0),
+        "c": (1, 0, 1_230_000, 1_230_000, 1_230_000, 1_230_000, 1_234_567),
+        "": (1005, 3, 499, 951, 991, 1000, 1_234_567),
+    }
+
+
+def a_trail_ends_where_the_message_was_last_seen(summary: Summary) -> None:
+    found = {
+        each["domain"]: [record.get("outcome") for record in each["trail"]]
+        for each in summary.first
+        if each["verdict"] == "lost" and "trail" in each
+    }
+    assert {name: found[name] for name in found if name.startswith("a_loss")} == {
+        "a_loss_in_the_ipc_hop": ["committed", "handed"],
+        "a_loss_in_the_service": ["committed", "handed", "taken"],
+        "a_loss_in_the_subscriber": ["committed", "handed", "taken", "sent", "dropped"],
+    }
+
+
+def of_many_the_first_are_named(summary: Summary, derived: "Derived") -> None:
+    named = [each["sequence"] for each in summary.first if each["domain"] == "a_wire_is_cut"]
+    assert named == list(range(2, 22))
+    assert derived.anomaly.filter("domain = 'a_wire_is_cut'").count() == 30
+
+
+def the_detector_is_told_by_what_it_missed_and_what_it_did_in_vain(summary: Summary) -> None:
+    found = {each.domain: (each.holes, each.missed, each.syncs, each.needless) for each in summary.detector}
+    assert found["a_wire_is_cut"] == (30, 30, 1, 0)
+    assert found["a_loss_is_repaired_by_a_sync"] == (1, 0, 2, 0)
+    assert found["a_sync_that_nobody_needed"] == (0, 0, 2, 1)
+
+
+def the_course_of_time_adds_up(summary: Summary, derived: "Derived") -> None:
+    expected = sum(balance.expected for balance in summary.balance.values())
+    timeless = sum(row["expected"] for row in derived.window.filter("window is null").collect())
+    assert sum(each["expected"] for each in summary.over_time) == expected - timeless
+    assert 0 < sum(each["settled"] for each in summary.over_time) <= expected
+    assert len(summary.over_time) <= 200 + 1
+
+
+def a_begin_that_is_missing_is_told(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
+    name = "retention_has_taken_what_a_replica_asked_for"
+    expected = {domain: found for domain, rows in journals.items() if (found := oracle(rows).headless())}
+    assert name in expected
+    assert 1 < len(expected) < len(journals)
+    told = {words.split(" (first: ")[0].rpartition(" of ")[2]: words for words in summary.problems}
+    assert told.keys() == expected.keys()
+    for domain, runs in expected.items():
+        assert f" of {len(runs)} replicas' runs of {domain} (first: {runs[0]} of " in told[domain]
+    assert "lack the run's begin, where it says what the replica asked for, so losses may be missed" in told[name]
