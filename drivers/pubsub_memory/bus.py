@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
+from pubsub_lib.fault_injection import PERFECT, Loss, Lossy
 
 Frames = tuple[bytes, ...]
 

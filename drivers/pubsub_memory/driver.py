@@ -8,8 +8,8 @@ import msgspec
 
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.core.limits import Positive
-from pubsub_lib.core.lossy import Chance, Loss
 from pubsub_lib.errors import ConfigError
+from pubsub_lib.fault_injection import Chance, Loss
 from pubsub_memory.bus import MemoryBus, bus
 from pubsub_memory.publisher import MemoryPublisher
 from pubsub_memory.subscriber import MemorySubscriber

@@ -15,8 +15,8 @@ from pubsub_lib import contract
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
 from pubsub_lib.errors import FrameError
+from pubsub_lib.fault_injection import PERFECT, Loss, Lossy
 from pubsub_lib.lifecycle import SubscriberLife
 from pubsub_lib.logs import logger
 from pubsub_lib.testing.forwarding import ForwardingSubscriber

@@ -33,11 +33,11 @@ from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.lossy import PERFECT, Loss
 from pubsub_lib.core.model import ALL, Heads
 from pubsub_lib.core.table import Declared, TableTypes
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import WaitTimeout
+from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_lib.replica.engine import Engine, SyncReader
 from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.replica import Replica

@@ -12,10 +12,10 @@ from typing import Final
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, HelloAsk
-from pubsub_lib.core.lossy import Loss, Lossy
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import FrameError, StoreError
+from pubsub_lib.fault_injection import Loss, Lossy
 from pubsub_lib.lifecycle import COUNTED, check_topic
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store

@@ -11,9 +11,9 @@ import pytest
 from pubsub_lib import Publisher, Settings, Timing
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.lossy import PERFECT, Loss
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.timing import lost_message_bound
+from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_memory.bus import MemoryBus
 from pubsub_memory.publisher import MemoryPublisher
 from pubsub_memory.subscriber import MemorySubscriber

@@ -4,7 +4,7 @@ import pytest
 from controller import Controller, FakeSwitch
 
 from pubsub_lib import Store
-from pubsub_lib.core.lossy import Loss
+from pubsub_lib.fault_injection import Loss
 from pubsub_lib.testing.local import Local
 
 TOPIC = "tenant-1"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.core.lossy import PERFECT, Loss
 from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_lib.testing.processes import poll
 from pubsub_lib.testing.rig import Rig, scene
 from pubsub_memory import MemoryBus, MemoryDriver, bus

@@ -401,7 +401,7 @@ class Moody:
 
 
 def test_a_lossy_link_ends_equal(config: Settings, published: Store, seed: int) -> None:
-    from pubsub_lib.core.lossy import Loss
+    from pubsub_lib.fault_injection import Loss
     from pubsub_memory import bus
 
     lossy = bus(config.driver_options["bus"])

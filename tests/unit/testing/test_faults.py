@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.core.lossy import PERFECT, Loss
+from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_lib.store import Store
 from pubsub_lib.testing.conformance import DriverConformance, Rig
 from pubsub_lib.testing.faults import FaultySubscriber, faulty

@@ -10,9 +10,9 @@ import pytest
 
 from pubsub_lib import Event
 from pubsub_lib.core.dispatch import HandlerPolicy
-from pubsub_lib.core.lossy import Loss
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ClosedError, NotFollowed, UsageError, ValueRefused, WaitTimeout
+from pubsub_lib.fault_injection import Loss
 from pubsub_lib.testing.local import PATIENCE, Local, LocalReplica
 from tests.unit.world import Recorder
 

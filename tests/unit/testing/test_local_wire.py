@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.lossy import PERFECT, Loss
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ValueRefused
+from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_lib.testing.local import Local
 from pubsub_lib.testing.local_time import LocalTime
 from pubsub_lib.testing.local_wire import LocalSubscriber, LocalWire

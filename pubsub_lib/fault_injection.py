@@ -1,7 +1,7 @@
 """A link that misbehaves as it is told: the fault model shared by the memory driver and the fault wrappers.
 
-Sans I/O like all of core: ``now`` is an argument, and the only randomness is the generator that is passed in, so the
-same seed and the same calls give the same faults.
+Sans I/O like the core, which does not import it: ``now`` is an argument, and the only randomness is the generator that
+is passed in, so the same seed and the same calls give the same faults.
 """
 
 import random

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.core.lossy import PERFECT, Loss, Lossy
+from pubsub_lib.fault_injection import PERFECT, Loss, Lossy
 
 chances = st.floats(0, 1)
 
