@@ -2,10 +2,13 @@
 
 import signal
 import sys
+from pathlib import Path
 
 from _termination import run
 
-from pubsub_lib.testing.simulator.command import main
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the simulator is not installed
+
+from simulator.command import main
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" ends the trace without a word

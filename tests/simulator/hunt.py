@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pubsub_lib.testing.simulator.run import Result, run_seed
+from simulator.run import Result, run_seed
 from tests.simulator.mutants import MUTANTS, infected
 
 MOST_SEEDS = 300

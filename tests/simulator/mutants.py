@@ -26,12 +26,12 @@ from pubsub_lib.core.syncing import SyncSlot
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import SYNCING, Happening, State
 from pubsub_lib.core.waiting import Held, Waiting
-from pubsub_lib.testing.simulator.database import Database
-from pubsub_lib.testing.simulator.network import Network
-from pubsub_lib.testing.simulator.publisher import PublisherTasks
-from pubsub_lib.testing.simulator.replica import WatchedFollower
-from pubsub_lib.testing.simulator.store import ModelStore
-from pubsub_lib.testing.simulator.writer import Writer
+from simulator.database import Database
+from simulator.network import Network
+from simulator.publisher import PublisherTasks
+from simulator.replica import WatchedFollower
+from simulator.store import ModelStore
+from simulator.writer import Writer
 
 Patch = tuple[object, str, object]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.testing.simulator.command import main
-from pubsub_lib.testing.simulator.plan import Cuts, draw
-from pubsub_lib.testing.simulator.run import run_seed
-from pubsub_lib.testing.simulator.shrink import command, shrink
+from simulator.command import main
+from simulator.plan import Cuts, draw
+from simulator.run import run_seed
+from simulator.shrink import command, shrink
 from tests.simulator.caught import CAUGHT
 from tests.simulator.mutants import infected
 

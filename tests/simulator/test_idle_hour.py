@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from pubsub_lib.testing.simulator import kernel
-from pubsub_lib.testing.simulator.kernel import Kernel
-from pubsub_lib.testing.simulator.plan import LEASE_SECONDS, TIMING, Cuts, ReplicaPlan, draw
-from pubsub_lib.testing.simulator.rest import SLACK, at_rest
-from pubsub_lib.testing.simulator.service import SERVICE
-from pubsub_lib.testing.simulator.world import World
+from simulator import kernel
+from simulator.kernel import Kernel
+from simulator.plan import LEASE_SECONDS, TIMING, Cuts, ReplicaPlan, draw
+from simulator.rest import SLACK, at_rest
+from simulator.service import SERVICE
+from simulator.world import World
 
 HOUR = 3600.0
 LOOK = 0.5

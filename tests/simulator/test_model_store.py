@@ -25,7 +25,7 @@ from pubsub_lib.core.model import (
 )
 from pubsub_lib.errors import ConditionFailed
 from pubsub_lib.store import Store
-from pubsub_lib.testing.simulator.store import ModelStore, Verb
+from simulator.store import ModelStore, Verb
 
 TOPICS = ("t0", "t1", "T1", "t1 ")
 KEYS = ("a", "A", "b", "b ")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pubsub_lib.testing.simulator.run import run_seed
+from simulator.run import run_seed
 from tests.simulator.caught import CAUGHT
 from tests.simulator.hunt import MOST_SEEDS, hunt
 from tests.simulator.mutants import MUTANTS, infected

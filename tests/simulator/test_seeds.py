@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.testing.simulator.command import main
-from pubsub_lib.testing.simulator.plan import FAULTS, Cuts, draw
-from pubsub_lib.testing.simulator.run import run_seed
-from pubsub_lib.testing.simulator.world import LAST_PARTITION
+from simulator.command import main
+from simulator.plan import FAULTS, Cuts, draw
+from simulator.run import run_seed
+from simulator.world import LAST_PARTITION
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HASHES = """
-from pubsub_lib.testing.simulator.run import run_seed
+from simulator.run import run_seed
 for seed in range(40, 60):
     result = run_seed(seed, tracing=True)
     print(seed, result.steps, result.trace_hash, result.invariant)

@@ -39,7 +39,8 @@ def cited(text: str) -> set[str]:
 
 def sources() -> Iterator[Path]:
     """Everything that may cite a rule."""
-    for folder in ("pubsub_lib", "pubsub_db", "pubsub_pytest", "pubsub_service", "drivers", "tests", "tools", "docs"):
+    installed = ("pubsub_lib", "pubsub_db", "pubsub_pytest", "pubsub_service", "drivers")
+    for folder in (*installed, "simulator", "tests", "tools", "docs"):
         for ending in ("*.py", "*.md", "*.jinja"):
             yield from (ROOT / folder).rglob(ending)
     yield ROOT / "README.md"

@@ -4,13 +4,13 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pubsub_lib.testing.simulator.database import NEVER
-from pubsub_lib.testing.simulator.kernel import Process
-from pubsub_lib.testing.simulator.plan import LEASE_SECONDS
-from pubsub_lib.testing.simulator.store import State
+from simulator.database import NEVER
+from simulator.kernel import Process
+from simulator.plan import LEASE_SECONDS
+from simulator.store import State
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.world import World
+    from simulator.world import World
 
 Toggle = tuple[Callable[[], None], Callable[[], None]]
 """How a fault begins, and how it ends."""

@@ -8,7 +8,7 @@ from pubsub_lib.core.codec import decode, encode
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
-from pubsub_lib.testing.simulator.kernel import Kernel
+from simulator.kernel import Kernel
 
 LATENCY = (0.001, 0.008)
 DELAY = (0.1, 3.0)

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from pubsub_lib.core.model import Link
-from pubsub_lib.testing.simulator.database import Database
-from pubsub_lib.testing.simulator.history import History
-from pubsub_lib.testing.simulator.invariants import Violation
-from pubsub_lib.testing.simulator.kernel import Kernel, LocalClock, Process
-from pubsub_lib.testing.simulator.monitor import Monitor
-from pubsub_lib.testing.simulator.nemesis import Nemesis
-from pubsub_lib.testing.simulator.network import DELAY, Network
-from pubsub_lib.testing.simulator.plan import BACK, BOUND, DRIFT, TIMING, Plan
-from pubsub_lib.testing.simulator.replica import Replica
-from pubsub_lib.testing.simulator.rest import at_rest, covered
-from pubsub_lib.testing.simulator.service import Service
-from pubsub_lib.testing.simulator.store import Commit, ModelStore
-from pubsub_lib.testing.simulator.writer import KEYS, TABLES, Writer
+from simulator.database import Database
+from simulator.history import History
+from simulator.invariants import Violation
+from simulator.kernel import Kernel, LocalClock, Process
+from simulator.monitor import Monitor
+from simulator.nemesis import Nemesis
+from simulator.network import DELAY, Network
+from simulator.plan import BACK, BOUND, DRIFT, TIMING, Plan
+from simulator.replica import Replica
+from simulator.rest import at_rest, covered
+from simulator.service import Service
+from simulator.store import Commit, ModelStore
+from simulator.writer import KEYS, TABLES, Writer
 
 SWEEP: Final = 0.25
 FINISH: Final = 0.5

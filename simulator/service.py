@@ -8,12 +8,12 @@ from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.model import Link, Point
 from pubsub_lib.core.takeover import Takeover
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Mailbox, Process, Sleep, Steps
-from pubsub_lib.testing.simulator.plan import LEASE_SECONDS
-from pubsub_lib.testing.simulator.publisher import PublisherTasks
+from simulator.kernel import Await, LocalClock, Mailbox, Process, Sleep, Steps
+from simulator.plan import LEASE_SECONDS
+from simulator.publisher import PublisherTasks
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.world import World
+    from simulator.world import World
 
 GRACE = 0.06
 FOLLOW_INTERVAL = 0.12

@@ -11,18 +11,18 @@ from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.core.transitions import DUE, State
-from pubsub_lib.testing.simulator import invariants
-from pubsub_lib.testing.simulator.hello_watch import HelloWatch
-from pubsub_lib.testing.simulator.history import History
-from pubsub_lib.testing.simulator.invariants import Violation
-from pubsub_lib.testing.simulator.kernel import Process
-from pubsub_lib.testing.simulator.plan import BACK, LEASE_SECONDS, LONGEST_SYNC, TIMING
-from pubsub_lib.testing.simulator.store import Commit, Verb
+from simulator import invariants
+from simulator.hello_watch import HelloWatch
+from simulator.history import History
+from simulator.invariants import Violation
+from simulator.kernel import Process
+from simulator.plan import BACK, LEASE_SECONDS, LONGEST_SYNC, TIMING
+from simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.replica import Handler, Replica
-    from pubsub_lib.testing.simulator.service import Service
-    from pubsub_lib.testing.simulator.world import World
+    from simulator.replica import Handler, Replica
+    from simulator.service import Service
+    from simulator.world import World
 
 EPS = 1e-6
 PROVED_IN_CALM = (

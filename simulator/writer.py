@@ -8,11 +8,11 @@ import msgspec
 
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConditionFailed, OutcomeUnknown, StoreBusy, StoreUnavailable
-from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Process, Sleep, Steps
-from pubsub_lib.testing.simulator.store import Commit, Verb
+from simulator.kernel import Await, LocalClock, Process, Sleep, Steps
+from simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.world import World
+    from simulator.world import World
 
 KEYS = 6
 TABLES = ("lport", "lswitch")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from pubsub_lib.testing.simulator.plan import Cuts, draw
-from pubsub_lib.testing.simulator.run import Result, run_seed
+from simulator.plan import Cuts, draw
+from simulator.run import Result, run_seed
 
 Run = Callable[[int, Cuts], Result]
 MOST_RUNS = 120

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from pubsub_lib.errors import PubSubError
-from pubsub_lib.testing.simulator.invariants import Violation
-from pubsub_lib.testing.simulator.kernel import Kernel
-from pubsub_lib.testing.simulator.plan import Cuts, draw
-from pubsub_lib.testing.simulator.world import World
+from simulator.invariants import Violation
+from simulator.kernel import Kernel
+from simulator.plan import Cuts, draw
+from simulator.world import World
 
 
 class Result(msgspec.Struct, frozen=True):

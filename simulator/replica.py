@@ -15,14 +15,14 @@ from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
-from pubsub_lib.testing.simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
-from pubsub_lib.testing.simulator.plan import TIMING, ReplicaPlan
-from pubsub_lib.testing.simulator.publisher import PublisherTasks
-from pubsub_lib.testing.simulator.store import Commit
+from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
+from simulator.plan import TIMING, ReplicaPlan
+from simulator.publisher import PublisherTasks
+from simulator.store import Commit
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.monitor import Monitor
-    from pubsub_lib.testing.simulator.world import World
+    from simulator.monitor import Monitor
+    from simulator.world import World
 
 POLL_QUICK, POLL_SLOW = 0.05, 0.25
 MOST_POLLED = 30

@@ -6,9 +6,9 @@ from itertools import groupby
 from typing import TypeVar
 
 from pubsub_lib.errors import OutcomeUnknown, StoreBusy, StoreUnavailable
-from pubsub_lib.testing.simulator.history import History
-from pubsub_lib.testing.simulator.kernel import Await, Kernel, LocalClock, Sleep
-from pubsub_lib.testing.simulator.store import Commit, ModelStore, State, Verb
+from simulator.history import History
+from simulator.kernel import Await, Kernel, LocalClock, Sleep
+from simulator.store import Commit, ModelStore, State, Verb
 
 T = TypeVar("T")
 IDLE_IN_TRANSACTION = 0.5

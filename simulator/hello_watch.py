@@ -5,8 +5,8 @@ The evidence is what a publisher handed to its transport, and which connections 
 
 from pubsub_lib.core.envelope import Envelope, Hello
 from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS
-from pubsub_lib.testing.simulator.invariants import CLOCK_SLACK, Violation
-from pubsub_lib.testing.simulator.plan import QUICK, TIMING
+from simulator.invariants import CLOCK_SLACK, Violation
+from simulator.plan import QUICK, TIMING
 
 NEVER = float("-inf")
 GREETING = HELLO_DELAY + HELLO_SPACING + 2 * QUICK

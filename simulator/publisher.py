@@ -7,11 +7,11 @@ from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.core.model import ALL
 from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.testing.simulator.kernel import Await, Mailbox, Process, Signal, Sleep, Steps
-from pubsub_lib.testing.simulator.plan import TIMING
+from simulator.kernel import Await, Mailbox, Process, Signal, Sleep, Steps
+from simulator.plan import TIMING
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.world import World
+    from simulator.world import World
 
 SEND_WAIT: Final = 0.1
 """Seconds that a transport waits before it refuses."""

@@ -7,11 +7,11 @@ from pubsub_lib.core.chain import MOST_HEADS, Chain
 from pubsub_lib.core.liveness import MOST_PENDING
 from pubsub_lib.core.model import ALL, Point
 from pubsub_lib.core.transitions import DUE, State
-from pubsub_lib.testing.simulator.plan import TIMING
+from simulator.plan import TIMING
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.history import Content, History
-    from pubsub_lib.testing.simulator.replica import Handler, Replica
+    from simulator.history import Content, History
+    from simulator.replica import Handler, Replica
 
 CLOCK_SLACK = 0.005
 """Seconds by which two drifting clocks may differ over the times measured here."""

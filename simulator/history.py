@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from pubsub_lib.core.model import ALL, ZERO, Link, Point
-from pubsub_lib.testing.simulator.store import Commit, Ident, ModelStore
+from simulator.store import Commit, Ident, ModelStore
 
 Content = dict[Ident, tuple[int, bytes]]
 """An object's version and value."""

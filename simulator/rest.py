@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL
-from pubsub_lib.testing.simulator.invariants import Violation, content_of
-from pubsub_lib.testing.simulator.plan import BOUND, TIMING
-from pubsub_lib.testing.simulator.store import Ident
+from simulator.invariants import Violation, content_of
+from simulator.plan import BOUND, TIMING
+from simulator.store import Ident
 
 if TYPE_CHECKING:
-    from pubsub_lib.testing.simulator.replica import Handler, Replica
-    from pubsub_lib.testing.simulator.world import World
+    from simulator.replica import Handler, Replica
+    from simulator.world import World
 
 SLACK = 0.3
 """Seconds for the latencies of a well network and database."""
