@@ -16,11 +16,11 @@ from typing import NoReturn
 
 import hypothesis
 import pytest
+from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 from xdist.workermanage import WorkerController
 
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.logs import RepeatFilter
-from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 SEED_VARIABLE = "PUBSUB_TEST_SEED"

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from _servers import mariadb_binaries, postgres_binaries
+
 from pubsub_lib.audit.spark.java import java_home
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.testing.servers import mariadb_binaries, postgres_binaries
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

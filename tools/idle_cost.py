@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 import zmq
+from _processes import free_port
 from _termination import run
 
 from pubsub_lib import Settings, Store
 from pubsub_lib.core import codec
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.testing.processes import free_port
 
 PER_CONTEXT = 500
 BATCH = 5000

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from _routes import command
 from _routes.plan import SERVICE, Kill, Plan, ReplicaPlan
+from _servers import PrivateMariaDB, PrivatePostgres
 
 from pubsub_lib import Timing
-from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 ROUTES = "rib-rrc00-20000111.jsonl.gz"

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from _processes import free_port
 from _termination import run, uninterrupted
 
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing, contract, loader
@@ -28,7 +29,6 @@ from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.store.links import Commit
 from pubsub_lib.testing.forwarding import ForwardingSubscriber
-from pubsub_lib.testing.processes import free_port
 from pubsub_lib.testing.stream_proxy import StreamProxy
 
 DRIVER = "zmq_pubsub_driver"

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from _processes import free_port
 from _termination import run, uninterrupted
 
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.errors import WaitTimeout
-from pubsub_lib.testing.processes import free_port
 
 COMMITS = 5
 BATCH = 5000

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import msgspec
 from _command_line import Parser, positive
+from _processes import free_ports
 from _termination import interrupt_on_signals
 
 from pubsub_lib.audit.ingest.fromstore import empty, journal_of_store
@@ -35,7 +36,6 @@ from pubsub_lib.audit.report.summary import Summary
 from pubsub_lib.audit.spark.java import for_spark, java_home
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.store import Store
-from pubsub_lib.testing.processes import free_ports
 
 DONE, DIFFERS, NOT_RUN = 0, 1, 3
 EXIT_CODES = "exit codes: 0 done, of check: the same; 1 the results differ; 2 wrong option; 3 it could not be done"

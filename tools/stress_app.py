@@ -30,6 +30,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 import _termination as termination  # noqa: E402
+from _servers import PrivateMariaDB, PrivatePostgres  # noqa: E402
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, event, func, insert, select  # noqa: E402
 from sqlalchemy.exc import DBAPIError  # noqa: E402
 from sqlalchemy.orm import Session  # noqa: E402
@@ -38,7 +39,6 @@ from pubsub_lib.core import digest  # noqa: E402
 from pubsub_lib.core.model import ZERO, Link, Point  # noqa: E402
 from pubsub_lib.errors import ConditionFailed, StoreBusy  # noqa: E402
 from pubsub_lib.store import Store, url  # noqa: E402
-from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres  # noqa: E402
 
 TOPICS = 6
 KEYS = 80

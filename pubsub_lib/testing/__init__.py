@@ -1,4 +1,4 @@
-"""Helpers for tests of this library, of its drivers, and of programs that use it.
+"""Helpers for tests of drivers, and of programs that use this library.
 
 Nothing else in the library imports them.
 """

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import zmq
+from _processes import free_port, poll
 
 from pubsub_lib.api import DriverSettings, Publisher
 from pubsub_lib.testing.conformance import DriverConformance, Rig
-from pubsub_lib.testing.processes import free_port, poll
 from pubsub_zmq import ZmqDriver
 from tests.conformance.proxies import proxies
 

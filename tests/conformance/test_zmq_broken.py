@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 import zmq
+from _processes import poll
 
 from pubsub_lib.api import DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, HelloAsk
 from pubsub_lib.testing.conformance import DriverConformance
-from pubsub_lib.testing.processes import poll
 from pubsub_zmq import ZmqDriver
 from pubsub_zmq.outbox import Outbox, Outgoing
 from pubsub_zmq.publisher import ZmqPublisher

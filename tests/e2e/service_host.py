@@ -8,8 +8,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any, TextIO
 
+from _processes import free_ports, poll
+
 from pubsub_lib import Replica, Settings, Store
-from pubsub_lib.testing.processes import free_ports, poll
 from tests.e2e.network import Namespace
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from _processes import poll
+
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.testing.processes import poll
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 120.0

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _private_server import PrivateServer
 
 from pubsub_lib import Replica, Store
-from pubsub_lib.testing.private_server import PrivateServer
 from tests.e2e.service_host import LONG, Host
 from tests.unit.cli.world import ROOT, World
 

@@ -16,9 +16,9 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 import pytest
+from _processes import free_port
 
 from pubsub_lib import Settings
-from pubsub_lib.testing.processes import free_port
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
+from _private_server import PrivateServer
+from _processes import poll
+from _servers import PrivatePostgres
 from sqlalchemy import create_engine, select
 
 from pubsub_lib import Publisher, Replica, Settings, Store
@@ -15,9 +18,6 @@ from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreBusy, StoreUnavailable
 from pubsub_lib.store import StoreSettings, schema
 from pubsub_lib.store.links import Commit
-from pubsub_lib.testing.private_server import PrivateServer
-from pubsub_lib.testing.processes import poll
-from pubsub_lib.testing.servers import PrivatePostgres
 
 KILLS, COMMITS, WRITERS = 4, 30, 2
 TOPICS = ("a", "b")

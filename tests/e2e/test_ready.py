@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from _processes import free_port, free_ports
 
 from pubsub_lib import Store
-from pubsub_lib.testing.processes import free_port, free_ports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LONG: Final = 120.0

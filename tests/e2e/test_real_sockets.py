@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from _processes import free_port, poll
 
 from pubsub_lib import Publisher, Replica, Settings, Store, Timing
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import SyncAnswer, Want
-from pubsub_lib.testing.processes import free_port, poll
 from pubsub_zmq.settings import ZmqOptions
 from tests.conftest import IN_CI
 from tests.e2e.network import Namespace, missing, namespaces

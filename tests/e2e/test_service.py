@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from _private_server import PrivateServer
+from _processes import poll
 
 from pubsub_lib import Store
-from pubsub_lib.testing.private_server import PrivateServer
-from pubsub_lib.testing.processes import poll
 from tests.e2e.service_host import LONG, Host, Watched, write
 
 IDLE_SECONDS = 60.0

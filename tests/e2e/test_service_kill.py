@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from _processes import poll
 
 from pubsub_lib import Store
-from pubsub_lib.testing.processes import poll
 from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, write
 
 

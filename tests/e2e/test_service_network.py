@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _private_server import PrivateServer
+from _processes import poll
 
 from pubsub_lib import Store
 from pubsub_lib.core.timing import lost_message_bound
-from pubsub_lib.testing.private_server import PrivateServer
-from pubsub_lib.testing.processes import poll
 from tests.conftest import IN_CI
 from tests.e2e.network import Forwarder, Namespace, missing, namespaces
 from tests.e2e.service_host import LONG, Host, Watched, write

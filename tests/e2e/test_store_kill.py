@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from _private_server import PrivateServer
+from _processes import poll
 
 from pubsub_lib.store import Store, StoreSettings
-from pubsub_lib.testing.private_server import PrivateServer
-from pubsub_lib.testing.processes import poll
 from tests.e2e.store_checks import assert_consistent, assert_counted, finish, start_reader, start_writer
 
 TOTAL = 6

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from _processes import poll
 
 from pubsub_lib import Publisher, Replica, Settings, Store
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.testing.processes import poll
 
 SOON = Timing(
     max_idle_time=0.5,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from _processes import alive, free_port, poll
 
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.testing.processes import alive, free_port, poll
 from tests.conftest import IN_CI
 from tests.e2e.terminal import LONG, PROMPT, ROOT, Terminal, terminal, tmux
 

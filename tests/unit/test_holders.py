@@ -4,8 +4,9 @@ import os
 import socket
 from pathlib import Path
 
+from _processes import free_port
+
 from pubsub_lib.holders import describe, holder_of_port
-from pubsub_lib.testing.processes import free_port
 
 
 def test_a_listening_process_is_found_by_its_port() -> None:

@@ -9,13 +9,13 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 
 import pytest
+from _processes import poll
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import ClosedError, TransportError
 from pubsub_lib.http_endpoint import MOST_CONNECTIONS, TEXT, Endpoint, _is_own_host
 from pubsub_lib.http_routes import Answered, Query
-from pubsub_lib.testing.processes import poll
 
 problems: list[str] = []
 

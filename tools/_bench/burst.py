@@ -4,6 +4,8 @@ import gc
 import time
 from collections.abc import Sequence
 
+from _processes import free_port
+
 from _bench import raw
 from _bench.children import Line, crew
 from _bench.measure import Row, Say, Sizes, in_turns, row
@@ -11,7 +13,6 @@ from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
 from _bench.store import PlannedStore
 from pubsub_lib.publisher.publisher import Publisher
-from pubsub_lib.testing.processes import free_port
 
 SEED = 1
 TOGETHER = 200

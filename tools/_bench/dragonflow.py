@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import zmq
+from _processes import free_port
 
 from _bench.children import Line, crew
 from _bench.payload import TABLE, key, value
-from pubsub_lib.testing.processes import free_port
 
 WORKERS = 4
 TOPIC = "bench"

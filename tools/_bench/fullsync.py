@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from _processes import free_port
 from _routes import data
 
 from _bench.children import BenchError, Line, crew
@@ -14,7 +15,6 @@ from _bench.measure import Row, Say, Sizes, in_turns, row
 from _bench.replicas import TIMING
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import SyncAnswer, Want
-from pubsub_lib.testing.processes import free_port
 
 DATA = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
 ROUTES = "rib-rrc00-20000111.jsonl.gz"

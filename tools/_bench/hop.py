@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from _processes import free_port
+
 from _bench import dragonflow
 from _bench.children import Line, crew
 from _bench.measure import Row, Say, Sizes, in_turns, row
@@ -18,7 +20,6 @@ from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.service import drivers
-from pubsub_lib.testing.processes import free_port
 
 WORKERS = 4
 CHANGES = 10

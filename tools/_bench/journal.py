@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from _processes import free_port
 
 from _bench.burst import SEED, TOGETHER
 from _bench.children import Line, crew
@@ -17,7 +18,6 @@ from _bench.store import PlannedStore
 from pubsub_lib import Replica, Settings
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.publisher.publisher import Publisher
-from pubsub_lib.testing.processes import free_port
 
 RATE = 0.85
 """Least rate with journals, of that without."""

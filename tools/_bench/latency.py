@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import zmq
+from _processes import free_port
 
 from _bench import hop
 from _bench.children import Line, crew
@@ -26,7 +27,6 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.model import Link
 from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.publisher.worker import Worker
-from pubsub_lib.testing.processes import free_port
 
 RATE = 1000
 """A second."""

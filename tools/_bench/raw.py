@@ -6,10 +6,10 @@ A message is one frame: the topic, NUL, and the value. No key, no version, no nu
 import time
 
 import zmq
+from _processes import free_port
 
 from _bench.children import Child, Line, crew
 from _bench.payload import value
-from pubsub_lib.testing.processes import free_port
 
 TOPIC = b"Dbench\0"
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
+from _servers import mariadb_binaries, postgres_binaries
 
 from _mutants.table import Mutant
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.testing.servers import mariadb_binaries, postgres_binaries
 
 TIMEOUT = 300.0
 """Seconds that the tests of one mutant may take. Far beyond the longest, so that it ends a hang and nothing else."""

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import msgspec
+from _processes import free_port
 
 from _routes.audit import journals
 from _routes.plan import Plan
-from pubsub_lib.testing.processes import free_port
 
 NAME = "demo"
 """Of the host's service, and so the origin of what its workers write."""

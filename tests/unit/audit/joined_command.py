@@ -17,16 +17,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from _servers import PrivatePostgres
+
 from pubsub_lib.errors import PubSubError
-from pubsub_lib.testing.servers import PrivatePostgres
 from tests.unit.audit.joined_parts import FAULTS
 from tests.unit.audit.joined_runs import Tally, judged_alike, run
 from tests.unit.audit.oracle import Oracle
 
 if TYPE_CHECKING:
+    from _servers import PrivateServer
     from pyspark.sql import SparkSession
-
-    from pubsub_lib.testing.servers import PrivateServer
 
 DATABASES: Final = ("sqlite", "postgresql")
 SHOWN: Final = 20

@@ -54,7 +54,10 @@ def test_the_command_refuses_an_unknown_database(capsys: pytest.CaptureFixture[s
 def test_runs_on_real_stores_are_judged_alike_by_spark(seed: int) -> None:
     """In a process of its own, because the command ends its Spark session, which the tests here share."""
     command = [sys.executable, "-m", joined_command.__name__, "--runs", "24", "--seed", str(seed)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}  # as tools/joined sets it
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=900
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 on postgresql, 12 on sqlite" in done.stdout
     assert "tables in which Spark and the oracle differ: 0" in done.stdout

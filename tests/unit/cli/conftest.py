@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _private_server import PrivateServer
 
-from pubsub_lib.testing.private_server import PrivateServer
 from tests.e2e.service_host import Host
 from tests.unit.cli.world import World, empty
 

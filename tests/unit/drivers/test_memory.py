@@ -5,11 +5,11 @@ import threading
 from typing import Any
 
 import pytest
+from _processes import poll
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_lib.fault_injection import PERFECT, Loss
-from pubsub_lib.testing.processes import poll
 from pubsub_lib.testing.rig import Rig, scene
 from pubsub_memory import MemoryBus, MemoryDriver, bus
 from pubsub_memory.bus import Registry

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _processes import poll
 
 from pubsub_lib import Settings, Store, loader
 from pubsub_lib.api import OnAsk, OnConnected, Publisher
@@ -16,7 +17,6 @@ from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, TransportError
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.testing.checks import in_a_fork
-from pubsub_lib.testing.processes import poll
 from tests.unit.world import settings
 
 LONG = 120.0

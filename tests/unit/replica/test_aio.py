@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from _processes import free_port, poll
 
 from pubsub_lib import Event, Publisher, Settings, Store
 from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.errors import ClosedError, DriverError, NotStarted, UsageError, WaitTimeout
 from pubsub_lib.replica.aio import THREADS, AsyncReplica, Bell
-from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.world import settings
 
 LONG = 120.0

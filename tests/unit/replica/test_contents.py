@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from _processes import free_port, poll
 
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import NotFollowed, ValueRefused
-from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.world import settings
 
 LONG = 120.0

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from _processes import poll
 
 from pubsub_lib import Replica, Store
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from pubsub_lib.replica.discovery import MISSED, Discovery, resolved
-from pubsub_lib.testing.processes import poll
 from pubsub_memory import MemoryDriver
 from tests.unit.world import settings
 

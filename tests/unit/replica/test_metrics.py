@@ -6,6 +6,7 @@ import urllib.request
 
 import msgspec
 import pytest
+from _processes import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_lib import Replica, Settings, Store
@@ -14,7 +15,6 @@ from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.replica.metrics import MOST_TOPICS, ReplicaMetrics
 from pubsub_lib.replica.status import ChainStatus
-from pubsub_lib.testing.processes import free_port
 from tests.unit.world import settings
 
 LONG = 120.0

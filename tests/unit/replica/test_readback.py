@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _processes import poll
 
 from pubsub_lib import AsyncReplica, Event, HistoryChange, Replica, Settings, Store
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable, WaitTimeout
 from pubsub_lib.replica.readback import Committed, HistoryReader
-from pubsub_lib.testing.processes import poll
 from tests.unit.world import settings
 
 LONG = 60.0

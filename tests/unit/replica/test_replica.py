@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from _processes import free_port
 
 from pubsub_lib import DEFAULT_TOPIC, Publisher, Replica, Settings, Store, Table, loader
 from pubsub_lib.api import Subscriber
@@ -25,7 +26,6 @@ from pubsub_lib.errors import (
     ValueRefused,
     WaitTimeout,
 )
-from pubsub_lib.testing.processes import free_port
 from tests.unit.world import Recorder, settings
 
 LONG = 120.0

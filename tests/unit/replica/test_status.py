@@ -5,12 +5,12 @@ import sqlite3
 
 import msgspec
 import pytest
+from _processes import poll
 
 from pubsub_lib import Replica, Store, Timing
 from pubsub_lib.core.timing import no_publisher_bound
 from pubsub_lib.errors import PubSubError, StoreUnavailable
 from pubsub_lib.replica.status import ParkedObject, most_staleness, problems
-from pubsub_lib.testing.processes import poll
 from tests.unit.world import QUICK, settings
 
 LONG = 120.0

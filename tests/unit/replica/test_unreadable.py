@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from _processes import free_port, poll
 from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_lib import Replica, Settings, Store, Table
@@ -14,7 +15,6 @@ from pubsub_lib.core.objects import Object
 from pubsub_lib.errors import UsageError, ValueRefused
 from pubsub_lib.replica import unreadable
 from pubsub_lib.replica.unreadable import Unreadable
-from pubsub_lib.testing.processes import free_port, poll
 from tests.unit.world import settings
 
 LONG: Final = 60.0

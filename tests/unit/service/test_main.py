@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from _processes import free_port, poll
 
 from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError, DriverError, FrameError, PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.options import OPTIONS
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service.main import code_of, main, state_of
-from pubsub_lib.testing.processes import free_port, poll
 from pubsub_zmq import ZmqDriver
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import sqlalchemy
+from _processes import free_port
 
 from pubsub_ipc.place import SocketLock
 from pubsub_lib import Store
@@ -18,7 +19,6 @@ from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
 from pubsub_lib.service.main import main
 from pubsub_lib.service.settings import load
-from pubsub_lib.testing.processes import free_port
 from pubsub_zmq.ipclock import IpcLock
 
 Config = Callable[..., Path]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from _processes import poll
 from sqlalchemy import create_engine, update
 
 from pubsub_lib import Replica, Settings, Store
@@ -17,7 +18,6 @@ from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.store import schema
-from pubsub_lib.testing.processes import poll
 from tests.unit.world import settings
 
 LONG = 120.0

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _processes import poll
 
-from pubsub_lib.testing.processes import poll
 from pubsub_lib.testing.stream_proxy import IPC, TCP, StreamProxy
 
 SECONDS = 10.0

@@ -6,9 +6,9 @@ import threading
 import time
 
 import pytest
+from _processes import poll
 
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.testing.processes import poll
 from pubsub_lib.threads import loop as module
 from pubsub_lib.threads.loop import Loop
 

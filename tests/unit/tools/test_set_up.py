@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from _processes import poll
 
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.testing.processes import poll
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -127,8 +127,8 @@ def test_a_check_keeps_its_last_line_and_status() -> None:
 
 
 _WITHOUT_MARIADB = """
-from pubsub_lib.testing import servers
-servers._path_folders = list
+import _servers
+_servers._path_folders = list
 def test_it(mariadb_url): pass
 """
 
@@ -138,7 +138,7 @@ def test_a_missing_server_fails_only_an_integration_server(ci: str, status: int,
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(_WITHOUT_MARIADB)
     command = [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CI": ci}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}", "CI": ci}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout
     assert word in done.stdout
@@ -174,7 +174,7 @@ def test_no_server_is_left_after(
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(_ENDED_IN_THE_MIDDLE.format(kind=kind))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None
         assert poll((tmp_path / "told").exists, 300)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from pubsub_lib.testing.processes import alive, children, poll
+from _processes import alive, children, poll
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0

@@ -1,6 +1,7 @@
 """``pubsub-db resync``; what it does is in test_verify.py, against a replica that needs it."""
 
-from pubsub_lib.testing.processes import free_port
+from _processes import free_port
+
 from tests.unit.cli.commands.test_verify import following
 from tests.unit.cli.world import World
 

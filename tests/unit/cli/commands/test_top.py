@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from _processes import poll
 from rich.console import Console
 
 from pubsub_lib import Settings
@@ -9,7 +10,6 @@ from pubsub_lib.cli.commands.top import _Shown
 from pubsub_lib.cli.tap import tapped
 from pubsub_lib.core.model import ALL, Heads, Point
 from pubsub_lib.errors import StoreUnavailable, TransportError
-from pubsub_lib.testing.processes import poll
 from tests.e2e.service_host import LONG
 from tests.unit.cli.world import World, fill
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
+from _processes import free_port
 from sqlalchemy import create_engine, delete, text, update
 
 from pubsub_lib import Replica
@@ -13,7 +14,6 @@ from pubsub_lib.cli.asked_replica import AskedReplica
 from pubsub_lib.cli.commands.verify import MOST_NAMED, against, compared
 from pubsub_lib.errors import WaitTimeout
 from pubsub_lib.store import schema
-from pubsub_lib.testing.processes import free_port
 from tests.e2e.service_host import LONG
 from tests.unit.cli.world import World
 

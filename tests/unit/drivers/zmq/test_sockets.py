@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import zmq
+from _processes import free_port
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import TransportError
-from pubsub_lib.testing.processes import free_port
 from tests.unit.drivers.zmq.world import ALERT, GIVEN_UP, PATIENCE, World, eventually, world
 
 BACK_SECONDS = 2.0

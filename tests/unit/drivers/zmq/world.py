@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import zmq
+from _processes import poll
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import EMPTY, ZERO, Change, Link, Point
-from pubsub_lib.testing.processes import poll
 from pubsub_lib.testing.rig import Collector
 from pubsub_zmq import ZmqDriver
 from pubsub_zmq.publisher import ZmqPublisher

@@ -18,9 +18,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import _processes
+from _private_server import PrivateServer
+
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.testing import processes
-from pubsub_lib.testing.private_server import PrivateServer
 
 __all__ = ["PrivateMariaDB", "PrivatePostgres", "PrivateServer", "mariadb_binaries", "postgres_binaries"]
 
@@ -147,7 +148,7 @@ def _kill(connection: object) -> str:
 
 def _reachable(program: Path) -> bool:
     """Whether the user that servers run as may run this program."""
-    user = processes.unprivileged()
+    user = _processes.unprivileged()
     if user is None:
         return True
     try:
@@ -174,7 +175,7 @@ def _take_along(binaries: Path, to: Path) -> Path:
     for part in (wheel, wheel.with_name("pgserver.libs")):
         if part.exists():
             shutil.copytree(part, to / part.name, symlinks=True)
-    processes.give_away(to)
+    _processes.give_away(to)
     return to / "pgserver" / "pginstall" / "bin"
 
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+import _servers
 import pytest
 import sqlalchemy
+from _processes import alive, children
+from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
 from pubsub_lib.errors import ConfigError, StoreUnavailable
-from pubsub_lib.testing import servers
-from pubsub_lib.testing.processes import alive, children
-from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
 KINDS = [
     pytest.param("private_postgres", id="postgresql", marks=pytest.mark.postgresql),
@@ -91,7 +91,7 @@ def test_a_server_that_cannot_start_says_why_and_is_gone(kind: type[PrivateServe
 
 
 def test_missing_binaries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_path_folders", list)
+    monkeypatch.setattr(_servers, "_path_folders", list)
     with pytest.raises(ConfigError, match="install the package mariadb-server"):
         PrivateMariaDB().start()
 
@@ -102,11 +102,11 @@ def test_the_wheels_programs_take_their_libraries_along(tmp_path: Path) -> None:
     (binaries / "initdb").write_text("program")
     (tmp_path / "closed" / "pgserver.libs").mkdir()
     (tmp_path / "closed" / "pgserver.libs" / "libpq.so").write_text("library")
-    taken = servers._take_along(binaries, tmp_path / "install")
+    taken = _servers._take_along(binaries, tmp_path / "install")
     assert (taken / "initdb").read_text() == "program"
     assert (taken / "../../../pgserver.libs/libpq.so").read_text() == "library"
 
 
 def test_other_programs_that_the_server_user_cannot_reach_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{tmp_path} cannot be entered .* open it to all users"):
-        servers._take_along(tmp_path, tmp_path / "install")
+        _servers._take_along(tmp_path, tmp_path / "install")

@@ -6,8 +6,7 @@ import subprocess
 import sys
 
 import pytest
-
-from pubsub_lib.testing.processes import alive, children, free_port, free_ports, kill_tree, poll
+from _processes import alive, children, free_port, free_ports, kill_tree, poll
 
 # A parent, a child, and a grandchild in a session of its own, as a database server's backends are.
 _FAMILY = """

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+import _processes
 import pytest
+from _servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.testing import processes
-from pubsub_lib.testing.servers import PrivateMariaDB, PrivatePostgres, PrivateServer
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ def test_a_port_taken_meanwhile_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     taken = postgres_server.port if kind is PrivatePostgres else mariadb_server.port
-    free = processes.free_port()
+    free = _processes.free_port()
     ports: Iterator[int] = iter([taken, free])
-    monkeypatch.setattr(processes, "free_port", lambda: next(ports))
+    monkeypatch.setattr(_processes, "free_port", lambda: next(ports))
     with kind() as server:
         assert server.port == free
 

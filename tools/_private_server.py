@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
+import _processes
 import sqlalchemy
 from sqlalchemy.exc import SQLAlchemyError
 
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.testing import processes
 
 
 class PrivateServer(ABC):
@@ -69,10 +69,10 @@ class PrivateServer(ABC):
             return
         self._folder = Path(tempfile.mkdtemp(prefix=f"pubsub-{self.label.lower()}-"))
         try:
-            processes.give_away(self._folder)
+            _processes.give_away(self._folder)
             self._run(self._create_command(self._folder))
             for attempt in range(5):
-                self._port = processes.free_port()
+                self._port = _processes.free_port()
                 try:
                     self._launch()
                     break
@@ -100,7 +100,7 @@ class PrivateServer(ABC):
     def kill(self) -> None:
         """SIGKILL the server with all its children; return when they are gone. The data stays."""
         if self._process is not None:
-            processes.kill_tree(self._process.pid)
+            _processes.kill_tree(self._process.pid)
             self._process.wait()
             self._process = None
 
@@ -187,7 +187,7 @@ class PrivateServer(ABC):
                 raise _PortTaken(f"another server than the private {self.label} one has port {self._port}")
             return True
 
-        in_time = processes.poll(settled, self.timeout)
+        in_time = _processes.poll(settled, self.timeout)
         if in_time and process.poll() is None:
             return
         tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-4:])
@@ -214,7 +214,7 @@ class _PortTaken(StoreUnavailable):
 
 
 def _popen(command: Sequence[str], folder: Path, out: int) -> "subprocess.Popen[bytes]":
-    user = processes.unprivileged()
+    user = _processes.unprivileged()
     return subprocess.Popen(
         command,
         cwd=folder,
