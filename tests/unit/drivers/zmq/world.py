@@ -180,7 +180,7 @@ class Remote:
     """A publisher in a process of its own: sends one message on each topic that is written to it."""
 
     def __init__(self, address: str = ANY) -> None:
-        path = os.pathsep.join([str(ROOT), str(ROOT / "drivers")])
+        path = os.pathsep.join(str(ROOT / each) for each in ("", "drivers", "tools"))
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, address],
             stdin=subprocess.PIPE,
