@@ -11,7 +11,7 @@ link and does not get there compares its buckets with the store, and reads those
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from sqlalchemy import Connection, and_, select, update
@@ -20,9 +20,9 @@ from pubsub_lib.core import digest, values
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import EMPTY, Change, Head, Link
 from pubsub_lib.errors import StoreBusy, ValueRefused
-from pubsub_lib.store import changelog, repair_plan, rows, schema, snapshot, writer
-from pubsub_lib.store.links import Rows
-from pubsub_lib.store.verbs import Identity
+from pubsub_lib.store import changelog, repair_plan, repair_write, rows, schema, snapshot, writer
+from pubsub_lib.store.links import Rows, object_row
+from pubsub_lib.store.verbs import Identity, Stored
 
 BATCH: Final = 100
 """Objects that one transaction changes, at most."""
@@ -89,21 +89,21 @@ def place(connection: Connection, topic: str, idents: Sequence[Identity]) -> int
     """
     columns = schema.objects.c
     fit = 0
-    for each in _locked(connection, idents):
+    for each in repair_write.lock(connection, idents):
         if each.item.topic != topic or not each.misplaced:
             continue
         table, key = each.item.ident
         one = and_(columns.table_name == table, columns.object_key == key)
         connection.execute(update(schema.objects).where(one).values(bucket=digest.bucket_of(table, key)))
-        fit += _fits(each)
+        fit += each.item.is_sound
     return fit
 
 
 def discard(connection: Connection, topic: str, idents: Sequence[Identity]) -> int:
     """Delete rows whose table or key the library refuses. The caller commits. Locks as writers do. How many."""
-    locked = [each.item for each in _locked(connection, idents)]
+    locked = [each.item for each in repair_write.lock(connection, idents)]
     found = [item.ident for item in locked if item.topic == topic and _refused(item.ident)]
-    connection.execute(select(schema.store.c.position).where(schema.store.c.id == 1).with_for_update())
+    writer.hold_counter(connection)
     writer.write_objects(connection, Rows([], [], found))
     return len(found)
 
@@ -114,20 +114,20 @@ def write(
     """Write these objects anew as they stand, those of them that are damaged still, and set the head. The caller
     commits. Without one, any object of the topic carries the link. Locks as writers do. Raises StoreBusy.
     """
-    batch = [each for each in _locked(connection, idents) if each.item.topic == topic and _wrong(each)]
+    batch = [each for each in repair_write.lock(connection, idents) if each.item.topic == topic and _wrong(each)]
     carried = not batch
     if carried:
         columns = schema.objects.c
         first = select(columns.table_name, columns.object_key).where(columns.topic == topic).limit(1)
         carrier = [(table, key) for table, key in connection.execute(first)]
-        batch = [each for each in _locked(connection, carrier) if not _refused(each.item.ident)]
+        batch = [each for each in repair_write.lock(connection, carrier) if not _refused(each.item.ident)]
         if carrier and not batch:
             raise StoreBusy(f"an object of the topic {topic!r} was changed at the same moment; run it again")
     if not batch:
-        connection.execute(select(schema.store.c.position).where(schema.store.c.id == 1).with_for_update())
+        writer.hold_counter(connection)
         _set_empty(connection, topic)
         return Written()
-    anew, postponed = _cut(batch, limits, writer._most_bytes(connection, limits))
+    anew, postponed = _cut(batch, limits, writer.most_bytes(connection, limits))
     tx_prev, point, stamp = writer.advance(connection, len(anew), nonce)
     head = _head(connection, topic)
     # Where nothing tells the head, the link connects to no link of the topic: one that begins anew would tell replicas
@@ -145,12 +145,7 @@ def write(
 
 
 def _wrong(each: rows.Seen) -> bool:
-    return bool(each.complaint) or not _fits(each)
-
-
-def _fits(each: rows.Seen) -> bool:
-    item = each.item
-    return digest.fingerprint(*item.ident, item.version, item.value) == item.fingerprint
+    return bool(each.complaint) or not each.item.is_sound
 
 
 def _refused(ident: Identity) -> bool:
@@ -187,15 +182,6 @@ def _value(value: bytes, limits: Limits) -> bytes | None:
         return None
 
 
-def _locked(connection: Connection, idents: Sequence[Identity]) -> list[rows.Seen]:
-    found = []
-    for table, keys in repair_plan.by_table(idents).items():
-        for part in rows.chunks(keys):
-            query = rows.lock_objects(connection.dialect.name, table, part)
-            found += [rows.seen(row) for row in connection.execute(query)]
-    return found
-
-
 def _head(connection: Connection, topic: str) -> Head:
     """The topic's head; of a topic whose row is lost as its newest link tells it."""
     found = writer.heads_of(connection, [topic]).get(topic)
@@ -216,16 +202,6 @@ def _change(ident: Identity, version: int, value: bytes | None, topic: str, chan
     if value is None:
         changed.removed.append(ident)
         return Change(table, key, "delete", version, None)
-    low, high = digest.split(digest.fingerprint(table, key, version, value))
-    row: dict[str, Any] = {
-        "table_name": table,
-        "object_key": key,
-        "topic": topic,
-        "version": version,
-        "value": value,
-        "fp_lo": low,
-        "fp_hi": high,
-        "bucket": digest.bucket_of(table, key),
-    }
-    changed.changed.append(row)
+    fingerprint = digest.fingerprint(table, key, version, value)
+    changed.changed.append(object_row(Stored(table, key, topic, version, value, fingerprint)))
     return Change(table, key, "set", version, value)

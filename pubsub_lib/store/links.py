@@ -7,7 +7,7 @@ import msgspec
 
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, Change, Head, Link, Point
-from pubsub_lib.store.verbs import Effect
+from pubsub_lib.store.verbs import Effect, Stored
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -24,6 +24,21 @@ class Rows(msgspec.Struct):
     created: list[dict[str, Any]]
     changed: list[dict[str, Any]]
     removed: list[tuple[str, str]]
+
+
+def object_row(item: Stored) -> dict[str, Any]:
+    """An object as a row of the objects' table."""
+    low, high = digest.split(item.fingerprint)
+    return {
+        "table_name": item.table,
+        "object_key": item.key,
+        "topic": item.topic,
+        "version": item.version,
+        "value": item.value,
+        "fp_lo": low,
+        "fp_hi": high,
+        "bucket": digest.bucket_of(item.table, item.key),
+    }
 
 
 def assemble(
@@ -62,19 +77,8 @@ def assemble(
         fp = digest.fingerprint(table, key, position, effect.value)
         counts[effect.topic] = counts.get(effect.topic, 0) + 1
         sums[effect.topic] = digest.add(sums.get(effect.topic, 0), fp)
-        low, high = digest.split(fp)
-        (rows.created if before is None else rows.changed).append(
-            {
-                "table_name": table,
-                "object_key": key,
-                "topic": effect.topic,
-                "version": position,
-                "value": effect.value,
-                "fp_lo": low,
-                "fp_hi": high,
-                "bucket": digest.bucket_of(table, key),
-            }
-        )
+        row = object_row(Stored(table, key, effect.topic, position, effect.value, fp))
+        (rows.created if before is None else rows.changed).append(row)
     assert position == point.position, "the counter was advanced by another number of changes"
     links = []
     for topic, changes in per_topic.items():

@@ -60,10 +60,9 @@ def repair(reading: Run, writing: Run, topic: str, suspects: Collection[Identity
         if made.fixes or made.moves_head:
             done = writing("repairing a topic", functools.partial(repair_write.write, topic=topic, plan=made))
         found |= {made.mark(ident) for ident in made.wrong}
-        if done.head and made.lost_head is None:
-            found.add(("", "", -made.count, digest.subtract(0, made.digest)))
-        if done.head and made.lost_head is not None:
-            found.add(("", "", -made.lost_head.count, digest.subtract(0, made.lost_head.digest)))
+        if done.head:
+            moved = made.lost_head or made
+            found.add(("", "", -moved.count, digest.subtract(0, moved.digest)))
         wrong, read = max(wrong, repaired + made.size), read + made.read
         repaired, overtaken = repaired + done.total, overtaken + done.overtaken
         if not done.overtaken:

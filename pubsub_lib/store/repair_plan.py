@@ -85,7 +85,7 @@ class Plan(msgspec.Struct, frozen=True):
     def mark(self, ident: Identity) -> Mark:
         """Of an object that is wrong."""
         now = self.wrong[ident]
-        return (*ident, 0, 0) if now is None else (*ident, now.version, _fingerprint(now))
+        return (*ident, 0, 0) if now is None else (*ident, now.version, now.real_fingerprint)
 
     @property
     def size(self) -> int:
@@ -102,7 +102,7 @@ def page(connection: Connection, after: Cursor | None, most: int) -> Page:
         query = query.where(snapshot.behind(connection, order, after))
     got = connection.execute(query).all()
     found = [rows.seen(row) for row in got]
-    altered = [each.item for each in found if each.complaint or _fingerprint(each.item) != each.item.fingerprint]
+    altered = [each.item for each in found if each.complaint or not each.item.is_sound]
     last = got[-1] if len(got) == most else None
     behind = None if last is None else (last.topic, last.bucket, last.table_name, last.object_key)
     return Page(len(got), altered, behind, frozenset(each.item.topic for each in found))
@@ -131,7 +131,7 @@ def plan(connection: Connection, topic: str, suspects: Collection[Identity]) -> 
     count, total = sums(connection, [topic]).get(topic, (0, 0))
     seen = {each.item.ident: each for each in _read(connection, topic, suspects)}
     found = {ident: each.item for ident, each in seen.items()}
-    altered = {ident: row for ident, row in found.items() if _fingerprint(row) != row.fingerprint}
+    altered = {ident: row for ident, row in found.items() if not row.is_sound}
     fixes = [fix for row in altered.values() if (fix := _by_version(connection, topic, row)) is not None]
     fits = (count, total) == (head.count, head.digest)
     if head.point == ZERO and not fits:
@@ -180,7 +180,7 @@ def _with_forms(plan: Plan, seen: Mapping[Identity, rows.Seen]) -> Plan:
     forms = {
         ident: each.item
         for ident, each in seen.items()
-        if each.complaint and ident not in known and _fingerprint(each.item) == each.item.fingerprint
+        if each.complaint and ident not in known and each.item.is_sound
     }
     fixes = [*plan.fixes, *(Fix(ident, item, item) for ident, item in forms.items())]
     return msgspec.structs.replace(plan, wrong={**plan.wrong, **forms}, fixes=fixes)
@@ -316,7 +316,7 @@ def _is_older(connection: Connection, topic: str, position: int) -> bool:
     objects = schema.objects.c
     query = select(schema.objects).where(objects.topic == topic, objects.version <= position).limit(PAGE)
     found = [rows.seen(row).item for row in connection.execute(query)]
-    return len(found) == PAGE or any(_is_sound(each) for each in found)
+    return len(found) == PAGE or any(each.is_sound for each in found)
 
 
 def _links(connection: Connection, topic: str, first: int, most: int) -> list[Link]:
@@ -334,7 +334,7 @@ def _by_version(connection: Connection, topic: str, row: Stored) -> Fix | None:
         for change in link.changes:
             if (change.table, change.key, change.version) == (*row.ident, row.version) and change.value is not None:
                 right = msgspec.structs.replace(row, value=change.value)
-                if _fingerprint(right) == row.fingerprint:
+                if right.real_fingerprint == row.fingerprint:
                     return Fix(row.ident, row, right)
     return None
 
@@ -350,11 +350,11 @@ def _by_changelog(
     known = last.get(ident)
     if known is None and not complete:
         # Perhaps its fingerprint was altered, and nothing else; only the head can prove that.
-        return None if now is None else Fix(ident, now, msgspec.structs.replace(now, fingerprint=_fingerprint(now)))
+        return None if now is None else Fix(ident, now, msgspec.structs.replace(now, fingerprint=now.real_fingerprint))
     if known is None or known.fingerprint is None:
         # A row that fits its fingerprint was written by a writer. Only a later delete proves that it must go.
         older = known is not None and now is not None and now.version < known.version
-        return None if now is not None and _is_sound(now) and not older else Fix(ident, now, None)
+        return None if now is not None and now.is_sound and not older else Fix(ident, now, None)
     for link in _links(connection, topic, known.position, 1):
         for change in reversed(link.changes):
             if (change.table, change.key) == ident and change.value is not None:
@@ -365,11 +365,7 @@ def _by_changelog(
 def _proves_itself(fix: Fix) -> bool:
     """True when the row's own fingerprint is that of the right version and value."""
     now, right = fix.now, fix.right
-    return now is not None and right is not None and now.fingerprint == right.fingerprint == _fingerprint(right)
-
-
-def _is_sound(item: Stored) -> bool:
-    return _fingerprint(item) == item.fingerprint
+    return now is not None and right is not None and now.fingerprint == right.fingerprint == right.real_fingerprint
 
 
 def _fits_itself(fix: Fix) -> bool:
@@ -377,7 +373,7 @@ def _fits_itself(fix: Fix) -> bool:
     now, right = fix.now, fix.right
     if now is None or right is None or now.version != right.version:
         return False
-    return _fingerprint(now) == now.fingerprint
+    return now.is_sound
 
 
 def _told(last: Mapping[Identity, Last], fixes: Sequence[Fix]) -> tuple[int, int]:
@@ -405,7 +401,3 @@ def by_table(idents: Collection[Identity]) -> dict[str, list[str]]:
     for table, key in sorted(idents, key=lambda ident: (ident[0].encode(), ident[1].encode())):
         found.setdefault(table, []).append(key)
     return found
-
-
-def _fingerprint(item: Stored) -> int:
-    return digest.fingerprint(item.table, item.key, item.version, item.value)

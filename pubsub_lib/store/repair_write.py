@@ -7,7 +7,7 @@ did: an object that was lost, then created and deleted by a writer, is absent ag
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from sqlalchemy import Connection, and_, select, update
@@ -15,6 +15,7 @@ from sqlalchemy import Connection, and_, select, update
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, ZERO, Link, Point
 from pubsub_lib.store import changelog, rows, schema, snapshot, writer
+from pubsub_lib.store.links import object_row
 from pubsub_lib.store.repair_plan import Fix, Plan, by_table, sums
 from pubsub_lib.store.verbs import Identity, Stored
 
@@ -45,7 +46,7 @@ def write(connection: Connection, topic: str, plan: Plan) -> Written:
     Locks as writers do: objects, then the counter, then the head. While the counter is held nobody writes objects.
     """
     found = _locked(connection, [fix.ident for fix in plan.fixes])
-    connection.execute(select(schema.store.c.position).where(schema.store.c.id == 1).with_for_update())
+    writer.hold_counter(connection)
     found |= _locked(connection, [fix.ident for fix in plan.fixes if fix.ident not in found])
     since = _since(connection, plan.store, snapshot.store_point(connection))
     if since is None:
@@ -84,14 +85,18 @@ def _since(connection: Connection, planned: Point, now: Point) -> list[Link] | N
     return links if all(many[link.point] == link.tx_links for link in links) else None
 
 
-def _locked(connection: Connection, idents: Collection[Identity]) -> dict[Identity, Stored]:
-    found = {}
+def lock(connection: Connection, idents: Collection[Identity]) -> list[rows.Seen]:
+    """Lock those of these objects that are there, in the order of every writer; damaged ones too."""
+    found = []
     for table, keys in by_table(idents).items():
         for part in rows.chunks(keys):
-            for row in connection.execute(rows.lock_objects(connection.dialect.name, table, part)):
-                item = rows.seen(row).item
-                found[item.ident] = item
+            query = rows.lock_objects(connection.dialect.name, table, part)
+            found += [rows.seen(row) for row in connection.execute(query)]
     return found
+
+
+def _locked(connection: Connection, idents: Collection[Identity]) -> dict[Identity, Stored]:
+    return {each.item.ident: each.item for each in lock(connection, idents)}
 
 
 def _write_one(connection: Connection, fix: Fix) -> None:
@@ -100,18 +105,7 @@ def _write_one(connection: Connection, fix: Fix) -> None:
     if fix.right is None:
         connection.execute(schema.objects.delete().where(and_(objects.table_name == table, objects.object_key == key)))
         return
-    low, high = digest.split(fix.right.fingerprint)
-    row: dict[str, Any] = {
-        "table_name": table,
-        "object_key": key,
-        "topic": fix.right.topic,
-        "version": fix.right.version,
-        "value": fix.right.value,
-        "fp_lo": low,
-        "fp_hi": high,
-        "bucket": digest.bucket_of(table, key),
-    }
-    writer.upsert(connection, schema.objects, [row])
+    writer.upsert(connection, schema.objects, [object_row(fix.right)])
 
 
 def _move_head(connection: Connection, topic: str, plan: Plan, since: Collection[Link]) -> bool:

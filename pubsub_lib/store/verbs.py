@@ -45,6 +45,16 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         """(table, key)"""
         return self.table, self.key
 
+    @property
+    def real_fingerprint(self) -> int:
+        """The fingerprint as its table, key, version and value make it."""
+        return digest.fingerprint(self.table, self.key, self.version, self.value)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it fits its fingerprint, as everything does that a writer wrote."""
+        return self.real_fingerprint == self.fingerprint
+
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
     """What a transaction does to one object: from ``before`` to ``topic`` and ``value`` (None: absent)."""
@@ -91,16 +101,10 @@ def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], enc
         if after is None:
             if before is not None:
                 effects.append(Effect(table, key, before, before.topic, None))
-        elif before is None or (before.topic, before.value) != after or not is_sound(before):
+        elif before is None or (before.topic, before.value) != after or not before.is_sound:
+            # Bytes that somebody altered to equal ones are written, too: a repair would else put back the old ones.
             effects.append(Effect(table, key, before, *after))
     return effects
-
-
-def is_sound(item: Stored) -> bool:
-    """Whether a value is what a writer wrote. Equal bytes that were altered in the database are written anew: a repair
-    would else put back what stood there before.
-    """
-    return digest.join(*fingerprint(item.table, item.key, item.version, item.value)) == item.fingerprint
 
 
 def _check_version(operation: Operation, before: Stored | None) -> None:
@@ -157,8 +161,3 @@ def check_size(effects: Sequence[Effect], limits: Limits, most_bytes: int) -> No
         raise ValueRefused(
             f"the transaction has {size} bytes of keys and values; at most {most_bytes} are allowed: split it"
         )
-
-
-def fingerprint(table: str, key: str, version: int, value: bytes) -> tuple[int, int]:
-    """The two halves of an object's fingerprint."""
-    return digest.split(digest.fingerprint(table, key, version, value))

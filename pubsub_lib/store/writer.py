@@ -58,7 +58,7 @@ def write(
     effects = review(verbs.fold(work.operations, stored, encode))
     if not effects:
         return None
-    verbs.check_size(effects, limits, _most_bytes(connection, limits))
+    verbs.check_size(effects, limits, most_bytes(connection, limits))
     hit("writer.after_lock")
     tx_prev, point, now_stamp = advance(connection, sum(effect.changes for effect in effects), work.nonce)
     hit("writer.after_counter")
@@ -82,7 +82,7 @@ def _check_merged(operations: Sequence[Operation], stored: Mapping[Identity, Sto
     """
     for operation in operations:
         item = stored.get((operation.table, operation.key)) if operation.verb == "update" else None
-        if item is not None and not verbs.is_sound(item):
+        if item is not None and not item.is_sound:
             raise rows.damaged(item.table, item.key, item.topic, "its value does not fit its fingerprint")
 
 
@@ -124,6 +124,11 @@ def advance(connection: Connection, by: int, nonce: int) -> tuple[Point, Point, 
         raise _no_counter()
     connection.execute(step)
     return Point(row.position, row.nonce), Point(row.position + by, nonce), int(row.now)
+
+
+def hold_counter(connection: Connection) -> None:
+    """Lock the counter without moving it: until the caller commits nobody writes objects."""
+    connection.execute(select(schema.store.c.position).where(_COUNTER).with_for_update())
 
 
 def _no_counter() -> SchemaError:
@@ -220,7 +225,7 @@ def upsert(connection: Connection, table: Table, many: Sequence[Mapping[str, Any
     )
 
 
-def _most_bytes(connection: Connection, limits: Limits) -> int:
+def most_bytes(connection: Connection, limits: Limits) -> int:
     """MySQL takes no statement over max_allowed_packet, and a literal may grow to twice its size by escaping."""
     if connection.dialect.name != "mysql":
         return limits.max_transaction_bytes
