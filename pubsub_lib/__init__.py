@@ -1,29 +1,35 @@
 """Local copies of a central database that know that they are right.
 
-Writers use :class:`Store`, followers :class:`Replica`, or :class:`AsyncReplica` with asyncio; a program that publishes
+Writers use :class:`Store`, readers :class:`Replica`, or :class:`AsyncReplica` with asyncio; a program that publishes
 what it commits adds :func:`open_publisher`: a :class:`Worker` where its host runs the publisher service, a
 :class:`Publisher` otherwise.
 ``docs/architecture.md`` shows the data path.
+
+Each name is imported when it is first used (PEP 562): a program that needs only the errors loads no SQLAlchemy.
 """
 
-from pubsub_lib.core.dispatch import HandlerPolicy
-from pubsub_lib.core.events import Event
-from pubsub_lib.core.history_change import HistoryChange
-from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import DEFAULT_TOPIC, Point
-from pubsub_lib.core.objects import Object
-from pubsub_lib.core.table import Table
-from pubsub_lib.core.timing import Timing
-from pubsub_lib.journal import JournalSettings
-from pubsub_lib.publisher.opening import open_publisher
-from pubsub_lib.publisher.publisher import Publisher
-from pubsub_lib.publisher.worker import Worker
-from pubsub_lib.replica.aio import AsyncHandle, AsyncReplica
-from pubsub_lib.replica.handlers import Handle
-from pubsub_lib.replica.replica import Replica
-from pubsub_lib.replica.status import Status
-from pubsub_lib.settings import Settings, StoreSettings
-from pubsub_lib.store import Commit, Store, Stored, Transaction
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pubsub_lib.core.events import Event
+    from pubsub_lib.core.handler_queue import HandlerPolicy
+    from pubsub_lib.core.history_change import HistoryChange
+    from pubsub_lib.core.limits import Limits
+    from pubsub_lib.core.model import DEFAULT_TOPIC, Point
+    from pubsub_lib.core.objects import Object
+    from pubsub_lib.core.table import Table
+    from pubsub_lib.core.timing import Timing
+    from pubsub_lib.journal import JournalSettings
+    from pubsub_lib.publisher.opening import open_publisher
+    from pubsub_lib.publisher.publisher import Publisher
+    from pubsub_lib.publisher.worker import Worker
+    from pubsub_lib.replica.asyncio_replica import AsyncHandle, AsyncReplica
+    from pubsub_lib.replica.handlers import Handle
+    from pubsub_lib.replica.replica import Replica
+    from pubsub_lib.replica.status import Status
+    from pubsub_lib.settings import Settings, StoreSettings
+    from pubsub_lib.store import Commit, Store, Stored, Transaction
 
 __all__ = [
     "DEFAULT_TOPIC",
@@ -51,3 +57,45 @@ __all__ = [
     "Worker",
     "open_publisher",
 ]
+
+_MODULES: Final = {
+    "DEFAULT_TOPIC": "core.model",
+    "AsyncHandle": "replica.asyncio_replica",
+    "AsyncReplica": "replica.asyncio_replica",
+    "Commit": "store",
+    "Event": "core.events",
+    "Handle": "replica.handlers",
+    "HandlerPolicy": "core.handler_queue",
+    "HistoryChange": "core.history_change",
+    "JournalSettings": "journal",
+    "Limits": "core.limits",
+    "Object": "core.objects",
+    "Point": "core.model",
+    "Publisher": "publisher.publisher",
+    "Replica": "replica.replica",
+    "Settings": "settings",
+    "Status": "replica.status",
+    "Store": "store",
+    "StoreSettings": "settings",
+    "Stored": "store",
+    "Table": "core.table",
+    "Timing": "core.timing",
+    "Transaction": "store",
+    "Worker": "publisher.worker",
+    "open_publisher": "publisher.opening",
+}
+"""The module of each public name, below this package."""
+
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe in any name
+
+    def __getattr__(name: str) -> Any:
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{module}"), name)
+        globals()[name] = value  # the next use finds it without this function
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.masking import masked_fields, masked_repr
 
@@ -60,7 +60,7 @@ class DriverSettings(msgspec.Struct, frozen=True):
 
 
 OnEnvelope = Callable[[Envelope], None]
-OnAsk = Callable[[HelloAsk], None]
+OnHelloRequest = Callable[[HelloRequest], None]
 OnConnected = Callable[[], None]
 
 
@@ -69,11 +69,11 @@ class Publisher(ABC):
     the driver must lock where its transport needs it."""
 
     @abstractmethod
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Bind or connect. Must be called once, before anything else, in the process that sends.
 
-        ``on_ask`` is called on a thread of the driver for every question of a subscriber; it is quick and must not
-        be called while a lock is held that ``send_event`` needs. What it raises must be caught and counted.
+        ``on_hello_request`` is called on a thread of the driver for every question of a subscriber; it is quick and
+        must not be called while a lock is held that ``send_event`` needs. What it raises must be caught and counted.
 
         ``on_connected`` is called in the same way, each time that a subscriber (or the broker) is connected for the
         first time or again, as soon as an envelope that is sent now can reach it: after its subscriptions arrived,
@@ -85,7 +85,7 @@ class Publisher(ABC):
 
     @abstractmethod
     def send_event(self, envelope: Envelope) -> None:
-        """Send one envelope to every subscriber of ``envelope.topic`` and to those of everything; an own hello
+        """Send one envelope to every subscriber of ``envelope.topic`` and to those of everything; a hello reply
         (``envelope.hello.nonce``) only to its asker, and any other envelope whose topic is ``ALL`` (a broadcast hello)
         to every subscriber, whatever it registered.
 
@@ -144,7 +144,7 @@ class Subscriber(ABC):
 
     @abstractmethod
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """Ask every publisher for an own hello about these topics. The answers must reach this subscriber alone, as
+        """Ask every publisher for a hello reply about these topics. The answers must reach this subscriber alone, as
         envelopes whose ``hello.nonce`` is this nonce. Must not block; a publisher that cannot answer stays silent."""
 
     @abstractmethod

@@ -6,15 +6,15 @@
     ├── UsageError                the caller asked for something that cannot be
     │   ├── ConfigError           an option, a settings value or a URL is wrong
     │   ├── DriverError           a driver is unknown, not installed, or lacks a capability
-    │   ├── ValueRefused          a table, key, topic or value breaks a limit or its type
-    │   ├── NotFollowed           a topic, table or index that this replica does not hold
+    │   ├── InvalidValueError     a table, key, topic or value breaks a limit or its type
+    │   ├── NotSubscribedError    a topic, table or index that this replica does not hold
     │   ├── NotStarted            the object was not started yet
     │   └── ClosedError           the object was closed
     ├── PeerError                 somebody sent what cannot be understood
     │   ├── FrameError            one frame: truncated, oversized, foreign, or of another major version
     │   └── JournalError          a journal's file is garbage, cut off, or of a newer schema
     ├── TransportError            a driver could not send or receive
-    │   └── HandOverRefused       committed, but the publisher service takes nothing now, and the writer asked to know
+    │   └── HandoffRejectedError  committed, but the publisher service takes nothing now, as a writer asked to know
     ├── WaitTimeout               a wait ended before what it waited for
     └── StoreError                the database
         ├── StoreUnavailable      unreachable, gone, or not answering in time
@@ -52,11 +52,11 @@ class DriverError(UsageError):
     """A driver is unknown, its extra is not installed, or it lacks a capability that is needed."""
 
 
-class ValueRefused(UsageError):
+class InvalidValueError(UsageError):
     """A table, key, topic or value breaks a limit or does not fit its declared type."""
 
 
-class NotFollowed(UsageError):
+class NotSubscribedError(UsageError):
     """A topic, table or index was named that this replica does not hold."""
 
 
@@ -95,7 +95,7 @@ class TransportError(PubSubError):
     """A driver could not send or receive."""
 
 
-class HandOverRefused(TransportError):
+class HandoffRejectedError(TransportError):
     """The transaction **is committed**, but could not be handed to the host's publisher service: the buffer to it is
     full, and the writer had asked to be told (``when_full = raise``). Replicas read it from the database later.
     """

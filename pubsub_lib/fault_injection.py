@@ -23,12 +23,12 @@ class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     duplicate: Chance = 0.0
     """Delivered twice."""
     reorder: Chance = 0.0
-    """Overtaken by the next item; delivered after ``delay_most`` when none comes."""
+    """Overtaken by the next item; delivered after ``max_delay`` when none comes."""
     delay: Chance = 0.0
-    """Held back for a random time up to ``delay_most``; items behind it are not."""
+    """Held back for a random time up to ``max_delay``; items behind it are not."""
     corrupt: Chance = 0.0
     """Damaged on its way, as the ``corrupt`` function given to :class:`Lossy` does it; without one nothing is."""
-    delay_most: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    max_delay: Annotated[float, msgspec.Meta(ge=0)] = 0.1
     """In seconds."""
 
 
@@ -71,10 +71,10 @@ class Lossy(Generic[T]):
             return passed
         if self._hit("delay", loss.delay):
             self._pushed += 1
-            self._late.append((now + self._rng.uniform(0.0, loss.delay_most), self._pushed, item))
+            self._late.append((now + self._rng.uniform(0.0, loss.max_delay), self._pushed, item))
             return passed
         if self._hit("reorder", loss.reorder):
-            self._overtaken.append((now + loss.delay_most, item))
+            self._overtaken.append((now + loss.max_delay, item))
             return passed
         if self._corrupt is not None and self._hit("corrupt", loss.corrupt):
             item = self._corrupt(item, self._rng)

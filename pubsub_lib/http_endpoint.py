@@ -19,9 +19,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import ClosedError, PubSubError, TransportError
-from pubsub_lib.holders import holder_of_port
 from pubsub_lib.http_routes import Answered, Query, Route
 from pubsub_lib.logs import logger
+from pubsub_lib.port_owner import owner_of_port
 from pubsub_lib.threads.start import ReadyThread
 
 _log = logger(__name__)
@@ -30,7 +30,7 @@ Problems = Callable[[], Sequence[str]]
 """Why the program is not ready, one sentence each; none when it is. Any thread, does not block."""
 
 TEXT = "text/plain; charset=utf-8"
-MOST_CONNECTIONS: Final = 32
+MAX_CONNECTIONS: Final = 32
 """At the same time, each with a thread; further ones are closed at once. Scrapers and commands need a few."""
 TURN: Final = 5.0
 """Seconds that a request for what is counted anew waits for another one, before it is told to come again."""
@@ -97,7 +97,7 @@ class Endpoint:
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            holder = holder_of_port(port) if taken else ""
+            holder = owner_of_port(port) if taken else ""
             by = f", held by {holder}" if holder else ""
             raise TransportError(
                 f"the endpoint for metrics cannot be had at {address}:{port} ({reason}{by}); "
@@ -121,7 +121,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(at, handler)
 
     def server_bind(self) -> None:

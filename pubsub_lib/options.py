@@ -27,29 +27,29 @@ POLLING_DRIVER: Final = "db_polling_pubsub_driver"
 """What a replica follows by while publish-subscribe is off."""
 
 _LOWEST: Final = 0.001  # seconds; below that a timer is a busy loop
-MOST_SECONDS: Final = 3e9
+MAX_SECONDS: Final = 3e9
 """About a century: far below what a timer, or the database's arithmetic, overflows at."""
 
 
-def _seconds(name: str, default: float, text: str, least: float = _LOWEST, most: float = MOST_SECONDS) -> cfg.Opt:
-    return cfg.FloatOpt(name, default=default, min=least, max=most, help=f"{text} In seconds.")
+def _seconds(name: str, default: float, text: str, least: float = _LOWEST, maximum: float = MAX_SECONDS) -> cfg.Opt:
+    return cfg.FloatOpt(name, default=default, min=least, max=maximum, help=f"{text} In seconds.")
 
 
-def _count(name: str, default: int, text: str, most: int | None = None) -> cfg.Opt:
-    return cfg.IntOpt(name, default=default, min=1, max=most, help=text)
+def _count(name: str, default: int, text: str, maximum: int | None = None) -> cfg.Opt:
+    return cfg.IntOpt(name, default=default, min=1, max=maximum, help=text)
 
 
-STORE_MOST_COUNT: Final = 2**31 - 1
-STORE_MOST_SECONDS: Final = 1_000_000.0
+STORE_MAX_COUNT: Final = 2**31 - 1
+STORE_MAX_SECONDS: Final = 1_000_000.0
 """The servers count in milliseconds, of 31 bits."""
 
 
 def _store_seconds(name: str, default: float, text: str) -> cfg.Opt:
-    return _seconds(name, default, text, most=STORE_MOST_SECONDS)
+    return _seconds(name, default, text, maximum=STORE_MAX_SECONDS)
 
 
 def _store_count(name: str, default: int, text: str) -> cfg.Opt:
-    return _count(name, default, text, most=STORE_MOST_COUNT)
+    return _count(name, default, text, maximum=STORE_MAX_COUNT)
 
 
 STORE_PREFIX: Final = "store_"
@@ -101,7 +101,7 @@ GENERAL: Final[tuple[cfg.Opt, ...]] = (
         help="Stable name of this service: it stands in every message and names the origin of what it writes. "
         "Needed by whatever publishes.",
     ),
-    cfg.ListOpt("topics", default=[], help="Topics that are followed when the program names none itself."),
+    cfg.ListOpt("topics", default=[], help="Topics that are subscribed to when the program names none itself."),
     cfg.BoolOpt(
         "default_topic",
         default=True,
@@ -197,7 +197,7 @@ TIMING: Final[tuple[cfg.Opt, ...]] = (
     _seconds(
         "max_idle_time",
         5.0,
-        "How often a replica asks every publisher for an own hello, and after how long without a message a publisher "
+        "How often a replica asks every publisher for a hello reply, and after how long without a message a publisher "
         "sends a hello to all.",
     ),
     _seconds(
@@ -205,7 +205,7 @@ TIMING: Final[tuple[cfg.Opt, ...]] = (
         1.0,
         "How long a message may wait for an earlier one before the missing changes are read from the database.",
     ),
-    _seconds("hello_wait", 1.0, "How long a new topic waits for its first own hello before the first sync."),
+    _seconds("hello_wait", 1.0, "How long a new topic waits for its first hello reply before the first sync."),
     _seconds("reading_age", 1.0, "How old a publisher's reading of the heads may be when it says hello."),
     _seconds("round_trip", 1.0, "Allowance for a question to a publisher and its answer."),
     _seconds("poll_interval", 2.0, "How often the store is polled while no publisher proves to be fresh."),
@@ -218,7 +218,7 @@ TIMING: Final[tuple[cfg.Opt, ...]] = (
     _seconds("sync_jitter", 0.5, "A sync starts at a random moment within this time.", least=0.0),
     _seconds("sync_interval", 1.0, "Least time between one sync's end and the next one's start.", least=0.0),
     _seconds("sync_backoff", 1.0, "Wait after a failed sync; it doubles with each further failure."),
-    _seconds("sync_backoff_most", 30.0, "Longest wait after a failed sync."),
+    _seconds("max_sync_backoff", 30.0, "Longest wait after a failed sync."),
     _seconds("sync_timeout", 60.0, "A sync that did not end by then counts as failed."),
     _seconds(
         "recount_time",
@@ -243,7 +243,7 @@ HANDLING: Final[tuple[cfg.Opt, ...]] = (
     _count("queue_limit", 10_000, "Changes that wait for one slow handler before changes of one key are merged."),
     _count("handler_tries", 5, "How often a handler that raises is called for one change before it is parked."),
     _seconds("handler_backoff", 0.5, "Wait before a handler's second try; it doubles with each further one."),
-    _seconds("handler_backoff_most", 30.0, "Longest wait between two tries of a handler."),
+    _seconds("max_handler_backoff", 30.0, "Longest wait between two tries of a handler."),
 )
 
 METRICS: Final[tuple[cfg.Opt, ...]] = (
@@ -287,8 +287,8 @@ REPLICA: Final[tuple[cfg.Opt, ...]] = (
 SERVICE_GROUP: Final = "publisher_service"
 """Read by the publisher service alone."""
 DAY: Final = 86_400.0
-MOST_LINKS: Final = 2**53
-"""The most that trimming takes; of seconds it is MOST_SECONDS."""
+MAX_LINKS: Final = 2**53
+"""The most that trimming takes; of seconds it is MAX_SECONDS."""
 SERVICE: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "address",
@@ -302,22 +302,22 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
         10.0,
         "How long this service counts as alive without renewing its entry in the directory.",
         least=0.5,
-        most=DAY,
+        maximum=DAY,
     ),
     _seconds(
         "follow_interval",
         0.25,
         "How often the changelog is searched for changes that nobody handed over.",
-        most=DAY,
+        maximum=DAY,
     ),
     _seconds(
-        "grace", 0.5, "How long a worker has to hand over what it committed, before the service does it.", most=DAY
+        "grace", 0.5, "How long a worker has to hand over what it committed, before the service does it.", maximum=DAY
     ),
     cfg.IntOpt(
         "keep_links",
         default=1_000_000,
         min=0,
-        max=MOST_LINKS,
+        max=MAX_LINKS,
         help="The changelog is trimmed to so many of its newest links; 0 keeps all of them.",
     ),
     _seconds(
@@ -328,7 +328,7 @@ SERVICE: Final[tuple[cfg.Opt, ...]] = (
         least=0.0,
     ),
     _seconds(
-        "trim_interval", 60.0, "How often the changelog is trimmed and ended entries leave the directory.", most=DAY
+        "trim_interval", 60.0, "How often the changelog is trimmed and ended entries leave the directory.", maximum=DAY
     ),
     _seconds(
         "recount_time",

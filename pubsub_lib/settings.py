@@ -12,10 +12,10 @@ from oslo_config import cfg
 
 from pubsub_lib import dragonflow, options
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.core.dispatch import HandlerPolicy
+from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.errors import ConfigError, InvalidValueError
 from pubsub_lib.journal import JournalSettings
 from pubsub_lib.logs import logger
 from pubsub_lib.masking import masked, masked_fields, masked_repr
@@ -33,8 +33,8 @@ WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
 _NEAR: Final = 0.85
 """How much alike (difflib's ratio) the names of two groups are of which one is a slip."""
 
-_Count = Annotated[int, msgspec.Meta(ge=1, le=options.STORE_MOST_COUNT)]
-_Seconds = Annotated[float, msgspec.Meta(gt=0, le=options.STORE_MOST_SECONDS)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=options.STORE_MAX_COUNT)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=options.STORE_MAX_SECONDS)]
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +121,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 check_name("topic", topic)
             if self.service:
                 check_name("service name", self.service)
-        except ValueRefused as error:
+        except InvalidValueError as error:
             raise ConfigError(f"the settings cannot be used: {error}") from error
         if self.limits.max_value_bytes + _CHANGE_OVERHEAD > self.limits.max_frame_bytes:
             raise ConfigError(
@@ -212,7 +212,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 queue_limit=values["queue_limit"],
                 tries=values["handler_tries"],
                 backoff=values["handler_backoff"],
-                backoff_most=values["handler_backoff_most"],
+                max_backoff=values["max_handler_backoff"],
             ),
             paranoid=values["paranoid"],
             driver_options=_driver_options(conf, driver),

@@ -27,7 +27,7 @@ try:
 except ImportError as missing:
     raise ConfigError(f"tracing needs OpenTelemetry's API ({missing}); run: pip install pubsub-lib[otel]") from missing
 
-MOST_TRACESTATE: Final = 512
+MAX_TRACESTATE: Final = 512
 """Characters; a longer tracestate is left out, as W3C Trace Context allows."""
 
 _propagator: Final = TraceContextTextMapPropagator()
@@ -41,7 +41,7 @@ def current_trace() -> str:
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     parent, state = carrier.get("traceparent", ""), carrier.get("tracestate", "")
-    return f"{parent} {state}" if parent and 0 < len(state) <= MOST_TRACESTATE else parent
+    return f"{parent} {state}" if parent and 0 < len(state) <= MAX_TRACESTATE else parent
 
 
 def remote_parent(event: Event) -> Context | None:

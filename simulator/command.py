@@ -21,7 +21,7 @@ from simulator.run import Result, run_seed
 from simulator.shrink import command, shrink
 
 MUTANTS = Path(__file__).resolve().parents[1] / "tests" / "simulator" / "mutants.py"
-MOST_SHRUNK = 3
+MAX_SHRUNK = 3
 """Failing seeds that are shrunk; the others are only named."""
 
 Infection = Callable[[str], AbstractContextManager[None]]
@@ -129,11 +129,11 @@ def _many(options: argparse.Namespace, cuts: Cuts, out: TextIO) -> int:
         _say(out, line)
     _say(out, f"{len(results)} seeds in {seconds:.0f} s, {len(failed)} with a violation")
     with _infection(options.mutant):
-        for result in failed[:MOST_SHRUNK]:
+        for result in failed[:MAX_SHRUNK]:
             _say(out, f"seed {result.seed}: {result.what[:400]}")
             _say(out, f"  {command(result.seed, shrink(result.seed, cuts, result.invariant), options.mutant)}")
-    if len(failed) > MOST_SHRUNK:
-        _say(out, "also: " + ", ".join(f"{result.seed} ({result.invariant})" for result in failed[MOST_SHRUNK:][:40]))
+    if len(failed) > MAX_SHRUNK:
+        _say(out, "also: " + ", ".join(f"{result.seed} ({result.invariant})" for result in failed[MAX_SHRUNK:][:40]))
     return 1 if failed else 0
 
 

@@ -13,7 +13,7 @@ from simulator.store import Commit, ModelStore, State, Verb
 T = TypeVar("T")
 IDLE_IN_TRANSACTION = 0.5
 """Seconds after which a session that holds locks and does nothing is ended by the server."""
-NEVER = -1
+NO_TRIM = -1
 LOST_AFTER = 0.3
 """Seconds until a client notices that the server is gone."""
 
@@ -44,7 +44,7 @@ class Database:
         self.deadlock_chance = 0.0
         self.commit_loss_chance = 0.0
         self.readers = 0
-        self.trimmed_on_read = NEVER
+        self.trimmed_on_read = NO_TRIM
         """Links that are kept when somebody reads pages; NEVER: reading trims nothing."""
         self.blind: dict[str, None] = {}
         """Clients whose requests do not arrive."""
@@ -89,7 +89,7 @@ class Database:
             for _ in range(pages):
                 yield Sleep(label + " page", self.latency())
                 yield from self._reach(label, epoch)
-                if self.trimmed_on_read != NEVER:
+                if self.trimmed_on_read != NO_TRIM:
                     self.trim(self.trimmed_on_read)
         finally:
             self.readers -= 1

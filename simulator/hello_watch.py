@@ -4,11 +4,11 @@ The evidence is what a publisher handed to its transport, and which connections 
 """
 
 from pubsub_lib.core.envelope import Envelope, Hello
-from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS
+from pubsub_lib.core.sequencer import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS
 from simulator.invariants import CLOCK_SLACK, Violation
 from simulator.plan import QUICK, TIMING
 
-NEVER = float("-inf")
+NEVER_YET = float("-inf")
 GREETING = HELLO_DELAY + HELLO_SPACING + 2 * QUICK
 """Seconds from a connection to the broadcast that it causes, while the database is well: its subscriptions, the
 distance to the broadcast before, a reading."""
@@ -20,9 +20,9 @@ class HelloWatch:
     def __init__(self, name: str) -> None:
         self._name = name
         self._sent_on: set[str] = set()
-        self._spoke = NEVER
-        self._broadcast = NEVER
-        self._connected = NEVER
+        self._spoke = NEVER_YET
+        self._broadcast = NEVER_YET
+        self._connected = NEVER_YET
         self._refused = False
         self._broadcast_last = self._broadcast_refused = False
 
@@ -70,7 +70,7 @@ class HelloWatch:
         if apart < HELLO_SPACING - CLOCK_SLACK:
             raise Violation("broadcasts", f"{self._name} says two within {apart:.3f} s")
         # Who connected right before a broadcast may have missed it.
-        called_for = self._broadcast == NEVER or self._connected >= self._broadcast - HELLO_DELAY - CLOCK_SLACK
+        called_for = self._broadcast == NEVER_YET or self._connected >= self._broadcast - HELLO_DELAY - CLOCK_SLACK
         called_for = called_for or self._broadcast_refused
         if not called_for and now - self._spoke < TIMING.max_idle_time - CLOCK_SLACK:
             raise Violation("broadcasts", f"{self._name} is not idle, and nobody has connected")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pubsub_lib.core.chain import MOST_HEADS, Chain
-from pubsub_lib.core.liveness import MOST_PENDING
+from pubsub_lib.core.chain import MAX_HEADS, Chain
+from pubsub_lib.core.freshness import MAX_PENDING
 from pubsub_lib.core.model import ALL, Point
 from pubsub_lib.core.transitions import DUE, State
 from simulator.plan import TIMING
@@ -85,7 +85,7 @@ def content_is_whole(history: "History", replica: "Replica", chain: Chain) -> st
 def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) -> str | None:
     """A proof as of T means: everything that the store showed at some moment since T is here."""
     local = replica.clock.now()
-    staleness = replica.follower.tracker.liveness.staleness(chain.name, local)
+    staleness = replica.replica_state.tracker.freshness.staleness(chain.name, local)
     if staleness == float("inf"):
         return None
     if chain.known is None:
@@ -101,12 +101,12 @@ def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) ->
 def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
     """Everything that waits is within its limit."""
     limits = replica.world.plan.limits
-    pending = len(replica.follower.tracker.liveness.of(chain.name).pending)
-    if chain.waiting.messages > limits.max_waiting_links:
-        return f"{chain.waiting.messages} messages wait in {chain.name!r}"
-    if chain.waiting.size > limits.max_waiting_bytes:
-        return f"{chain.waiting.size} bytes wait in {chain.name!r}"
-    if len(chain.heads) > MOST_HEADS or pending > MOST_PENDING:
+    pending = len(replica.replica_state.tracker.freshness.of(chain.name).pending)
+    if chain.reorder_buffer.messages > limits.max_waiting_links:
+        return f"{chain.reorder_buffer.messages} messages wait in {chain.name!r}"
+    if chain.reorder_buffer.size > limits.max_waiting_bytes:
+        return f"{chain.reorder_buffer.size} bytes wait in {chain.name!r}"
+    if len(chain.heads) > MAX_HEADS or pending > MAX_PENDING:
         return f"{len(chain.heads)} heads and {pending} proofs wait in {chain.name!r}"
     return None
 
@@ -120,23 +120,23 @@ def handlers_are_bounded(handler: "Handler", objects: int) -> str | None:
 
 def syncs_end(replica: "Replica") -> str | None:
     """A sync that runs has an end."""
-    slot = replica.follower.tracker.slot
-    if slot.running and replica.clock.now() > slot.begun + TIMING.sync_timeout + 0.1:
-        return f"sync {slot.number} runs since {replica.clock.now() - slot.begun:.3f} s"
+    syncs = replica.replica_state.tracker.syncs
+    if syncs.running and replica.clock.now() > syncs.begun + TIMING.sync_timeout + 0.1:
+        return f"sync {syncs.number} runs since {replica.clock.now() - syncs.begun:.3f} s"
     return None
 
 
 def late_answer_is_ignored(replica: "Replica", running: int) -> str | None:
     """An answer that came too late does not end the sync that runs by now."""
-    slot = replica.follower.tracker.slot
-    now_running = slot.number if slot.running else 0
+    syncs = replica.replica_state.tracker.syncs
+    now_running = syncs.number if syncs.running else 0
     return None if now_running == running else f"a late answer ended sync {running}"
 
 
 def needs_are_remembered(replica: "Replica", chain: Chain) -> str | None:
     """A chain that needs a sync gets its turn."""
-    slot = replica.follower.tracker.slot
-    if chain.state in DUE and not slot.waits and not slot.running:
+    syncs = replica.replica_state.tracker.syncs
+    if chain.state in DUE and not syncs.waits and not syncs.running:
         return f"{chain.name!r} is {chain.state.value} ({chain.cause}) and no sync is planned"
     return None
 
@@ -172,5 +172,5 @@ def is_back(history: "History", chain: Chain, since: float, now: float) -> str |
 
 def guard_never_fires(replica: "Replica") -> str | None:
     """No older version ever tries to replace a newer one."""
-    guarded = replica.follower.faults.guarded
+    guarded = replica.replica_state.faults.guarded
     return f"{guarded} changes were kept out" if guarded else None

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 FOREVER = float("inf")
-MOST_STEPS = 60_000
+MAX_STEPS = 60_000
 """Steps of one run; a run that needs more goes round in circles."""
 
 
@@ -48,16 +48,16 @@ class Signal:
 class Mailbox(Signal, Generic[T]):
     """A bounded queue that wakes its reader."""
 
-    __slots__ = ("items", "most")
+    __slots__ = ("items", "maximum")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, maximum: int) -> None:
         super().__init__()
-        self.most = most
+        self.maximum = maximum
         self.items: deque[T] = deque()
 
     def put(self, item: T) -> bool:
         """False: no room, the item is dropped."""
-        if len(self.items) >= self.most:
+        if len(self.items) >= self.maximum:
             return False
         self.items.append(item)
         self.set()
@@ -264,8 +264,8 @@ class Kernel:
         while heap and heap[0][0] <= until:
             when, _, call, arguments = heapq.heappop(heap)
             self.now = max(self.now, when)
-            if self.steps > MOST_STEPS:
-                raise RuntimeError(f"more than {MOST_STEPS} steps: something goes round in circles")
+            if self.steps > MAX_STEPS:
+                raise RuntimeError(f"more than {MAX_STEPS} steps: something goes round in circles")
             call(*arguments)
         self.now = until
 

@@ -3,20 +3,20 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from pubsub_lib.core.actions import StartSync
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.events import Event
-from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Incomplete, Point, SyncAnswer
-from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.replica_state import StepResult
+from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.transitions import DUE, State
 from simulator import invariants
 from simulator.hello_watch import HelloWatch
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.kernel import Process
-from simulator.plan import BACK, LEASE_SECONDS, LONGEST_SYNC, TIMING
+from simulator.plan import BACK, LEASE_SECONDS, MAX_SYNC_SECONDS, TIMING
 from simulator.store import Commit, Verb
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EPS = 1e-6
 PROVED_IN_CALM = (
-    TIMING.message_delay_window + TIMING.sync_jitter + TIMING.sync_interval + LONGEST_SYNC + TIMING.max_idle_time
+    TIMING.message_delay_window + TIMING.sync_jitter + TIMING.sync_interval + MAX_SYNC_SECONDS + TIMING.max_idle_time
     + TIMING.round_trip + TIMING.reading_age
 )  # fmt: skip
 """Seconds of calm after which a publisher's proof is fresh: what was lost is read, the next question is answered."""
@@ -50,6 +50,8 @@ class Evidence:
         self.cause = ""
         """What is wrong with the cause of the sync that is due; "" for nothing."""
         self.due = False
+        self.resynced = False
+        """A user asked for everything of it: answers that came meanwhile proved nothing, so it may have to poll."""
         self.replaced: dict[Point, None] = {}
         """Points that nobody needs to wait for: another history's link took the place of theirs."""
         self._after: dict[Point, Point] = {}
@@ -137,8 +139,8 @@ class Monitor:
         watch.chains.pop(topic, None)
         watch.dropped_topics += 1
 
-    def asked(self, replica: "Replica", ask: HelloAsk, now: float) -> None:
-        """A replica asks for own hellos."""
+    def asked(self, replica: "Replica", ask: HelloRequest, now: float) -> None:
+        """A replica asks for hello replies."""
         watch = self._watches[replica]
         watch.asked[ask.nonce] = now
         watch.rounds = [at for at in watch.rounds if now - TIMING.max_idle_time < at < now] + [now]
@@ -176,12 +178,12 @@ class Monitor:
             if evidence is None or (hello.nonce and asked is None):
                 continue
             evidence.hear(point, now)
-            known = replica.follower.tracker.chain(topic).known_position if topic in replica.topics else -1
+            known = replica.replica_state.tracker.chain(topic).known_position if topic in replica.topics else -1
             if asked is not None and hello.store is not None:
                 evidence.covers(hello.store.position)
             if asked is not None and asked >= watch.connected and point.position > known:
                 evidence.missed = True
-            if asked is not None and evidence.known == point and not replica.follower.tracker.chain(topic).frozen:
+            if asked is not None and evidence.known == point and not replica.replica_state.tracker.chain(topic).frozen:
                 evidence.proved = max(evidence.proved, asked - hello.age)
 
     def _hinted(self, watch: Watch, replica: "Replica", hello: Hello, position: int, now: float) -> None:
@@ -189,7 +191,7 @@ class Monitor:
         unless questions went out twice within the last ``max_idle_time``.
         """
         spent = len([at for at in watch.rounds if at > now - TIMING.max_idle_time]) > 1
-        tracker = replica.follower.tracker
+        tracker = replica.replica_state.tracker
         if spent or ALL in tracker.topics:
             return
         for name in tracker.topics:
@@ -198,10 +200,10 @@ class Monitor:
             if evidence is not None and evidence.hinted is None and behind and name not in hello.heads:
                 evidence.hinted = position, now + TIMING.connect_jitter
 
-    def acted(self, replica: "Replica", outcome: Outcome) -> None:
+    def acted(self, replica: "Replica", outcome: StepResult) -> None:
         """A replica did something: look at everything that may have changed."""
         watch = self._watches[replica]
-        tracker = replica.follower.tracker
+        tracker = replica.replica_state.tracker
         trace = self._world.kernel.trace
         notices = {} if outcome.history is None else outcome.history.points
         for name in tracker.topics:
@@ -273,9 +275,10 @@ class Monitor:
     def _no_cause(self, replica: "Replica", name: str, cause: str, evidence: Evidence, now: float) -> str | None:
         world = self._world
         restored = self._history.restored_at >= 0
-        overflowed = replica.follower.tracker.counters.overflowed > 0
+        overflowed = replica.replica_state.tracker.counters.overflowed > 0
         faultless = world.plan.faultless and world.kernel.now < world.rest_since
-        if faultless and (world.plan.services or replica.plan.polling):
+        polls_after_resync = cause == "polled" and evidence.resynced
+        if faultless and (world.plan.services or replica.plan.polling) and not polls_after_resync:
             return f"{name!r} ({cause}) in a run without faults"
         if cause == "expired":
             oldest = min(evidence.heard.values(), default=now)
@@ -288,14 +291,14 @@ class Monitor:
                 return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
             if world.settled_since < world.kernel.now - PROVED_IN_CALM and world.publishers_are_well(replica):
                 return f"{name!r} ({cause}) in calm, with a publisher that answers"
-        elif cause in ("doubted", "broken"):
+        elif cause in ("history changed", "broken"):
             return None if restored else f"{name!r} ({cause}) although the history never changed"
         elif cause == "overflowed":
             return None if overflowed else f"{name!r} ({cause}) although nothing overflowed"
         elif cause in ("caught up", "behind", "replaced"):
             return None if restored or overflowed else f"{name!r} ({cause}) although no need arose meanwhile"
         elif cause == "failed":
-            failed = replica.follower.tracker.counters.syncs_failed
+            failed = replica.replica_state.tracker.counters.syncs_failed
             return None if failed else f"{name!r} ({cause}) although no sync failed"
         else:
             return f"{name!r} ({cause})"
@@ -304,8 +307,8 @@ class Monitor:
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
         """The answer is about to be used. False: it took too long, and another sync may run by now."""
         watch = self._watches[replica]
-        slot = replica.follower.tracker.slot
-        if watch.running != start.number or not slot.running or slot.number != start.number:
+        syncs = replica.replica_state.tracker.syncs
+        if watch.running != start.number or not syncs.running or syncs.number != start.number:
             return False
         watch.running = 0
         watch.shown = max(watch.shown, answer.store.position)
@@ -324,12 +327,13 @@ class Monitor:
         """A late answer was given to the replica, which ignores it. ``running``: the sync that ran then, 0: none."""
         self._demand("late answer", replica, invariants.late_answer_is_ignored(replica, running))
         for name, evidence in self._watches[replica].chains.items():
-            if name in replica.topics and replica.follower.tracker.chain(name).known != evidence.known:
+            if name in replica.topics and replica.replica_state.tracker.chain(name).known != evidence.known:
                 raise Violation("late answer", f"{replica.name}: {name!r} moved by an answer that came too late")
 
     def resync_asked(self, replica: "Replica", topic: str) -> None:
         """Somebody asks for everything of a topic."""
-        self._watches[replica].chains[topic].may_full = True
+        evidence = self._watches[replica].chains[topic]
+        evidence.may_full = evidence.resynced = True
 
     def sync_failed(self, replica: "Replica", number: int) -> None:
         """The store did not answer."""
@@ -369,7 +373,7 @@ class Monitor:
     def read_back(self, replica: "Replica", point: Point, chains: Collection[str]) -> None:
         """A wait for a commit ended well: it is on each of these chains."""
         for name in chains:
-            chain = replica.follower.tracker.chain(name)
+            chain = replica.replica_state.tracker.chain(name)
             if chain.known is None or not self._history.is_ancestor(name, point, chain.known):
                 raise Violation("read back", f"{replica.name}: {point} is called applied in {name!r} at {chain.known}")
 
@@ -387,18 +391,18 @@ class Monitor:
         if self._history.repeated:
             raise Violation("twice", f"transaction {self._history.repeated} is in one history twice")
 
-    def _publisher(self, process: Process, publishing: Publishing) -> HelloWatch:
+    def _publisher(self, process: Process, publishing: Sequencer) -> HelloWatch:
         return self._publishers.setdefault(publishing.uuid, HelloWatch(process.name))
 
-    def publisher_connected(self, process: Process, publishing: Publishing) -> None:
+    def publisher_connected(self, process: Process, publishing: Sequencer) -> None:
         """A publisher is notified of a connection."""
         self._publisher(process, publishing).connected(self._world.kernel.now)
 
-    def hello_refused(self, process: Process, publishing: Publishing) -> None:
+    def hello_refused(self, process: Process, publishing: Sequencer) -> None:
         """A publisher's transport did not take a hello."""
         self._publisher(process, publishing).refused()
 
-    def hello_burst(self, process: Process, publishing: Publishing) -> None:
+    def hello_burst(self, process: Process, publishing: Sequencer) -> None:
         """A publisher begins to send all hellos that are due."""
         self._publisher(process, publishing).burst()
 
@@ -406,7 +410,7 @@ class Monitor:
         """A link does not leave because a hello is being sent."""
         raise Violation("prompt", f"{process.name}: a commit waits for a hello")
 
-    def said(self, process: Process, publishing: Publishing, envelope: Envelope) -> None:
+    def said(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
         """A hello never claims more than is true."""
         self._publisher(process, publishing).said(envelope, self._world.kernel.now)
         hello = envelope.hello
@@ -449,7 +453,7 @@ class Monitor:
                 self._look_back(replica)
                 self._demand("sync without end", replica, invariants.syncs_end(replica))
                 for name, evidence in self._watches[replica].chains.items():
-                    chain = replica.follower.tracker.chain(name)
+                    chain = replica.replica_state.tracker.chain(name)
                     self._demand("clock", replica, invariants.clock_runs(replica, chain, evidence.waits()))
                     self._demand("asked", replica, invariants.is_asked_about(replica, chain, evidence.hinted))
 
@@ -464,7 +468,7 @@ class Monitor:
             if name != replica.name or not late or watch.back.get(service) == since:
                 continue
             watch.back[service] = since
-            for chain in [replica.follower.tracker.chain(name) for name in replica.topics]:
+            for chain in [replica.replica_state.tracker.chain(name) for name in replica.topics]:
                 self._demand("reconnected", replica, invariants.is_back(self._history, chain, since, now))
 
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simulator.database import NEVER
+from simulator.database import NO_TRIM
 from simulator.kernel import Process
 from simulator.plan import LEASE_SECONDS
 from simulator.store import State
@@ -139,7 +139,7 @@ class Nemesis:
         database, keep, period = self._world.database, rng.choice((0, 0, 1, 2, 3, 5, 8, 13)), rng.uniform(0.05, 0.5)
         if rng.random() < 0.5:  # right under a reader, who is rarely there by chance
             name = "trimmed_on_read"
-            return lambda: setattr(database, name, keep), lambda: setattr(database, name, NEVER)
+            return lambda: setattr(database, name, keep), lambda: setattr(database, name, NO_TRIM)
 
         def trim() -> None:
             if self.active and running[0]:

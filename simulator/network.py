@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pubsub_lib.core.codec import decode, encode
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from simulator.kernel import Kernel
@@ -35,7 +35,7 @@ class Answerer(Protocol):
 
     name: str
 
-    def ask(self, ask: HelloAsk) -> None:
+    def ask(self, ask: HelloRequest) -> None:
         """A question arrived."""
 
     def connected(self) -> None:
@@ -118,7 +118,7 @@ class Network:
         self.connected_at[service, replica] = self._kernel.now
 
     def send(self, sender: str, envelope: Envelope) -> None:
-        """Send an envelope, as bytes, to everyone who subscribed to its topic; an own hello to its asker."""
+        """Send an envelope, as bytes, to everyone who subscribed to its topic; a hello reply to its asker."""
         received = decode(encode(envelope, self._limits), self._limits)
         nonce = envelope.hello.nonce if envelope.hello is not None else ""
         for receiver in self._receivers(sender, nonce, envelope.topic):
@@ -135,13 +135,13 @@ class Network:
             if (sender, at.name) in self.connected_at and (topic in (ALL, *at.subscriptions) or ALL in at.subscriptions)
         ]
 
-    def ask(self, asker: Receiver, ask: HelloAsk) -> None:
+    def ask(self, asker: Receiver, ask: HelloRequest) -> None:
         """Carry a question to every service."""
         self._askers[ask.nonce] = asker
         for answerer in list(self.answerers.values()):
             self._fly(asker.name, answerer.name, lambda at=answerer: self._asked(at, ask))  # type: ignore[misc]
 
-    def _asked(self, answerer: Answerer, ask: HelloAsk) -> None:
+    def _asked(self, answerer: Answerer, ask: HelloRequest) -> None:
         if self.answerers.get(answerer.name) is answerer:
             answerer.ask(ask)
 

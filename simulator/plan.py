@@ -19,22 +19,22 @@ TIMING: Final = Timing(
     sync_jitter=0.2,
     sync_interval=0.3,
     sync_backoff=0.2,
-    sync_backoff_most=1.0,
+    max_sync_backoff=1.0,
     sync_timeout=2.0,
 )
 """Scaled down, in the proportions of the defaults: a run then needs fewer events for the same state space."""
 
-LONGEST_SYNC: Final = 0.5
+MAX_SYNC_SECONDS: Final = 0.5
 """Seconds that a sync takes at most while the database is well: a delta that turns out incomplete, then a full."""
 BOUND: Final = max(
-    bound(TIMING, LONGEST_SYNC, TIMING.sync_wait + TIMING.sync_backoff_most)
+    bound(TIMING, MAX_SYNC_SECONDS, TIMING.sync_wait + TIMING.max_sync_backoff)
     for bound in (lost_message_bound, no_publisher_bound)
 )
 """Rule 13, in seconds; a backoff from before the faults stopped may still run."""
 QUICK: Final = 0.1
 """Seconds that a question and its answer take at most while all is well."""
 BACK: Final = reconnection_bound(
-    msgspec.structs.replace(TIMING, round_trip=QUICK), LONGEST_SYNC, TIMING.sync_jitter
+    msgspec.structs.replace(TIMING, round_trip=QUICK), MAX_SYNC_SECONDS, TIMING.sync_jitter
 )
 """Rule 13 for what was lost before a connection, in seconds, while all is well and no other sync ran just now."""
 LEASE_SECONDS: Final = 3.0

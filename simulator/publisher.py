@@ -1,11 +1,11 @@
-"""The sending half of a service, and of a replica that polls: ``Publishing`` with the tasks around it."""
+"""The sending half of a service, and of a replica that polls: ``Sequencer`` with the tasks around it."""
 
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Final
 
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL
-from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.errors import StoreUnavailable
 from simulator.kernel import Await, Mailbox, Process, Signal, Sleep, Steps
 from simulator.plan import TIMING
@@ -22,7 +22,7 @@ Sending = Generator[Sleep | Await, None, bool]
 
 
 class PublisherTasks:
-    """Reads heads when ``Publishing`` wants them, says hello when due, and sends in the order of the numbers.
+    """Reads heads when ``Sequencer`` wants them, says hello when due, and sends in the order of the numbers.
 
     As in the real shell links are sent under the lock of the numbers; hellos are made under it and leave without it.
     """
@@ -46,7 +46,7 @@ class PublisherTasks:
         self._held = False
         """A hello that is being sent has the lock: only a mutant's does."""
         self._saying = False
-        self.publishing = Publishing(process.name, uuid, TIMING, world.plan.limits, process.clock.now())
+        self.publishing = Sequencer(process.name, uuid, TIMING, world.plan.limits, process.clock.now())
         process.spawn(self._hellos())
         process.spawn(self._sending())
 
@@ -57,9 +57,9 @@ class PublisherTasks:
             self._outbox.put(envelope)
         self._nudge.set()
 
-    def asked(self, ask: HelloAsk) -> None:
+    def asked(self, ask: HelloRequest) -> None:
         """A question came: it is answered at once, also while the store is read."""
-        self.publishing.asked(ask, self._process.clock.now())
+        self.publishing.hello_requested(ask, self._process.clock.now())
         self._process.spawn(self._say_hellos())
         self._nudge.set()  # the next reading is due now
 

@@ -1,19 +1,19 @@
-"""A replica: the production ``Follower`` and ``HandlerQueue`` with the tasks of a threaded shell around them."""
+"""A replica: the production ``ReplicaState`` and ``HandlerQueue`` with the tasks of a threaded shell around them."""
 
 import math
 import random
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from pubsub_lib.core.actions import StartSync
 from pubsub_lib.core.awaited import Awaited, PlaceQuestion
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.events import Event
-from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer
+from pubsub_lib.core.replica_state import ReplicaState, StepResult
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
 from simulator.plan import TIMING, ReplicaPlan
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 POLL_QUICK, POLL_SLOW = 0.05, 0.25
-MOST_POLLED = 30
+MAX_POLLED = 30
 
 
-class WatchedFollower(Follower):
+class WatchedFollower(ReplicaState):
     """The production follower with repair switched off: a mismatch is a violation, not something to mend."""
 
     monitor: "Monitor"
@@ -47,7 +47,7 @@ class Handler:
     """One handler's queue, and what it was told."""
 
     def __init__(self, limit: int) -> None:
-        self.queue = HandlerQueue(HandlerPolicy(queue_limit=limit, tries=5, backoff=0.02, backoff_most=0.2))
+        self.queue = HandlerQueue(HandlerPolicy(queue_limit=limit, tries=5, backoff=0.02, max_backoff=0.2))
         self.signal = Signal()
         self.told: dict[tuple[str, str], bytes] = {}
         self.versions: dict[tuple[str, str], int] = {}
@@ -70,9 +70,9 @@ class Replica:
         self._nudge = Signal()
         self._connected = False
         self.cache = Cache()
-        self.follower = WatchedFollower(TIMING, world.plan.limits, rng, self.cache, clock.now())
-        self.follower.monitor = world.monitor
-        self.follower.owner = self
+        self.replica_state = WatchedFollower(TIMING, world.plan.limits, rng, self.cache, clock.now())
+        self.replica_state.monitor = world.monitor
+        self.replica_state.owner = self
         self.handlers = [Handler(plan.queue_limit)]
         self.polled: PublisherTasks | None = None
         world.monitor.born(self)
@@ -93,7 +93,7 @@ class Replica:
     @property
     def topics(self) -> Collection[str]:
         """What it follows."""
-        return self.follower.tracker.topics
+        return self.replica_state.tracker.topics
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Replica:
                 envelope = self.inbox.items.popleft()
                 now = self.clock.now()
                 self.world.monitor.heard(self, envelope, now)
-                self._act(self.follower.feed(envelope, now))
+                self._act(self.replica_state.feed(envelope, now))
                 slow = self.world.slowness(self.name)
                 yield Sleep("fed", slow * self._rng.random())
 
@@ -128,15 +128,15 @@ class Replica:
         for topic in topics:
             self.subscriptions[topic] = None
         yield Sleep("subscribed", 0.001)
-        self._act(self.follower.follow(topics, self.clock.now()))
+        self._act(self.replica_state.subscribe(topics, self.clock.now()))
         while True:
             if self._connected:
                 self._connected = False
                 self.world.monitor.connected(self, self.clock.now())
-                self.follower.connected(self.clock.now())
-            self._act(self.follower.tick(self.clock.now()))
+                self.replica_state.connected(self.clock.now())
+            self._act(self.replica_state.tick(self.clock.now()))
             self._nudge.is_set = False  # the time is asked anew right here
-            due = self.clock.true(self.follower.next_time())
+            due = self.clock.true(self.replica_state.next_time())
             yield Await("tick", self._nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
 
     def _changing_topics(self) -> Steps:
@@ -149,11 +149,11 @@ class Replica:
                 if len(self.topics) > 1:
                     self.subscriptions.pop(topic, None)
                     self.world.monitor.dropped(self, topic)
-                    self._act(self.follower.unfollow(topic))
+                    self._act(self.replica_state.unsubscribe(topic))
             else:
                 self.subscriptions[topic] = None
                 yield Sleep("subscribed", 0.001)
-                self._act(self.follower.follow((topic,), self.clock.now()))
+                self._act(self.replica_state.subscribe((topic,), self.clock.now()))
 
     def _resyncing(self, rng: random.Random) -> Steps:
         """Somebody asks for everything of a topic to be read anew, until the faults stop."""
@@ -164,12 +164,12 @@ class Replica:
             if self.topics:
                 topic = rng.choice(list(self.topics))
                 self.world.monitor.resync_asked(self, topic)
-                self.follower.resync((topic,), self.clock.now())
+                self.replica_state.resync((topic,), self.clock.now())
                 self._nudge.set()
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
-    def _act(self, outcome: Outcome) -> None:
+    def _act(self, outcome: StepResult) -> None:
         if outcome.events or outcome.history is not None:
             for handler in self.handlers:
                 if outcome.history is not None:
@@ -178,8 +178,8 @@ class Replica:
                 for event in outcome.events:
                     handler.queue.push(event, self.clock.now())
                 handler.signal.set()
-        for question in outcome.questions:
-            ask = HelloAsk(question.nonce, question.topics)
+        for question in outcome.hello_requests:
+            ask = HelloRequest(question.nonce, question.topics)
             self.world.monitor.asked(self, ask, self.clock.now())
             if self.polled is not None:
                 self.polled.asked(ask)
@@ -189,7 +189,7 @@ class Replica:
             self.world.monitor.sync_begun(self, outcome.sync, self.clock.now())
             self.process.spawn(self._sync(outcome.sync))
         self.world.monitor.acted(self, outcome)
-        if self.follower.tracker.restless:
+        if self.replica_state.tracker.restless:
             self._nudge.set()
 
     def _sync(self, start: StartSync) -> Steps:
@@ -202,12 +202,12 @@ class Replica:
         except StoreUnavailable:
             trace(self.name, "sync failed", start.number)
             self.world.monitor.sync_failed(self, start.number)
-            self.follower.sync_failed(start.number, self.clock.now())
+            self.replica_state.sync_failed(start.number, self.clock.now())
         else:
             in_time = self.world.monitor.sync_answered(self, start, answer)
-            slot = self.follower.tracker.slot
-            running = slot.number if slot.running else 0
-            outcome = self.follower.sync_done(start.number, answer, self.clock.now())
+            syncs = self.replica_state.tracker.syncs
+            running = syncs.number if syncs.running else 0
+            outcome = self.replica_state.sync_done(start.number, answer, self.clock.now())
             if not in_time:
                 self.world.monitor.late_answer(self, running)
             self._act(outcome)
@@ -225,11 +225,11 @@ class Replica:
         database, monitor = self.world.database, self.world.monitor
         wait = Awaited(commit.point, self.clock.now())
         for _ in range(40):
-            topics = self.follower.tracker.topics
+            topics = self.replica_state.tracker.topics
             chains = [ALL] if ALL in topics else [link.topic for link in commit.links if link.topic in topics]
             if not chains:
                 return
-            found = wait.look(self.follower.tracker, chains)
+            found = wait.look(self.replica_state.tracker, chains)
             if found is True:
                 monitor.read_back(self, commit.point, chains)
                 return
@@ -280,7 +280,7 @@ class Replica:
                     continue
                 known = after
                 links, head, complete = yield from database.query(
-                    "links", lambda: database.store.read_links(known, MOST_POLLED)  # noqa: B023 - asked at once
+                    "links", lambda: database.store.read_links(known, MAX_POLLED)  # noqa: B023 - asked at once
                 )
             except StoreUnavailable:
                 continue

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pubsub_lib.core.envelope import HelloAsk
+from pubsub_lib.core.envelope import HelloRequest
 from pubsub_lib.core.lease import Lease
 from pubsub_lib.core.model import Link, Point
-from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import StoreUnavailable
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Sleep, Steps
 from simulator.plan import LEASE_SECONDS
@@ -28,7 +28,7 @@ class Service:
         self.world = world
         self.name = name
         self.process = Process(world.kernel, "service", name, clock)
-        self.inbox: Mailbox[Sequence[Link] | HelloAsk] = Mailbox(2000)
+        self.inbox: Mailbox[Sequence[Link] | HelloRequest] = Mailbox(2000)
         self.sender = PublisherTasks(
             world,
             self.process,
@@ -36,7 +36,7 @@ class Service:
             lambda envelope: world.network.send(name, envelope),
             lambda: name in world.network.weather.refusing,
         )
-        self.takeover = Takeover(name, GRACE, 3 * LEASE_SECONDS)
+        self.unpublished = UnpublishedLinks(name, GRACE, 3 * LEASE_SECONDS)
         self.own_lease = Lease(LEASE_SECONDS, clock.now())
         self.orphans = Lease(LEASE_SECONDS, clock.now())
         self.live: list[str] = []
@@ -45,7 +45,7 @@ class Service:
         self.process.spawn(self._following())
         self.process.spawn(self._leasing())
 
-    def ask(self, ask: HelloAsk) -> None:
+    def ask(self, ask: HelloRequest) -> None:
         """A question arrived from the wire."""
         self.inbox.put(ask)
 
@@ -59,10 +59,10 @@ class Service:
             yield Await("receive", self.inbox)
             while self.inbox.items:
                 item = self.inbox.items.popleft()
-                if isinstance(item, HelloAsk):
+                if isinstance(item, HelloRequest):
                     self.sender.asked(item)
                 else:
-                    self._publish(self.takeover.handed(item))
+                    self._publish(self.unpublished.handed_over(item))
                 yield Sleep("numbered", 0.0)
 
     def _publish(self, links: Sequence[Link]) -> None:
@@ -88,11 +88,11 @@ class Service:
             except StoreUnavailable:
                 continue
             self._after = links[-1].point if complete and links else head
-            self.takeover.followed(links, clock.now())
+            self.unpublished.in_changelog(links, clock.now())
             held = self.orphans.held(clock.now())
             if held:
                 self.world.monitor.acts_under_lease(self)
-            self._publish(self.takeover.due(clock.now(), self.live, held))
+            self._publish(self.unpublished.due(clock.now(), self.live, held))
 
     def _leasing(self) -> Steps:
         database, clock = self.world.database, self.process.clock

@@ -8,7 +8,7 @@ from simulator.plan import Cuts, draw
 from simulator.run import Result, run_seed
 
 Run = Callable[[int, Cuts], Result]
-MOST_RUNS = 120
+MAX_RUNS = 120
 """Runs that shrinking takes at most."""
 
 
@@ -17,14 +17,14 @@ def shrink(seed: int, cuts: Cuts, invariant: str, run: Run = run_seed) -> Cuts:
     breaks. Returns ``cuts`` itself when nothing can be left out."""
     runs = 0
     smaller = True
-    while smaller and runs < MOST_RUNS:
+    while smaller and runs < MAX_RUNS:
         smaller = False
         for candidate in _smaller(seed, cuts):
             runs += 1
             if run(seed, candidate).invariant == invariant:
                 cuts, smaller = candidate, True
                 break
-            if runs >= MOST_RUNS:
+            if runs >= MAX_RUNS:
                 break
     return cuts
 
@@ -39,12 +39,12 @@ def _smaller(seed: int, cuts: Cuts) -> Iterator[Cuts]:
             yield change(cuts, without=(*cuts.without, *half))
     for kind in plan.faults:
         yield change(cuts, without=(*cuts.without, kind))
-    for most in range(1, len(plan.replicas)):
-        yield change(cuts, replicas=most)
-    for most in range(len(plan.services)):
-        yield change(cuts, services=most)
-    for most in range(1, plan.writers):
-        yield change(cuts, writers=most)
+    for maximum in range(1, len(plan.replicas)):
+        yield change(cuts, replicas=maximum)
+    for maximum in range(len(plan.services)):
+        yield change(cuts, services=maximum)
+    for maximum in range(1, plan.writers):
+        yield change(cuts, writers=maximum)
     if plan.ops > 1:
         yield change(cuts, ops=plan.ops // 2)
         yield change(cuts, ops=plan.ops * 4 // 5)

@@ -263,15 +263,15 @@ class ModelStore:
             differ,
         )
 
-    def read_links(self, after: Point | None, most: int) -> tuple[list[Link], Point, bool]:
-        """Links after a point in commit order, at most ``most`` or one whole transaction; the head; whether the
+    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
+        """Links after a point in commit order, at most ``maximum`` or one whole transaction; the head; whether the
         links join the point (None: from the oldest kept)."""
         links = self._links_after(-1 if after is None else after.position)
         head = self.state.point
         complete = after is None or (links[0].tx_prev if links else head) == after
         if not complete:
             return [], head, False
-        cut = most
+        cut = maximum
         while 0 < cut < len(links) and links[cut].point == links[cut - 1].point:
             cut += 1
         return links[:cut], head, True

@@ -13,8 +13,8 @@ from simulator.monitor import Monitor
 from simulator.nemesis import Nemesis
 from simulator.network import DELAY, Network
 from simulator.plan import BACK, BOUND, DRIFT, TIMING, Plan
+from simulator.quiescence import at_rest, covered
 from simulator.replica import Replica
-from simulator.rest import at_rest, covered
 from simulator.service import Service
 from simulator.store import Commit, ModelStore
 from simulator.writer import KEYS, TABLES, Writer

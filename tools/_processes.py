@@ -6,12 +6,15 @@ import random
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
 _SHARES = 16
 """Of the ports: more than anybody runs tests side by side."""
+_returned: deque[int] = deque(maxlen=400)
+"""The last ports that this process was given; its share has 1,062. Global: one process has one set of ports."""
 
 
 def children(pid: int) -> list[int]:
@@ -76,7 +79,9 @@ def free_port() -> int:
 
 
 def free_ports(number: int) -> list[int]:
-    """So many different ones: two calls may tell the same port twice. Raises OSError when there are too few."""
+    """So many different ones, none of which one of the last calls returned: its caller may not have bound it yet.
+    Raises OSError when there are too few.
+    """
     choice = random.SystemRandom()
     share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
     found: list[int] = []
@@ -87,9 +92,10 @@ def free_ports(number: int) -> list[int]:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        if port not in found:
+        if port not in found and port not in _returned:
             found.append(port)
         if len(found) == number:
+            _returned.extend(found)
             return found
     raise OSError("no free TCP port between 15000 and 32000 on 127.0.0.1; end what holds them")
 

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pubsub_lib import Publisher, Settings, Store
-from pubsub_lib.api import OnAsk, OnConnected
+from pubsub_lib.api import OnConnected, OnHelloRequest
 from pubsub_lib.api import Publisher as DriverPublisher
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.errors import TransportError
 
 LIMIT = 0.005
@@ -32,14 +32,14 @@ class Refusing(DriverPublisher):
 
     def __init__(self, send_wait: float) -> None:
         self._send_wait = send_wait
-        self._on_ask: OnAsk = lambda ask: None
+        self._on_ask: OnHelloRequest = lambda ask: None
         self.refuses = threading.Event()
         self.refused = 0
         self.hello_in_flight = threading.Event()
 
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Remember who answers."""
-        self._on_ask = on_ask
+        self._on_ask = on_hello_request
 
     def send_event(self, envelope: Envelope) -> None:
         """Raise TransportError for a hello while it refuses."""
@@ -55,7 +55,7 @@ class Refusing(DriverPublisher):
         number = 0
         while self.refuses.is_set():
             number += 1
-            self._on_ask(HelloAsk(f"n{number}", topics))
+            self._on_ask(HelloRequest(f"n{number}", topics))
 
     def counters(self) -> Mapping[str, int]:
         """None."""

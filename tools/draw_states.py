@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))  # run from a source tree, installed or not
 from _generated import write_or_check  # noqa: E402
 
 from pubsub_lib.core import transitions  # noqa: E402
-from pubsub_lib.core.transitions import FROZEN, SYNCING, TRANSITIONS, Happening, State  # noqa: E402
+from pubsub_lib.core.transitions import FROZEN, SYNCING, TRANSITIONS, State, Trigger  # noqa: E402
 
 PAGE = ROOT / "docs" / "tracker-states.md"
 
@@ -33,40 +33,40 @@ def meanings(enum: type[StrEnum]) -> dict[str, str]:
 
 
 def diagram() -> list[str]:
-    """The state diagram in mermaid's language; happenings that lead from one state to the same other share an arrow."""
+    """The state diagram in mermaid's language; triggers that lead from one state to the same other share an arrow."""
     lines = ["stateDiagram-v2", f"    [*] --> {State.JOINING.name}"]
     lines += [f'    state "{state}" as {state.name}' for state in State]
     for state, row in TRANSITIONS.items():
         arrows: dict[State, list[str]] = {}
-        for happening, target in row.items():
+        for trigger, target in row.items():
             if target is not state:
-                arrows.setdefault(target, []).append(happening.value)
-        for target, happenings in arrows.items():
-            lines.append(f"    {state.name} --> {target.name}: {', '.join(happenings)}")
+                arrows.setdefault(target, []).append(trigger.value)
+        for target, triggers in arrows.items():
+            lines.append(f"    {state.name} --> {target.name}: {', '.join(triggers)}")
     lines.append("    classDef frozen fill:#dde,stroke:#447")
     lines.append(f"    class {','.join(state.name for state in State if state in FROZEN)} frozen")
     return lines
 
 
 def grid() -> list[str]:
-    """The whole table, a row for each happening and a column for each state."""
+    """The whole table, a row for each trigger and a column for each state."""
     lines = [
-        "| happening | " + " | ".join(state.value for state in State) + " |",
+        "| trigger | " + " | ".join(state.value for state in State) + " |",
         "|---|" + "---|" * len(State),
     ]
-    for happening in Happening:
-        targets = [TRANSITIONS[state].get(happening) for state in State]
+    for trigger in Trigger:
+        targets = [TRANSITIONS[state].get(trigger) for state in State]
         cells = [
             "" if target is None else "stays" if target is state else target.value
             for state, target in zip(State, targets, strict=True)
         ]
-        lines.append(f"| **{happening}** | " + " | ".join(cells) + " |")
+        lines.append(f"| **{trigger}** | " + " | ".join(cells) + " |")
     return lines
 
 
 def page() -> str:
     """The page as it should be."""
-    states, happenings = meanings(State), meanings(Happening)
+    states, triggers = meanings(State), meanings(Trigger)
     lines = [
         "# The states of a chain in a replica",
         "",
@@ -83,11 +83,11 @@ def page() -> str:
     ]
     for state in State:
         links = "wait" if state in FROZEN else "are applied" if state is not State.JOINING else "wait for a first known"
-        sync = "runs" if state in SYNCING else "is due" if Happening.BEGUN in TRANSITIONS[state] else ""
+        sync = "runs" if state in SYNCING else "is due" if Trigger.BEGUN in TRANSITIONS[state] else ""
         lines.append(f"| **{state}** | {states[state.name]} | {links} | {sync} |")
-    lines += ["", "| happening | meaning |", "|---|---|"]
-    lines += [f"| **{happening}** | {happenings[happening.name]} |" for happening in Happening]
-    lines += ["", "Which state a happening leads to, from each state (empty: it cannot happen there):", "", *grid(), ""]
+    lines += ["", "| trigger | meaning |", "|---|---|"]
+    lines += [f"| **{trigger}** | {triggers[trigger.name]} |" for trigger in Trigger]
+    lines += ["", "Which state a trigger leads to, from each state (empty: it cannot happen there):", "", *grid(), ""]
     return "\n".join(lines)
 
 

@@ -112,8 +112,8 @@ a password.
 |---|---|
 | `max_frame_bytes` below `max_value_bytes` + 4096 | a change with the largest value would fit in no frame |
 | `reading_age` + `round_trip` of 3 × `max_idle_time` or more | no hello could ever be fresh: all would poll |
-| `sync_backoff_most` below `sync_backoff`, `handler_backoff_most` below `handler_backoff`, `reconnect_most` below \
-`reconnect_interval` | the longest wait would be shorter than the first |
+| `max_sync_backoff` below `sync_backoff`, `max_handler_backoff` below `handler_backoff`, `max_reconnect_interval` \
+below `reconnect_interval` | the longest wait would be shorter than the first |
 | no `store_url` | nothing works without the database |
 | `publisher-service` without `service_name`, or with `enable_pub_sub = false` | it would have no name; nobody would \
 listen |
@@ -172,9 +172,9 @@ def range_of(option: Any) -> str:
     choices = getattr(option.type, "choices", None)
     if choices:
         return " or ".join(f"`{each}`" for each in choices)
-    least, most = getattr(option.type, "min", None), getattr(option.type, "max", None)
-    if least is not None and most is not None:
-        return f"{_number(least)} to {_number(most)}"
+    least, maximum = getattr(option.type, "min", None), getattr(option.type, "max", None)
+    if least is not None and maximum is not None:
+        return f"{_number(least)} to {_number(maximum)}"
     return "" if least is None else f"from {_number(least)}"
 
 

@@ -74,8 +74,8 @@ A driver that is not here is refused by name, and the message says what to set.
 replica follows unless it says `default_topic=False` ([using](using.md)) |
 | `on_create_pre`, `on_update_pre` on the merged object | `Store.before_write`, in the same transaction \
 ([using](using.md#checks-before-a-write)) |
-| `register_topic` returns whether the topic is new | `Replica.follow` and `unfollow` count the users of a topic; \
-the last `unfollow` drops it |
+| `register_topic` returns whether the topic is new | `Replica.subscribe` and `unsubscribe` count the users of a \
+topic; the last `unsubscribe` drops it |
 | the first version of an object is 1 | a version is the position of the change that last wrote the object; it \
 grows also over delete and create |
 | a key that is missing raises | `Store.get` and `Replica.get` return None |

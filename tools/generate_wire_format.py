@@ -14,7 +14,7 @@ from _generated import ROOT, write_or_check
 
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.publishing import HELLO_TOPICS
+from pubsub_lib.core.sequencer import HELLO_TOPICS
 
 PAGE = ROOT / "docs" / "wire-format.md"
 FRAMES = ROOT / "tests" / "unit" / "core" / "frames"
@@ -23,7 +23,7 @@ DUMPS: Final = {
     "data-1.1": "A message: one link",
     "run-1.1": "Parts of a run: a link that is too large for one frame",
     "hello-1.1": "A hello, broadcast",
-    "own-hello-1.1": "An own hello: the answer to one replica",
+    "own-hello-1.1": "A hello reply: the answer to one replica",
 }
 ABOUT: Final = {
     "data-1.1": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7 and "
@@ -69,14 +69,14 @@ MEANING: Final = {
     "Change.version": "the change's own position",
     "Change.value": "canonical JSON, verbatim as stored; nil for a delete",
     "Hello.sequences": "per topic the last sequence that this publisher sent; 0: none yet. Broadcast: of the topics on "
-    f"which it sent last, {HELLO_TOPICS} at most, and within `max_frame_bytes`; in an own hello: of those that it was "
+    f"which it sent last, {HELLO_TOPICS} at most, and within `max_frame_bytes`; in a hello reply: of those that it was "
     "asked about",
     "Hello.heads": "per topic the head as last read from the store; broadcast: of the same topics, without those that "
     "the reading does not show yet",
     "Hello.store": "the store's point in the same reading; nil: nothing was read yet. A replica asks about topics of "
     "which it does not have everything up to there",
     "Hello.age": "seconds between the begin of that reading and the sending of this",
-    "Hello.nonce": "the asker's, in an own hello; empty when broadcast",
+    "Hello.nonce": "the asker's, in a hello reply; empty when broadcast",
     "Hello.goodbye": "the publisher stops after this",
     "Head.point": "the newest point of the topic",
     "Head.count": "its objects",
@@ -99,14 +99,15 @@ driver reads the changelog and sends nothing.
 |---|---|---|
 | topic | `D` topic `00` | data of one topic |
 | | `D` `00` | a broadcast hello, for every subscriber |
-| | `H` nonce `00` topic `00` | an own hello, for the one who asked |
+| | `H` nonce `00` topic `00` | a hello reply, for the one who asked |
 | body | one msgpack array | everything else |
 | (signature) | | a third frame is reserved for a signature over the raw frames before it; today it is let pass unread |
 
 ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: who asked for `tenant-1` does not get
 `tenant-10`. Every subscriber subscribes to `D` `00`, so that it receives the broadcast hellos of publishers that never
-sent on its topics. A subscriber of everything subscribes to the single byte `D`; as own hellos begin with another byte,
-nobody receives those of others. Names hold no NUL. A **question** is a subscription, too: `H` nonce `00` and a msgpack
+sent on its topics. A subscriber of everything subscribes to the single byte `D`. Hello replies begin with another
+byte, so nobody receives those of others.
+Names hold no NUL. A **question** is a subscription, too: `H` nonce `00` and a msgpack
 array of topics. No message ever begins so; the publisher sees the subscription on its XPUB and answers under `H` nonce
 `00`, to which the asker subscribed before:
 
@@ -137,8 +138,8 @@ On the left the offset in the frame and its bytes, on the right the field and wh
 - Since 1.1 a link has a `trace`.
 - A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
   ignores the subscription to `D` `00`, which is no question. A replica of 1.0 that follows topics does not subscribe to
-  `D` `00`: it misses the broadcast hellos of newer publishers. Its freshness and its bounds rest on own hellos, which
-  it asks for and receives as before.
+  `D` `00`: it misses the broadcast hellos of newer publishers. Its freshness and its bounds rest on hello replies,
+  which it asks for and receives as before.
 
 ## Bounds
 
@@ -166,7 +167,7 @@ Dropped input is counted by its reason:
 | `truncated` | one frame instead of two, or bytes that end too early |
 | `version` | another major wire version |
 | `foreign` | anything else that this library does not send: other bytes, types or ranges, a link of another topic \
-than the frame's, a link that leads backwards, an own hello under another nonce's private topic |
+than the frame's, a link that leads backwards, a hello reply under another nonce's private topic |
 """
 
 
@@ -267,7 +268,7 @@ def recorded(name: str) -> tuple[bytes, bytes]:
 
 def head_rows(head: bytes) -> Iterator[Row]:
     """The parts of a topic frame or of a question."""
-    kinds = {b"D": "data", b"H": "private: an own hello, or a question for one"}
+    kinds = {b"D": "data", b"H": "private: a hello reply or a hello request"}
     yield Row(0, head[:1], "kind", kinds[head[:1]])
     at = 1
     names = ["nonce", "topic"] if head[:1] == b"H" else ["topic"]
@@ -348,8 +349,10 @@ def _kind(kind: Any) -> str:
     if isinstance(kind, found.UnionType):
         return " or ".join(_kind(each) for each in kind.types)
     if isinstance(kind, found.IntType):
-        most = "" if kind.le is None else " to 2^63 - 1" if kind.le == 2**63 - 1 else f" to {kind.le}"
-        return "integer" if kind.ge is None else f"integer, {kind.ge}{most}" if most else f"integer from {kind.ge}"
+        maximum = "" if kind.le is None else " to 2^63 - 1" if kind.le == 2**63 - 1 else f" to {kind.le}"
+        if kind.ge is None:
+            return "integer"
+        return f"integer, {kind.ge}{maximum}" if maximum else f"integer from {kind.ge}"
     if isinstance(kind, found.StrType):
         return "text" if kind.max_length is None else f"text, {kind.min_length or 0} to {kind.max_length}"
     if isinstance(kind, found.BytesType):
@@ -371,7 +374,7 @@ def page() -> str:
     return TEXT.format(
         major=codec.MAJOR,
         minor=codec.MINOR,
-        question=table(head_rows(codec.ask_frame("abc123", ["a", "b"]))),
+        question=table(head_rows(codec.hello_request_frame("abc123", ["a", "b"]))),
         fields=fields(),
         dumps="\n".join(dump(name) for name in DUMPS),
         frame=f"{Limits().max_frame_bytes:,}",

@@ -2,7 +2,7 @@
 """What a publisher service costs while nothing is written.
 
 ``tools/idle_cost.py [--topics N] [--subscribers N] [--seconds S]``, in the environment that ``tools/test`` sets up.
-Fills a SQLite database with topics, starts a service with default times, lets subscribers ask for own hellos every
+Fills a SQLite database with topics, starts a service with default times, lets subscribers ask for hello replies every
 ``max_idle_time`` as replicas do, and prints the share of one core that the service took, its memory, and the answers.
 """
 
@@ -49,7 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
                 print(f"topics {arguments.topics}, subscribers {arguments.subscribers}, {arguments.seconds:g} s")
                 print(f"share of one core  {100 * used / arguments.seconds:.1f} %")
                 print(f"resident memory    {resident(service.pid) / 2**20:.0f} MiB")
-                print(f"own hellos         {asked} asked, {answered} answered")
+                print(f"hello replies         {asked} asked, {answered} answered")
             finally:
                 service.terminate()
                 service.wait(30)
@@ -93,7 +93,7 @@ def ask_and_count(sockets: "list[zmq.Socket[bytes]]", topics: int, seconds: floa
             socket = sockets[asked % len(sockets)]
             wanted = [f"topic-{(asked * 10 + offset) % topics}" for offset in range(10)]
             socket.subscribe(codec.private_frame(nonce))
-            socket.subscribe(codec.ask_frame(nonce, wanted))
+            socket.subscribe(codec.hello_request_frame(nonce, wanted))
             asked += 1
         for ready, _ in poller.poll(10):
             while ready.poll(0):

@@ -28,7 +28,7 @@ from pubsub_lib.errors import PubSubError
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = (60_000, 200_000)
-MOST_MEGABYTES = 150
+MAX_MEGABYTES = 150
 """What docs/cli.md promises of any file."""
 GLANCE = 0.005
 """Seconds between two looks at how far a load is."""
@@ -99,14 +99,14 @@ def position(store: Store) -> int:
     return store.read_heads([]).store.position
 
 
-def wrong(store: Store, file: Path, ends: Sequence[Ended], most_megabytes: int) -> list[str]:
+def wrong(store: Store, file: Path, ends: Sequence[Ended], max_megabytes: int) -> list[str]:
     """What is not as promised, in sentences."""
     found = []
     if ends[-1].changes:
         found.append(f"the last run made {ends[-1].changes} changes where nothing was left to do")
     peak = max(each.megabytes for each in ends)
-    if peak > most_megabytes:
-        found.append(f"the peak memory was {peak} MB, more than {most_megabytes} MB")
+    if peak > max_megabytes:
+        found.append(f"the peak memory was {peak} MB, more than {max_megabytes} MB")
     expected: data.State = {}
     data.follow(expected, data.read(file))
     differences = comparison.of_files(comparison.snapshot(store.objects()), expected, {}, {})
@@ -118,7 +118,7 @@ def wrong(store: Store, file: Path, ends: Sequence[Ended], most_megabytes: int) 
     return found
 
 
-def execute(url: str, file: Path, kills: Sequence[int], most_megabytes: int) -> dict[str, Any]:
+def execute(url: str, file: Path, kills: Sequence[int], max_megabytes: int) -> dict[str, Any]:
     """All runs, then the comparison. Raises PubSubError, OSError."""
     made = pubsub_db(url, "init")
     said = made.communicate()[1].strip()
@@ -132,7 +132,7 @@ def execute(url: str, file: Path, kills: Sequence[int], most_megabytes: int) -> 
             "objects": sum(head.count for head in store.topics().values()),
             "runs": [msgspec.to_builtins(each) for each in ends],
             "peak_megabytes": max(each.megabytes for each in ends),
-            "wrong": wrong(store, file, ends, most_megabytes),
+            "wrong": wrong(store, file, ends, max_megabytes),
         }
 
 
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
         "--kills", type=positive, nargs="*", default=KILLS, metavar="N", help="SIGKILL when N are in (60000 200000)"
     )
     parser.add_argument(
-        "--most-megabytes", type=positive, default=MOST_MEGABYTES, metavar="N", help="of memory (default: %(default)s)"
+        "--most-megabytes", type=positive, default=MAX_MEGABYTES, metavar="N", help="of memory (default: %(default)s)"
     )
     options: argparse.Namespace = parser.parse_args(arguments)
     if not options.file.is_file():
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"{options.database!r} is neither sqlite, postgresql, mariadb nor a URL")
     try:
         with tempfile.TemporaryDirectory(prefix="pubsub-") as folder, database(options.database, Path(folder)) as url:
-            report = execute(url, options.file, options.kills, options.most_megabytes)
+            report = execute(url, options.file, options.kills, options.max_megabytes)
     except (PubSubError, OSError) as error:
         print(f"tools/loadset: {error}", file=sys.stderr)
         return command.NOT_RUN

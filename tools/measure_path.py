@@ -23,10 +23,10 @@ from _bench.payload import Plan, plan
 from pubsub_lib.core import codec
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.digest import fingerprint
-from pubsub_lib.core.follower import Follower
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Change, Link, SyncAnswer
-from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.timing import Timing
 
 KEYS = 100_000
@@ -68,7 +68,7 @@ def costs(name: str, work: Callable[[Item], Sequence[Change]], items: Iterable[I
 
 def publish(planned: Plan, together: int) -> Sequence[Frame]:
     """Say what a publisher takes; the frames as they leave it."""
-    publishing = Publishing(TOPIC, "0" * 32, TIMING, LIMITS, 0.0)
+    publishing = Sequencer(TOPIC, "0" * 32, TIMING, LIMITS, 0.0)
     frames: list[Frame] = []
 
     def send(links: Sequence[Link]) -> Sequence[Change]:
@@ -82,22 +82,22 @@ def publish(planned: Plan, together: int) -> Sequence[Frame]:
 
 def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: bool) -> None:
     """Say what a replica takes that holds the objects before the first transaction."""
-    follower = Follower(TIMING, LIMITS, random.Random(1), Cache(), 0.0)
-    follower.listens = lambda: listens
-    follower.follow([TOPIC], 0.0)
+    replica_state = ReplicaState(TIMING, LIMITS, random.Random(1), Cache(), 0.0)
+    replica_state.listens = lambda: listens
+    replica_state.subscribe([TOPIC], 0.0)
     now, sync = 0.0, None
     while sync is None:
         now += TIMING.hello_wait
-        sync = follower.tick(now).sync
-    follower.sync_done(sync.number, SyncAnswer(planned.start.head.point, {TOPIC: planned.full()}), now)
+        sync = replica_state.tick(now).sync
+    replica_state.sync_done(sync.number, SyncAnswer(planned.start.head.point, {TOPIC: planned.full()}), now)
 
     def receive(frame: Frame) -> Sequence[Change]:
         envelope = codec.decode(frame, LIMITS)
-        follower.feed(envelope, now)
+        replica_state.feed(envelope, now)
         return changes_of(message.link for message in envelope.messages)
 
     costs(name, receive, frames)
-    if follower.tracker.chain(TOPIC).known != planned.end.point or follower.faults.mismatches:
+    if replica_state.tracker.chain(TOPIC).known != planned.end.point or replica_state.faults.mismatches:
         raise SystemExit("the replica did not follow: these figures mean nothing")
 
 

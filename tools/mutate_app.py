@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from _command_line import WRONG_OPTION, Parser, positive
 from _mutants.table import Mutant, defects, table, tables
-from _mutants.trial import Outcome, Trial, TrialError, tried
+from _mutants.trial import Trial, TrialError, Verdict, tried
 from _termination import interrupt_on_signals
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,13 +69,13 @@ def show(trials: Sequence[Trial], form: str) -> None:
     if form == "json":
         print(msgspec.json.format(msgspec.json.encode(trials), indent=2).decode())
         return
-    ended = [each for each in Outcome if each is Outcome.CAUGHT or any(trial.outcome is each for trial in trials)]
+    ended = [each for each in Verdict if each is Verdict.CAUGHT or any(trial.outcome is each for trial in trials)]
     print(f"{'area':12}{'mutants':>9}" + "".join(f"{each:>16}" for each in ended))
     for area in [*sorted({trial.area for trial in trials}), "all"]:
         mine = [trial.outcome for trial in trials if area in (trial.area, "all")]
         print(f"{area:12}{len(mine):>9}" + "".join(f"{mine.count(each):>16}" for each in ended))
     for trial in trials:
-        if trial.outcome is not Outcome.CAUGHT:
+        if trial.outcome is not Verdict.CAUGHT:
             print(line(trial))
 
 
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
         print("tools/mutate: interrupted; every process was stopped and every copy removed", file=sys.stderr)
         return INTERRUPTED
     show(trials, options.format)
-    return ALL_CAUGHT if all(trial.outcome is Outcome.CAUGHT for trial in trials) else NOT_ALL_CAUGHT
+    return ALL_CAUGHT if all(trial.outcome is Verdict.CAUGHT for trial in trials) else NOT_ALL_CAUGHT
 
 
 if __name__ == "__main__":

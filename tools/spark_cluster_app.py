@@ -30,7 +30,7 @@ from _command_line import Parser, positive
 from _processes import free_ports
 from _termination import interrupt_on_signals
 
-from pubsub_lib.audit.ingest.fromstore import empty, journal_of_store
+from pubsub_lib.audit.ingest.store_journal import empty, journal_of_store
 from pubsub_lib.audit.report.report import SUMMARY, read_summary
 from pubsub_lib.audit.report.summary import Summary
 from pubsub_lib.audit.spark.java import for_spark, java_home

@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from pubsub_ipc.place import path_of
 from pubsub_ipc.publisher import IpcPublisher
+from pubsub_ipc.socket_path import path_of
 from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.core.limits import Positive
-from pubsub_lib.errors import ConfigError, HandOverRefused
+from pubsub_lib.errors import ConfigError, HandoffRejectedError
 
 
 class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class IpcDriver(Driver):
         path, options = _checked(settings)
         if options.when_full == "wait":
             return IpcPublisher(path, settings.limits, options.buffer, options.full_wait, options.linger)
-        return IpcPublisher(path, settings.limits, options.buffer, 0.0, options.linger, HandOverRefused)
+        return IpcPublisher(path, settings.limits, options.buffer, 0.0, options.linger, HandoffRejectedError)
 
     @classmethod
     def subscriber(cls, settings: DriverSettings) -> Subscriber:

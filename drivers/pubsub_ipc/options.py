@@ -19,8 +19,9 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "when_full",
         default="wait",
         choices=["wait", "raise"],
-        help="What a worker does with one message more: wait for room for at most full_wait, or raise HandOverRefused "
-        "in the writer at once. Either way the change is in the database and reaches every replica later.",
+        help="What a worker does with one message more: wait for room for at most full_wait, or raise "
+        "HandoffRejectedError in the writer at once. Either way the change is in the database and reaches every "
+        "replica later.",
     ),
     cfg.FloatOpt(
         "full_wait",

@@ -9,19 +9,19 @@ from typing import Final
 
 import zmq
 
-from pubsub_ipc.place import SCHEME, check_folder
-from pubsub_lib.api import OnAsk, OnConnected, Publisher
+from pubsub_ipc.socket_path import SCHEME, check_folder
+from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import TransportError
-from pubsub_lib.lifecycle import PublisherLife
 from pubsub_lib.logs import logger
 
 _log = logger(__name__)
 
 _RECONNECT_MS: Final = 50
-_RECONNECT_MOST_MS: Final = 1000
+_MAX_RECONNECT_MS: Final = 1000
 # As plain numbers: to combine the library's enumerations takes longer than to send.
 _NOW: Final = int(zmq.DONTWAIT)
 _MORE: Final = int(zmq.DONTWAIT) | int(zmq.SNDMORE)
@@ -50,13 +50,13 @@ class IpcPublisher(Publisher):
         self._wait = wait
         self._linger = linger
         self._refusal = refusal
-        self._life = PublisherLife()
+        self._life = PublisherState()
         self._lock = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
         self._counts: Counter[str] = Counter(sent=0, waited=0, refused=0)
 
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Connect; the service need not be there yet. Neither callback is ever called: nobody asks a worker, and a
         worker does nothing when the service is there again but send.
 
@@ -73,7 +73,7 @@ class IpcPublisher(Publisher):
             # Also for a process that ends without close(): by default it would wait for the service for ever.
             socket.linger = round(self._linger * 1000)
             socket.reconnect_ivl = _RECONNECT_MS
-            socket.reconnect_ivl_max = _RECONNECT_MOST_MS
+            socket.reconnect_ivl_max = _MAX_RECONNECT_MS
             socket.connect(f"{SCHEME}{self._path}")
         except zmq.ZMQError as error:
             if socket is not None:
@@ -88,8 +88,8 @@ class IpcPublisher(Publisher):
     def send_event(self, envelope: Envelope) -> None:
         """Hand one envelope over. See :meth:`pubsub_lib.api.Publisher.send_event`; blocks for ``full_wait`` at most.
 
-        Raises TransportError (HandOverRefused, when it was told to raise) when the buffer stays full: the service is
-        away, or slower than its workers.
+        Raises TransportError (HandoffRejectedError, when it was told to raise) when the buffer stays full: the service
+        is away, or slower than its workers.
         """
         self._usable()
         frames = codec.encode(envelope, self._limits)

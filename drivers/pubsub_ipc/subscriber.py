@@ -12,15 +12,15 @@ from typing import Final
 import zmq
 
 from pubsub_ipc.batch import Batch
-from pubsub_ipc.place import SCHEME, SocketLock, make_folder
+from pubsub_ipc.socket_path import SCHEME, SocketLock, make_folder
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
-from pubsub_lib.core.publishing import MOST_QUESTIONS
+from pubsub_lib.core.sequencer import MAX_REQUESTS
+from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError, TransportError
-from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_lib.logs import logger
 from pubsub_lib.zmq_frames import receive
 
@@ -58,7 +58,7 @@ class IpcSubscriber(Subscriber):
         """An eventfd that ends the thread's wait; -1 while there is no thread. Guarded by the lock."""
         self._ended = False
         """``close`` has returned: nothing may be delivered any more."""
-        self._life = SubscriberLife(self._state, _log, ("unwanted", "socket_errors", "receive_errors"))
+        self._life = SubscriberState(self._state, _log, ("unwanted", "socket_errors", "receive_errors"))
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
@@ -90,10 +90,10 @@ class IpcSubscriber(Subscriber):
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """There is no way back through the hop: workers stay silent, which the contract allows."""
         self._life.check_open()
-        codec.ask_frame(nonce, topics)
+        codec.hello_request_frame(nonce, topics)
         with self._state:
             self._asked[nonce] = None
-            if len(self._asked) > MOST_QUESTIONS:
+            if len(self._asked) > MAX_REQUESTS:
                 del self._asked[next(iter(self._asked))]
 
     def daemonize(self) -> None:

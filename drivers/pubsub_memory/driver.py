@@ -29,7 +29,7 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     duplicate: Chance = 0.0
     reorder: Chance = 0.0
     delay: Chance = 0.0
-    delay_most: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    max_delay: Annotated[float, msgspec.Meta(ge=0)] = 0.1
     seed: int = 0
 
 
@@ -61,8 +61,8 @@ def _bus_of(settings: DriverSettings, addresses: tuple[str, ...]) -> tuple[Memor
     if not isinstance(found, MemoryBus):
         named = [address.removeprefix(SCHEME) for address in addresses if address.startswith(SCHEME)]
         found = bus(named[0] if named else options.bus)
-    loss = Loss(options.drop, options.duplicate, options.reorder, options.delay, 0.0, options.delay_most)
-    if loss != Loss(delay_most=options.delay_most):  # else leave what a test may have set on the bus
+    loss = Loss(options.drop, options.duplicate, options.reorder, options.delay, 0.0, options.max_delay)
+    if loss != Loss(max_delay=options.max_delay):  # else leave what a test may have set on the bus
         found.set_loss(loss, options.seed)
     return found, options
 
@@ -72,6 +72,6 @@ def _checked(given: Mapping[str, Any]) -> MemoryOptions:
         options = msgspec.convert(given, MemoryOptions)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the memory driver cannot use its options: {error}; correct [pubsub_memory]") from error
-    if not math.isfinite(options.delay_most):
-        raise ConfigError(f"delay_most is {options.delay_most} but must be finite; correct [pubsub_memory]")
+    if not math.isfinite(options.max_delay):
+        raise ConfigError(f"max_delay is {options.max_delay} but must be finite; correct [pubsub_memory]")
     return options

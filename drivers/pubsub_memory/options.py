@@ -21,6 +21,6 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     _chance("duplicate", "Deliver a message twice."),
     _chance("reorder", "Let the next message overtake this one."),
     _chance("delay", "Hold a message back for a random time."),
-    cfg.FloatOpt("delay_most", default=0.1, min=0.0, help="Longest time a message is held back. In seconds."),
+    cfg.FloatOpt("max_delay", default=0.1, min=0.0, help="Longest time a message is held back. In seconds."),
     cfg.IntOpt("seed", default=0, help="Seed of the random choices above."),
 )

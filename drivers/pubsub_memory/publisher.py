@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from pubsub_lib.api import OnAsk, OnConnected, Publisher
+from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError
-from pubsub_lib.lifecycle import PublisherLife
 from pubsub_lib.logs import logger
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_memory.bus import MemoryBus
@@ -29,21 +29,21 @@ class MemoryPublisher(Publisher):
     def __init__(self, bus: MemoryBus, limits: Limits) -> None:
         self._bus = bus
         self._limits = limits
-        self._life = PublisherLife()
+        self._life = PublisherState()
         self._met = False
         self._changed = threading.Condition()
         self._asks: deque[bytes] = deque()
         self._counts: Counter[str] = Counter(sent=0, asks=0, callback_errors=0, overflow=0, foreign=0)
         self._thread: threading.Thread | None = None
 
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Join the bus. See :meth:`pubsub_lib.api.Publisher.initialize`."""
         with self._changed:
             self._life.check_new()
             ready = ReadyThread("pubsub-memory-asks")
             self._life.begin()
             self._thread = ready.thread
-            ready.run(partial(self._answer, on_ask, on_connected))
+            ready.run(partial(self._answer, on_hello_request, on_connected))
         self._bus.attach_desk(self)
 
     def send_event(self, envelope: Envelope) -> None:
@@ -86,7 +86,7 @@ class MemoryPublisher(Publisher):
         if thread is not None and thread is not threading.current_thread():
             thread.join(_STOP)
 
-    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._asks or self._met or self._life.closed)
@@ -99,11 +99,11 @@ class MemoryPublisher(Publisher):
                 self._call(on_connected)
             if frame is not None:
                 try:
-                    ask = codec.read_ask(frame, self._limits)
+                    ask = codec.read_hello_request(frame, self._limits)
                 except FrameError as error:
                     self._count(error.reason)
                     continue
-                self._call(partial(on_ask, ask))
+                self._call(partial(on_hello_request, ask))
 
     def _call(self, callback: Callable[[], None]) -> None:
         try:

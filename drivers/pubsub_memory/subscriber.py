@@ -10,9 +10,9 @@ from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
-from pubsub_lib.core.publishing import MOST_QUESTIONS
+from pubsub_lib.core.sequencer import MAX_REQUESTS
+from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError
-from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_lib.logs import logger
 from pubsub_memory.bus import Frames, MemoryBus
 
@@ -36,7 +36,7 @@ class MemorySubscriber(Subscriber):
         self._subscriptions = {codec.topic_frame(ALL)}
         self._questions: deque[bytes] = deque()
         self._met = False
-        self._life = SubscriberLife(self._changed, _log)
+        self._life = SubscriberState(self._changed, _log)
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
@@ -67,13 +67,13 @@ class MemorySubscriber(Subscriber):
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`."""
         self._life.check_open()
-        frame = codec.ask_frame(nonce, topics)
+        frame = codec.hello_request_frame(nonce, topics)
         private = codec.private_frame(nonce)
         with self._changed:
             if private not in self._subscriptions:
                 self._subscriptions.add(private)
                 self._questions.append(private)
-                if len(self._questions) > MOST_QUESTIONS:  # an older one's publishers had their time
+                if len(self._questions) > MAX_REQUESTS:  # an older one's publishers had their time
                     self._subscriptions.discard(self._questions.popleft())
         self._bus.ask(frame)
 

@@ -28,7 +28,7 @@ class PollingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fastest: Seconds = 0.05
     slowest: Seconds = 1.0
     batch: Positive = 500
-    backoff_most: Seconds = 15.0
+    max_backoff: Seconds = 15.0
 
 
 class PollingDriver(Driver):
@@ -71,7 +71,7 @@ class PollingDriver(Driver):
             fastest=options.fastest,
             slowest=options.slowest,
             batch=options.batch,
-            backoff_most=options.backoff_most,
+            max_backoff=options.max_backoff,
         )
 
 
@@ -80,7 +80,7 @@ def _checked(given: Mapping[str, Any]) -> PollingOptions:
         options = msgspec.convert(given, PollingOptions)
     except msgspec.ValidationError as error:
         raise ConfigError(f"db_polling_pubsub_driver cannot use its options: {error}; correct [pubsub_sql]") from error
-    for name in ("fastest", "slowest", "backoff_most"):
+    for name in ("fastest", "slowest", "max_backoff"):
         if not math.isfinite(getattr(options, name)):
             raise ConfigError(f"{name} is {getattr(options, name)} but must be finite; correct [pubsub_sql]")
     if options.slowest < options.fastest:

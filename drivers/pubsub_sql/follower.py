@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final, Protocol
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Heads, Link, Point
 from pubsub_lib.errors import FrameError
@@ -22,7 +22,7 @@ class ChangelogReader(Protocol):
     def read_heads(self, topics: Collection[str], /) -> Heads:
         """The store's point and the heads of these topics, in one reading."""
 
-    def read_links(self, after: Point | None, most: int, /) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int, /) -> tuple[list[Link], Point, bool]:
         """(links in commit order, the store's head, whether the changelog still reaches the point)."""
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class ChangelogFollower:
         self,
         store: ChangelogReader,
         topics: Callable[[], Collection[str]],
-        asks: Sequence[HelloAsk],
+        asks: Sequence[HelloRequest],
         clock: Callable[[], float],
     ) -> Iterator[Envelope]:
         """What is new on these topics since the last poll, then the answers to ``asks``.
@@ -124,10 +124,10 @@ class ChangelogFollower:
 class Pace:
     """How long to wait between two polls: shorter while there are changes, longer while there are none. Seconds."""
 
-    def __init__(self, fastest: float, slowest: float, backoff_most: float) -> None:
+    def __init__(self, fastest: float, slowest: float, max_backoff: float) -> None:
         self._fastest = fastest
         self._slowest = slowest
-        self._backoff_most = max(backoff_most, slowest)
+        self._max_backoff = max(max_backoff, slowest)
         self._interval = slowest
         self._failures = 0
 
@@ -146,4 +146,4 @@ class Pace:
     def failed(self) -> float:
         """The database did not answer: doubles with each further failure."""
         self._failures += 1
-        return min(self._backoff_most, self._fastest * 2.0 ** min(self._failures, 40))
+        return min(self._max_backoff, self._fastest * 2.0 ** min(self._failures, 40))

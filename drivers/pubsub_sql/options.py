@@ -20,7 +20,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     ),
     cfg.IntOpt("batch", default=500, min=1, help="Links read from the changelog at once."),
     cfg.FloatOpt(
-        "backoff_most",
+        "max_backoff",
         default=15.0,
         min=0.001,
         help="Longest wait between two tries while the database does not answer. In seconds.",

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Mapping
 
-from pubsub_lib.api import OnAsk, OnConnected, Publisher
+from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.lifecycle import PublisherLife
+from pubsub_lib.driver_state import PublisherState
 
 
 class PollingPublisher(Publisher):
@@ -13,10 +13,10 @@ class PollingPublisher(Publisher):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._life = PublisherLife()
+        self._life = PublisherState()
         self._unneeded = 0
 
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Nothing to bind or connect: neither callback is ever called, each subscriber answers itself from the
         store."""
         with self._lock:

@@ -8,11 +8,11 @@ from typing import Final
 
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import HelloAsk
+from pubsub_lib.core.envelope import HelloRequest
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.publishing import MOST_QUESTIONS
+from pubsub_lib.core.sequencer import MAX_REQUESTS
+from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import PubSubError
-from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_lib.logs import logger
 from pubsub_sql.follower import ChangelogFollower, ChangelogReader, Pace
 
@@ -32,16 +32,16 @@ class PollingSubscriber(Subscriber):
         fastest: float,
         slowest: float,
         batch: int,
-        backoff_most: float,
+        max_backoff: float,
     ) -> None:
         self._open_store = open_store
         self._changed = threading.Condition()
         self._topics: frozenset[str] = frozenset()
-        self._asks: deque[HelloAsk] = deque(maxlen=MOST_QUESTIONS)
+        self._asks: deque[HelloRequest] = deque(maxlen=MAX_REQUESTS)
         self._poll_now = False
-        self._life = SubscriberLife(self._changed, _log, ("store_errors",))
+        self._life = SubscriberState(self._changed, _log, ("store_errors",))
         self._follower = ChangelogFollower(limits, batch)
-        self._pace = Pace(fastest, slowest, backoff_most)
+        self._pace = Pace(fastest, slowest, max_backoff)
         self._store: ChangelogReader | None = None
         self._failing = False
 
@@ -79,7 +79,7 @@ class PollingSubscriber(Subscriber):
         for topic in topics:
             check_topic(topic)
         with self._changed:
-            self._asks.append(HelloAsk(nonce, tuple(topics)))
+            self._asks.append(HelloRequest(nonce, tuple(topics)))
             self._wake()
 
     def daemonize(self) -> None:

@@ -8,7 +8,7 @@ from pubsub_lib.errors import ConfigError
 
 TCP: Final = "tcp://"
 IPC: Final = "ipc://"
-MOST_IPC_BYTES: Final = 107
+MAX_IPC_BYTES: Final = 107
 """What a Unix socket's address holds, apart from its closing NUL."""
 
 
@@ -29,10 +29,10 @@ def check(address: str, *, bind: bool = False) -> None:
             size = len(os.fsencode(path))
         except UnicodeEncodeError:
             size = 0
-        if 0 < size <= MOST_IPC_BYTES and "\0" not in path and path[0] != "@":
+        if 0 < size <= MAX_IPC_BYTES and "\0" not in path and path[0] != "@":
             return
         raise ConfigError(
-            f"the address {address!r} is no ipc:// with the path of a socket (1 to {MOST_IPC_BYTES} bytes); shorten it"
+            f"the address {address!r} is no ipc:// with the path of a socket (1 to {MAX_IPC_BYTES} bytes); shorten it"
         )
     raise ConfigError(f"the address {address!r} begins with neither tcp:// nor ipc://; write tcp://host:port")
 

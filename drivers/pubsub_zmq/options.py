@@ -58,7 +58,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     ),
     _seconds("connect_timeout", 5.0, "How long a connection and its handshake may take."),
     _seconds("reconnect_interval", 0.1, "Wait before a lost connection is tried again; it doubles with each failure."),
-    _seconds("reconnect_most", 2.0, "Longest wait before a lost connection is tried again."),
+    _seconds("max_reconnect_interval", 2.0, "Longest wait before a lost connection is tried again."),
     _seconds("answer_time", 5.0, "How long a subscriber listens for answers to one question for a hello."),
     cfg.FloatOpt(
         "goodbye_linger",

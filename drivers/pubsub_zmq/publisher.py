@@ -10,20 +10,20 @@ from typing import Final
 
 import zmq
 
-from pubsub_lib.api import OnAsk, OnConnected, Publisher
+from pubsub_lib.api import OnConnected, OnHelloRequest, Publisher
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.driver_state import PublisherState
 from pubsub_lib.errors import FrameError, PubSubError, TransportError
-from pubsub_lib.holders import holder_of_port
-from pubsub_lib.lifecycle import PublisherLife
 from pubsub_lib.logs import logger
+from pubsub_lib.port_owner import owner_of_port
 from pubsub_lib.threads.start import ReadyThread
 from pubsub_zmq import addresses
-from pubsub_zmq.asks import CONNECTED, Asks
-from pubsub_zmq.ipclock import IpcLock
-from pubsub_zmq.outbox import Outbox, Outgoing, frames
+from pubsub_zmq.hello_requests import CONNECTED, HelloRequests
+from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.socket_lock import IpcLock
 from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 
 _log = logger(__name__)
@@ -46,24 +46,24 @@ _POLLIN: Final = int(zmq.POLLIN)
 
 class ZmqPublisher(Publisher):
     """Senders encode, and send by themselves when it is quiet; else they queue, and the sending thread packs what
-    waits (:mod:`.outbox`). The socket is used by one of them at a time, under ``_socket_lock``.
+    waits (:mod:`.send_queue`). The socket is used by one of them at a time, under ``_socket_lock``.
     """
 
     def __init__(self, bind_address: str, limits: Limits, options: ZmqOptions) -> None:
         self._address = bind_address
         self._limits = limits
         self._options = options
-        self._life = PublisherLife()
+        self._life = PublisherState()
         self._lock = threading.Lock()
         self._socket_lock = threading.Lock()
         """Around every use of the socket; taken before the outbox's own lock, never after it."""
         self._xpub: zmq.Socket[bytes] | None = None
         self._sent_at = 0.0
         self._waker: Waker | None = None
-        self._outbox: Outbox | None = None
+        self._outbox: SendQueue | None = None
         self._ipc_lock: IpcLock | None = None
         self._threads: tuple[threading.Thread, ...] = ()
-        self._asks = Asks(options.questions_per_second)
+        self._asks = HelloRequests(options.questions_per_second)
         self._subscribed = 0
         self._linger = 0.0
         self.endpoint = ""
@@ -72,7 +72,7 @@ class ZmqPublisher(Publisher):
         self._sending = dict.fromkeys(("frames", "send_errors", "connected", "disconnected", "overflow"), 0)
         self._answering = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized"), 0)
 
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. After a failure it may be tried again."""
         with self._lock, ExitStack() as undo:
             self._life.check_new()
@@ -86,11 +86,11 @@ class ZmqPublisher(Publisher):
             undo.pop_all()
             self._waker = waker
             self._xpub = xpub
-            self._outbox = outbox = Outbox(self._options.send_queue, waker.wake)
+            self._outbox = outbox = SendQueue(self._options.send_queue, waker.wake)
             self._life.begin()
             self._threads = (sending.thread, answering.thread)
             sending.run(partial(self._run, context, xpub, monitor, waker, outbox))
-            answering.run(partial(self._answer, on_ask, on_connected))
+            answering.run(partial(self._answer, on_hello_request, on_connected))
 
     def send_event(self, envelope: Envelope) -> None:
         """Encode and send, or queue for the sending thread. See :meth:`pubsub_lib.api.Publisher.send_event`.
@@ -102,7 +102,7 @@ class ZmqPublisher(Publisher):
         assert outbox is not None  # initialize() made it
         head, body = codec.encode(envelope, self._limits)
         if envelope.hello is not None or not self._send_alone(outbox, (head, body)):
-            outbox.put(Outgoing(envelope, head, body), self._options.send_wait)
+            outbox.put(QueuedMessage(envelope, head, body), self._options.send_wait)
 
     def counters(self) -> Mapping[str, int]:
         """What the API asks for, and: ``frames`` (fewer than ``sent`` when messages shared them), ``send_errors``
@@ -131,7 +131,7 @@ class ZmqPublisher(Publisher):
             if thread is not threading.current_thread():
                 thread.join(_STOP / 2)
 
-    def _send_alone(self, outbox: Outbox, pair: tuple[bytes, bytes]) -> bool:
+    def _send_alone(self, outbox: SendQueue, pair: tuple[bytes, bytes]) -> bool:
         """Send past the queue, in the caller's thread. False: not now, because others send, or wait, or just did."""
         now = time.monotonic()
         if now - self._sent_at < _QUIET or not self._socket_lock.acquire(blocking=False):
@@ -178,7 +178,7 @@ class ZmqPublisher(Publisher):
         what = f"cannot bind {self._address!r}"
         if error.errno == errno.EADDRINUSE:
             port = addresses.port_of(self._address)
-            holder = holder_of_port(int(port)) if port.isdecimal() else ""
+            holder = owner_of_port(int(port)) if port.isdecimal() else ""
             by = f", held by {holder}" if holder else ""
             return translated(error, what, f"it is in use{by}: end that, or choose another publisher_port")
         if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
@@ -193,7 +193,7 @@ class ZmqPublisher(Publisher):
         xpub: "zmq.Socket[bytes]",
         monitor: Monitor,
         waker: Waker,
-        outbox: Outbox,
+        outbox: SendQueue,
     ) -> None:
         poller = zmq.Poller()
         # The socket's descriptor and not the socket, which others may use meanwhile. It only tells that something
@@ -208,7 +208,7 @@ class ZmqPublisher(Publisher):
                     waker.clear()
                     with self._socket_lock:
                         self._send(xpub, outbox)
-                        more = self._hear(xpub)
+                        more = self._receive(xpub)
                     self._watch(monitor)
                 except Exception:  # noqa: BLE001 - without this thread nothing would ever leave again
                     self._sending["send_errors"] += 1
@@ -225,7 +225,7 @@ class ZmqPublisher(Publisher):
                 self._ipc_lock.release()
             waker.close()
 
-    def _send(self, xpub: "zmq.Socket[bytes]", outbox: Outbox) -> None:
+    def _send(self, xpub: "zmq.Socket[bytes]", outbox: SendQueue) -> None:
         waiting = outbox.take()
         if not waiting:
             return
@@ -244,7 +244,7 @@ class ZmqPublisher(Publisher):
                 _log.warning("a frame was lost: %s", translated(error, "ZeroMQ refused it", "replicas will notice"))
         self._sent_at = time.monotonic()
 
-    def _hear(self, xpub: "zmq.Socket[bytes]") -> bool:
+    def _receive(self, xpub: "zmq.Socket[bytes]") -> bool:
         """Pass questions on, and that somebody listens; True when there may be more."""
         asks = []
         arrived = False
@@ -289,7 +289,7 @@ class ZmqPublisher(Publisher):
 
     # -- the thread of the questions ---------------------------------------------------------------------------------
 
-    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         # A thread of its own: callbacks may wait for locks that a sender holds while it waits for the sending thread.
         while (frame := self._asks.take()) is not None:
             if frame == CONNECTED:
@@ -297,11 +297,11 @@ class ZmqPublisher(Publisher):
                 continue
             self._answering["asks"] += 1
             try:
-                ask = codec.read_ask(frame, self._limits)
+                ask = codec.read_hello_request(frame, self._limits)
             except FrameError as error:
                 self._answering[error.reason] += 1
                 continue
-            self._call(partial(on_ask, ask))
+            self._call(partial(on_hello_request, ask))
 
     def _call(self, callback: Callable[[], None]) -> None:
         try:

@@ -12,13 +12,13 @@ from pubsub_lib.core import codec
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.core.sequence_gaps import SequenceGaps
+from pubsub_lib.driver_state import SubscriberState
 from pubsub_lib.errors import FrameError
-from pubsub_lib.lifecycle import SubscriberLife
 from pubsub_lib.logs import logger
 from pubsub_lib.zmq_frames import receive
 from pubsub_zmq import addresses
-from pubsub_zmq.health import Health
-from pubsub_zmq.questions import Part, Questions
+from pubsub_zmq.connection_monitor import ConnectionMonitor
+from pubsub_zmq.pending_hellos import PendingHellos, RequestPart
 from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.sockets import Monitor, Waker, translated
 
@@ -26,9 +26,9 @@ _log = logger(__name__)
 
 _BURST: Final = 500
 """Messages received before orders, connections and deadlines are looked at again."""
-_MOST_QUIET: Final = 30.0
+_MAX_QUIET: Final = 30.0
 """Seconds, beyond what tries may take: ZeroMQ's thread stands still while it looks a name up."""
-_MOST_WAIT: Final = 3600.0  # seconds; poll() counts milliseconds in an int
+_MAX_WAIT: Final = 3600.0  # seconds; poll() counts milliseconds in an int
 
 
 class Receiver:
@@ -42,18 +42,18 @@ class Receiver:
         limits: Limits,
         options: ZmqOptions,
         orders: deque[tuple[str, str]],
-        parts: deque[Part],
-        life: SubscriberLife,
+        parts: deque[RequestPart],
+        life: SubscriberState,
     ) -> None:
         self._limits = limits
         self._orders = orders
         self._parts = parts
         self._life = life
-        self._questions = Questions(options.answer_time)
-        self._health = Health(
+        self._questions = PendingHellos(options.answer_time)
+        self._health = ConnectionMonitor(
             options.reconnect_interval,
-            options.reconnect_most,
-            _MOST_QUIET + 2 * (options.connect_timeout + options.reconnect_most),
+            options.max_reconnect_interval,
+            _MAX_QUIET + 2 * (options.connect_timeout + options.max_reconnect_interval),
         )
         self._gaps = SequenceGaps()
         # Only the thread counts, and keys never change: readers copy without a lock, and the hot path has none.
@@ -88,12 +88,12 @@ class Receiver:
                     if wait <= 0:
                         due = self._keep_up(sub)
                         wait = due - time.monotonic()
-                    ready = dict(poller.poll(round(1000 * max(0.0, min(wait, _MOST_WAIT))) + (wait > 0)))
+                    ready = dict(poller.poll(round(1000 * max(0.0, min(wait, _MAX_WAIT))) + (wait > 0)))
                     if woken in ready:  # to look in vain would cost more than to take in a message
                         waker.clear()
                     self._drain(sub)
                     if monitor.socket in ready:
-                        self._hear(monitor.events())
+                        self._receive(monitor.events())
                         due = 0.0
                 except Exception:  # noqa: BLE001 - without this thread nothing would ever arrive again
                     self._counts["receive_errors"] += 1
@@ -120,7 +120,7 @@ class Receiver:
                 self._disconnect(sub, what)
                 self._health.removed(what)
         while self._parts:
-            begun, ended = self._questions.ask(self._parts.popleft(), time.monotonic())
+            begun, ended = self._questions.request(self._parts.popleft(), time.monotonic())
             for frame in begun:
                 sub.subscribe(frame)
             self._unsubscribe(sub, ended)
@@ -163,7 +163,7 @@ class Receiver:
                 continue
             self._counts["received"] += 1
             if envelope.hello is None:
-                self._gaps.heard(
+                self._gaps.received(
                     envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages)
                 )
             elif envelope.hello.nonce:
@@ -173,7 +173,7 @@ class Receiver:
 
     # -- connections and deadlines -----------------------------------------------------------------------------------
 
-    def _hear(self, events: Iterable[tuple[int, str]]) -> None:
+    def _receive(self, events: Iterable[tuple[int, str]]) -> None:
         now = time.monotonic()
         connected = self._health.counts["connected"]
         for event, endpoint in events:

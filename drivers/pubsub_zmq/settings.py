@@ -27,13 +27,13 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tcp_user_timeout: _KernelSeconds = 30
     connect_timeout: Seconds = 5.0
     reconnect_interval: Seconds = 0.1
-    reconnect_most: Seconds = 2.0
+    max_reconnect_interval: Seconds = 2.0
     answer_time: Seconds = 5.0
     goodbye_linger: _AtMostASecond = 0.5
     questions_per_second: Positive = 2000
 
     @property
-    def most_silence(self) -> int:
+    def max_silence(self) -> int:
         """After so many seconds a subscriber gives up a publisher that is silent, or acknowledges nothing."""
         return self.tcp_keepalive_idle + self.tcp_keepalive_interval * self.tcp_keepalive_count
 
@@ -48,9 +48,9 @@ def checked(given: Mapping[str, Any]) -> ZmqOptions:
         value = getattr(options, name)
         if not math.isfinite(value) or value > 2**31 // 1000:  # ZeroMQ counts in ints, times in milliseconds
             raise ConfigError(f"{name} is {value} but at most {2**31 // 1000} is allowed; correct [pubsub_zmq]")
-    if options.reconnect_most < options.reconnect_interval:
+    if options.max_reconnect_interval < options.reconnect_interval:
         raise ConfigError(
-            f"reconnect_most ({options.reconnect_most} s) is below reconnect_interval "
+            f"max_reconnect_interval ({options.max_reconnect_interval} s) is below reconnect_interval "
             f"({options.reconnect_interval} s); raise it in [pubsub_zmq]"
         )
     return options

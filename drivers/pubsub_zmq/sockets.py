@@ -11,7 +11,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 from pubsub_zmq.settings import ZmqOptions
 
-MOST_QUESTION_BYTES: Final = 2 * 1024
+MAX_QUESTION_BYTES: Final = 2 * 1024
 """Of one question's subscription. ZeroMQ keeps a subscription as one node a byte, 40 bytes of memory each, and takes
 them down recursively: 250,000 bytes overflow the stack and end the process, the publisher's included (measured on
 libzmq 4.3.5). The longest subscription to a topic has 257."""
@@ -35,7 +35,7 @@ def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
     # Subscriptions must not be limited: of a burst of 100,000 the default shows 1,000, silently.
     made.setsockopt(zmq.RCVHWM, 0)
     # What comes in is subscriptions; who sends a longer one is disconnected.
-    made.setsockopt(zmq.MAXMSGSIZE, MOST_QUESTION_BYTES + 256)
+    made.setsockopt(zmq.MAXMSGSIZE, MAX_QUESTION_BYTES + 256)
     made.setsockopt(zmq.BACKLOG, 1024)
     # Longer than a subscriber's own patience: what is kept for one that is paused is not thrown away at once.
     _common(made, options, options.tcp_user_timeout)
@@ -50,9 +50,9 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
     # Twice, so that what is a little too large is read, counted and dropped; beyond that the connection ends for good.
     made.setsockopt(zmq.MAXMSGSIZE, 2 * limits.max_frame_bytes)
     made.setsockopt(zmq.RECONNECT_IVL, _ms(options.reconnect_interval))
-    made.setsockopt(zmq.RECONNECT_IVL_MAX, _ms(options.reconnect_most))
+    made.setsockopt(zmq.RECONNECT_IVL_MAX, _ms(options.max_reconnect_interval))
     made.setsockopt(zmq.CONNECT_TIMEOUT, _ms(options.connect_timeout))
-    _common(made, options, options.most_silence)
+    _common(made, options, options.max_silence)
     return made
 
 

@@ -10,14 +10,14 @@ import zmq
 
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core.limits import Limits
+from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import TransportError
-from pubsub_lib.lifecycle import SubscriberLife, check_topic
 from pubsub_lib.logs import logger
 from pubsub_zmq import addresses
-from pubsub_zmq.questions import Part, parts_of
+from pubsub_zmq.pending_hellos import RequestPart, parts_of
 from pubsub_zmq.receiver import Receiver
 from pubsub_zmq.settings import ZmqOptions
-from pubsub_zmq.sockets import MOST_QUESTION_BYTES, Monitor, Waker, make_sub, translated
+from pubsub_zmq.sockets import MAX_QUESTION_BYTES, Monitor, Waker, make_sub, translated
 
 _log = logger(__name__)
 
@@ -37,9 +37,9 @@ class ZmqSubscriber(Subscriber):
         self._topics: set[str] = set()
         self._addresses: set[str] = set()
         self._orders: deque[tuple[str, str]] = deque()
-        self._parts: deque[Part] = deque(maxlen=_QUESTIONS)
+        self._parts: deque[RequestPart] = deque(maxlen=_QUESTIONS)
         self._waker: Waker | None = None
-        self._life = SubscriberLife(self._lock, _log, ("revived", "receive_errors"))
+        self._life = SubscriberState(self._lock, _log, ("revived", "receive_errors"))
         self._receiver = Receiver(limits, options, self._orders, self._parts, self._life)
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
@@ -76,7 +76,7 @@ class ZmqSubscriber(Subscriber):
         or until every connected publisher answered. One about many topics travels in several.
         """
         self._life.check_open()
-        parts = parts_of(nonce, topics, min(MOST_QUESTION_BYTES, self._limits.max_frame_bytes))
+        parts = parts_of(nonce, topics, min(MAX_QUESTION_BYTES, self._limits.max_frame_bytes))
         with self._lock:
             self._parts.extend(parts)
             self._wake()

@@ -12,13 +12,13 @@ from typing import Final, NoReturn
 import msgspec
 
 from pubsub_lib import standard_streams
-from pubsub_lib.audit import ending
+from pubsub_lib.audit import signals
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import first_line, session, tuning
-from pubsub_lib.audit.stream import follow
+from pubsub_lib.audit.stream import command
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     _add_settings(run)
     following = commands.add_parser("follow", help="give the verdicts of windows as they close")
     _add_journals(following, "as of run")
-    follow.add_options(following)
+    command.add_options(following)
     _add_settings(following)
     again = commands.add_parser("report", help="show the result of an earlier run")
     again.add_argument("folder", type=Path, metavar="FOLDER", help="what --out was")
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
-        with ending.interrupted_in_order():
+        with signals.interrupted_in_order():
             return _guarded(options)
     finally:
         standard_streams.let_go_of_closed()
@@ -118,7 +118,7 @@ def _guarded(options: argparse.Namespace) -> int:
         print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
         return summary.INCOMPLETE
     except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
-        signalled = ending.interruption(error)
+        signalled = signals.interruption(error)
         if signalled is not None:
             return _interrupted(signalled)
         if options.debug:
@@ -134,7 +134,7 @@ def _guarded(options: argparse.Namespace) -> int:
 
 def _interrupted(by: KeyboardInterrupt) -> int:
     print("pubsub-audit: interrupted; run it again", file=sys.stderr)  # noqa: T201
-    return ending.TERMINATED if isinstance(by, ending.Terminated) else ending.INTERRUPTED
+    return signals.TERMINATED if isinstance(by, signals.Terminated) else signals.INTERRUPTED
 
 
 def _configured(options: argparse.Namespace) -> Settings | None:
@@ -165,7 +165,7 @@ def _database(options: argparse.Namespace, configured: Settings | None) -> Setti
 def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         _configured(options)
-        return follow.follow(options, _settings(options), _folders(options.journals))
+        return command.run(options, _settings(options), _folders(options.journals))
     found = _again(options) if options.command == "report" else _run(options)
     if options.format == "json":
         told = msgspec.json.format(msgspec.json.encode(found)).decode()
@@ -174,7 +174,7 @@ def _command(options: argparse.Namespace) -> int:
     try:
         print(told, flush=True)  # noqa: T201 - now, and not at the interpreter's end, where an error has no exit code
     except BrokenPipeError:
-        return ending.CLOSED_PIPE
+        return signals.CLOSED_PIPE
     except OSError as error:
         why = error.strerror or error
         print(f"pubsub-audit: the output cannot be written ({why}); make room or name another", file=sys.stderr)  # noqa: T201
@@ -223,8 +223,8 @@ def _audit(
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from pubsub_lib.audit.report.derived import derive
-    from pubsub_lib.audit.report.summarizing import summarize
+    from pubsub_lib.audit.report.aggregates import aggregate
+    from pubsub_lib.audit.report.collect import collect
     from pubsub_lib.audit.rules.pipeline import audit
 
     try:
@@ -232,8 +232,8 @@ def _audit(
         if gathered.keeps_well:
             rows = rows.persist()
         tables = audit(rows, settings)
-        derived = derive(tables, settings)
-        found = summarize(tables, derived, settings, gathered.problems)
+        derived = aggregate(tables, settings)
+        found = collect(tables, derived, settings, gathered.problems)
         if lacking and not rows.filter("kind = 'data'").isEmpty():
             found = _with_problem(found, lacking)
         if options.out:
@@ -296,7 +296,7 @@ def _only_domain(folders: dict[str, list[Path]]) -> str:
 
 def _store(database: Settings | str, folder: Path) -> str:
     """Write the store's journal; a sentence when the store holds nothing. It is only read, so a standby will do."""
-    from pubsub_lib.audit.ingest.fromstore import empty, journal_of_store
+    from pubsub_lib.audit.ingest.store_journal import empty, journal_of_store
     from pubsub_lib.store import Store
 
     with Store(database, read_only=True) as store:

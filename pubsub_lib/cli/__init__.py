@@ -8,7 +8,7 @@ To add a command:
    does it. Commands do not import each other: what two of them need stands beside them, in ``pubsub_lib/cli``.
 2. Add a line to ``COMMANDS`` in :mod:`pubsub_lib.cli.commands`: that is a table and not a group of entry points,
    so only the command that is run gets imported.
-3. Open the store by ``reading(self)`` or ``writing(self)`` of :mod:`pubsub_lib.cli.opening`, in a ``with``. The first
+3. Open the store by ``reading(self)`` or ``writing(self)`` of :mod:`pubsub_lib.cli.context`, in a ``with``. The first
    takes a standby too, and never writes; the second hands what is committed to the publisher that the INI file names.
    Neither makes a database out of a mistyped URL.
 4. What is not so (a missing key, a difference) is a :class:`~pubsub_lib.errors.ConditionFailed` or

@@ -10,8 +10,8 @@ from typing import Any, Final, TextIO
 from cliff.app import App
 from cliff.help import HelpAction
 
-from pubsub_lib.cli import commands, exits
-from pubsub_lib.cli.human import visible
+from pubsub_lib.cli import commands, exit_codes
+from pubsub_lib.cli.formatting import visible
 from pubsub_lib.cli.main import Terminated
 from pubsub_lib.errors import PubSubError, UsageError
 
@@ -98,20 +98,20 @@ class PubsubDb(App):
             # Now, and not at the interpreter's end, where an error would have no exit code.
             self.stdout.flush()
         except SystemExit as ended:  # argparse, and cliff's help, which has no code
-            code = ended.code if isinstance(ended.code, int) else exits.OK
+            code = ended.code if isinstance(ended.code, int) else exit_codes.OK
         except Terminated:
-            code = exits.TERMINATED
+            code = exit_codes.TERMINATED
         except KeyboardInterrupt:
-            code = exits.INTERRUPTED
+            code = exit_codes.INTERRUPTED
         except BrokenPipeError:
-            code = exits.CLOSED_PIPE
+            code = exit_codes.CLOSED_PIPE
         except PubSubError as error:
-            code = self._say(error, str(error), exits.code_of(error))
+            code = self._say(error, str(error), exit_codes.code_of(error))
         except OSError as error:
-            code = self._say(error, f"a file or the output cannot be used: {error}", exits.FILE)
+            code = self._say(error, f"a file or the output cannot be used: {error}", exit_codes.FILE)
         except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
             hint = "" if self.options.debug else "; run it with --debug and report what it shows"
-            code = self._say(error, f"broke by a fault of its own ({error!r}){hint}", exits.BROKEN)
+            code = self._say(error, f"broke by a fault of its own ({error!r}){hint}", exit_codes.BROKEN)
         finally:
             if self._handler is not None:
                 logging.getLogger().removeHandler(self._handler)
@@ -143,7 +143,7 @@ class PubsubDb(App):
         elif not rest:
             out = self.stdout if self.options.deferred_help else self.stderr
             self._help(out)
-            return exits.OK if self.options.deferred_help else exits.USAGE
+            return exit_codes.OK if self.options.deferred_help else exit_codes.USAGE
         return self.run_subcommand(rest)
 
     def _help(self, out: TextIO) -> None:

@@ -19,7 +19,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (:mod:`pubsub_lib.cli.exits`). Never lets an exception out.
+    """Run one command and return its exit code (:mod:`pubsub_lib.cli.exit_codes`). Never lets an exception out.
 
     ``arguments``: without the program's name; by default those of the process.
     """

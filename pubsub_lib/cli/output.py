@@ -20,8 +20,8 @@ from cliff.show import ShowOne
 from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
-from pubsub_lib.cli import exits
-from pubsub_lib.cli.human import visible, visible_json
+from pubsub_lib.cli import exit_codes
+from pubsub_lib.cli.formatting import visible, visible_json
 from pubsub_lib.core import values
 from pubsub_lib.errors import UsageError
 
@@ -53,7 +53,7 @@ class List(Lister):
     for those who read a table, and the other formats print their own emptiness.
     """
 
-    exit_code = exits.OK
+    exit_code = exit_codes.OK
     """``take_action`` may set it to NOT_SO when what it shows is bad news."""
     nothing = "there is nothing to show"
 
@@ -82,7 +82,7 @@ class List(Lister):
         first = next(rows, None)
         if first is None and parsed_args.formatter == "table":
             _log.info("%s", self.nothing)
-            return exits.OK
+            return exit_codes.OK
         found: Iterator[Sequence[Any]] = chain(() if first is None else (first,), rows)
         return super().produce_output(
             parsed_args, column_names, (_shown(row, parsed_args.formatter, terminal) for row in found)
@@ -92,7 +92,7 @@ class List(Lister):
 class Show(ShowOne):
     """A command that shows one thing: ``take_action`` returns (names, values)."""
 
-    exit_code = exits.OK
+    exit_code = exit_codes.OK
     """``take_action`` may set it to NOT_SO when what it shows is bad news."""
 
     def _load_formatter_plugins(self) -> "ExtensionManager[SingleFormatter]":

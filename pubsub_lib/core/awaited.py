@@ -30,22 +30,24 @@ class Awaited:
         """``point``: the commit's, of which the store told before ``now``."""
         self._point = point
         self._begun = now
-        self._settled: set[str] = set()
-        self._asked: dict[str, tuple[Point, float]] = {}
-        """Per chain what was known, and the best proof, when the store was asked last."""
+        self._settled: dict[str, object] = {}
+        """Per chain that has the commit the history in which it has it: a full sync, or a topic that is dropped and
+        followed again, may take it away while another chain is waited for."""
+        self._asked: dict[str, tuple[Point, float, object]] = {}
+        """Per chain what was known, the best proof and the chain's history, when the store was asked last."""
 
     def look(self, tracker: Tracker, chains: Collection[str]) -> bool | PlaceQuestion:
         """True: these chains have the commit. False: not yet. Or what to ask the store now, without the lock."""
         waits = False
         for name in chains:
-            if name in self._settled:
-                continue
             chain = tracker.chain(name)
+            if self._settled.get(name) is chain.history:
+                continue
             if chain.known is None or chain.frozen:
                 waits = True
             elif self._point.position <= chain.known.position and chain.passed(self._point):
-                self._settled.add(name)
-            elif self._may_be_lost(chain, chain.known, tracker.liveness.of(name).proof):
+                self._settled[name] = chain.history
+            elif self._may_be_lost(chain, chain.known, tracker.freshness.of(name).proof):
                 return PlaceQuestion(name, (self._point, chain.known))
             else:
                 waits = True
@@ -55,11 +57,11 @@ class Awaited:
         """Either known is beyond the commit and nobody remembers how it came there; or the store was read after the
         commit and did not show it. Each is asked about once.
         """
-        if self._asked.get(chain.name) == (known, proof):
+        if self._asked.get(chain.name) == (known, proof, chain.history):
             return False
         if known.position < self._point.position and proof <= self._begun:
             return False
-        self._asked[chain.name] = known, proof
+        self._asked[chain.name] = known, proof, chain.history
         return True
 
     def answered(self, question: PlaceQuestion, held: Sequence[bool | None]) -> None:
@@ -83,7 +85,7 @@ class Awaited:
                 self._point,
             )
         if known and self._point.position <= question.points[1].position:
-            self._settled.add(question.chain)
+            self._settled[question.chain] = self._asked[question.chain][2]
 
     def forget(self, question: PlaceQuestion) -> None:
         """The store could not be asked: ask again."""

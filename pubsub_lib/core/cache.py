@@ -3,7 +3,7 @@ digests.
 
 Rules 1, 5 and 10. Nothing here reads a clock, takes a lock or logs: the caller holds the one lock
 and reports what :class:`Applied` says. Objects are kept per topic, since count and digest are a topic's; what
-users see is the merged view of :mod:`.merged`.
+users see is the merged view of :mod:`.merged_view`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,11 +16,11 @@ from pubsub_lib.arguments import check_kind
 from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
 from pubsub_lib.core.events import Decode, Event, plain
 from pubsub_lib.core.index import Extract, Index
-from pubsub_lib.core.merged import Entry, Merged
+from pubsub_lib.core.merged_view import HeldObject, MergedView
 from pubsub_lib.core.model import ALL, Head, Link, Record, TopicSnapshot
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.topic_objects import TopicObjects, Walk
-from pubsub_lib.errors import NotFollowed, UsageError
+from pubsub_lib.errors import NotSubscribedError, UsageError
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
@@ -54,7 +54,7 @@ class Cache:
 
     def __init__(self, decoders: Mapping[str, Decode] | None = None) -> None:
         self._topics: dict[str, TopicObjects] = {}
-        self._merged = Merged(decoders or {})
+        self._merged = MergedView(decoders or {})
         self._indexes: dict[str, Index] = {}
 
     # -- changing ------------------------------------------------------------------------------------------
@@ -83,13 +83,13 @@ class Cache:
         if events is None and self._indexes:
             events = []  # indexes live on events
         merged = self._merged
-        contested, floors = merged.contested, merged.floors
+        contested, tombstones = merged.contested, merged.tombstones
         begun = 0 if events is None else len(events)
         faults: list[Fault] = []
         name = table = ""
         topic = TopicObjects()
-        objects: dict[str, Entry] = {}
-        shown: dict[str, Entry] = {}
+        objects: dict[str, HeldObject] = {}
+        shown: dict[str, HeldObject] = {}
         decode = plain
         walk: Walk | None = None
         for link in links:
@@ -131,12 +131,13 @@ class Cache:
                             old.value = value
                             old.fingerprint = print_
                             continue
-                        new = objects[key] = Entry(version, value, print_, name)
+                        new = objects[key] = HeldObject(version, value, print_, name)
                     else:
                         count += 1
-                        new = objects[key] = Entry(version, value, print_, name)
+                        new = objects[key] = HeldObject(version, value, print_, name)
                         if key not in shown and (
-                            not (floors or contested) or ((table, key) not in floors and (table, key) not in contested)
+                            not (tombstones or contested)
+                            or ((table, key) not in tombstones and (table, key) not in contested)
                         ):
                             shown[key] = new
                             if events is not None:
@@ -185,7 +186,7 @@ class Cache:
         say, and it is taken for another one when something went back.
 
         What the snapshot lacks is deleted and told with the last known value and version None. Versions may
-        go down: the snapshot may be of another history. The topic's floors are forgotten then; else they stay, and
+        go down: the snapshot may be of another history. The topic's tombstones are forgotten then; else they stay, and
         what is gone leaves one, until :meth:`prove` finds it wrong. Events come in the order of their versions,
         deletes first.
         """
@@ -219,7 +220,7 @@ class Cache:
         records = [*snapshot.records, *written] if written else snapshot.records
         # Two lists side by side and not one of pairs: half a million tuples would keep the garbage collector busy.
         changed: list[Record] = []
-        entries: list[Entry] = []
+        entries: list[HeldObject] = []
         for record in sorted(records, key=_version_of):
             table, key, version, value = record.table, record.key, record.version, record.value
             old = gone.pop((table, key), None) if gone else None
@@ -228,16 +229,16 @@ class Cache:
                 old.fingerprint = print_
                 continue
             back = back or (version <= reached if old is None else old.version >= version)
-            new = Entry(version, value, print_, topic)
+            new = HeldObject(version, value, print_, topic)
             state.tables.setdefault(table, {})[key] = new
             changed.append(record)
             entries.append(new)
         if same_history is None:
             same_history = not back
-        events = merged.forgive(topic, position, position if same_history else -1)
+        events = merged.drop_tombstones(topic, position, position if same_history else -1)
         for (table, key), entry in gone.items():
             del state.tables[table][key]
-            # Gone at some version above the entry's; a floor above the topic's position could outlive every proof.
+            # Gone at some version above the entry's; a tombstone above the topic's position could outlive every proof.
             ended = entry.version if same_history and entry.version <= position else None
             event = shift((table, key), topic, None, None, position, 0.0, ended)
             if event is not None:
@@ -255,7 +256,7 @@ class Cache:
             ):
                 shown[key] = new  # the topic alone had lost it: nothing changes for the viewer
                 continue
-            if there is None and not (merged.floors or merged.contested):  # as in apply_run
+            if there is None and not (merged.tombstones or merged.contested):  # as in apply_run
                 shown[key] = new
                 if told:
                     events.append(
@@ -278,11 +279,11 @@ class Cache:
         """
         position = snapshot.head.point.position
         merged = self._merged
-        floors, contested = merged.floors, merged.contested
-        events = merged.forgive(topic, position, position if same_history else -1)
+        tombstones, contested = merged.tombstones, merged.contested
+        events = merged.drop_tombstones(topic, position, position if same_history else -1)
         table = ""
-        objects: dict[str, Entry] = {}
-        shown: dict[str, Entry] = {}
+        objects: dict[str, HeldObject] = {}
+        shown: dict[str, HeldObject] = {}
         total = 0
         for record in sorted(snapshot.records, key=_version_of) if told else snapshot.records:
             key, version, value = record.key, record.version, record.value
@@ -292,8 +293,8 @@ class Cache:
                 shown = merged.table(table)
             print_ = xxh3(f"{table}\0{key}\0{version}\0".encode() + value)  # as in apply_run
             total += print_
-            new = objects[key] = Entry(version, value, print_, topic)
-            if key in shown or floors or contested:
+            new = objects[key] = HeldObject(version, value, print_, topic)
+            if key in shown or tombstones or contested:
                 event = merged.shift((table, key), topic, new, None, position)
                 if event is not None:
                     events.append(event)
@@ -310,11 +311,11 @@ class Cache:
         return events
 
     def drop(self, topic: str) -> list[Event]:
-        """Forget a topic that is not followed any more; its objects are told as deletes of version None."""
+        """Forget a topic that is not subscribed to any more; its objects are told as deletes of version None."""
         state = self._topics.get(topic)
         if state is None:
             return []
-        events = self._merged.forgive(topic, state.position)
+        events = self._merged.drop_tombstones(topic, state.position)
         for table, key, _ in state.objects():
             event = self._merged.shift((table, key), topic, None, None, state.position)
             if event is not None:
@@ -335,7 +336,7 @@ class Cache:
         position hides, then that end is of a history that a restore has undone, and the object shows again.
         """
         state = self._topics.get(topic)
-        events = self._merged.disprove(topic, upto, upto if state is None else state.position)
+        events = self._merged.drop_disproved_tombstones(topic, upto, upto if state is None else state.position)
         self._reindex(events)
         return events
 
@@ -426,21 +427,21 @@ class Cache:
         event, position = self._merged.event, {name: state.position for name, state in self._topics.items()}
         return [event(name, at, None, entry, None, position[entry.topic], 0.0) for name, at, entry in found]
 
-    def _one(self, table: str | None, topic: str | None, key: str) -> Iterator[tuple[str, str, Entry]]:
+    def _one(self, table: str | None, topic: str | None, key: str) -> Iterator[tuple[str, str, HeldObject]]:
         """What :meth:`_view` has under a key."""
         for name in self._merged.shown if table is None else [table]:
             entry = self._shown(name, key)
             if entry is not None and topic in (None, entry.topic):
                 yield name, key, entry
 
-    def _shown(self, table: str, key: str) -> Entry | None:
+    def _shown(self, table: str, key: str) -> HeldObject | None:
         objects = self._merged.shown.get(table)
         return None if objects is None else objects.get(key)
 
-    def _view(self, table: str | None, topic: str | None) -> Iterator[tuple[str, str, Entry]]:
+    def _view(self, table: str | None, topic: str | None) -> Iterator[tuple[str, str, HeldObject]]:
         """What is shown. Of a topic: what its chain holds and nothing newer elsewhere hides."""
         if topic is None:
-            tables: Mapping[str, Mapping[str, Entry]] = self._merged.shown
+            tables: Mapping[str, Mapping[str, HeldObject]] = self._merged.shown
         else:
             state = self._topics.get(topic)
             tables = {} if state is None else state.tables
@@ -467,17 +468,17 @@ class Cache:
 
     def lookup(self, name: str, value: object) -> list[tuple[str, bytes]]:
         """(key, value as canonical JSON) of every object that an index has under this value, as one
-        consistent list. Raises NotFollowed for an unknown index and UsageError for a value that cannot be
+        consistent list. Raises NotSubscribedError for an unknown index and UsageError for a value that cannot be
         looked up (a list, a dict).
         """
         index = self.index(name)
         return [(key, self._merged.shown[index.table][key].value) for key in index.keys(value)]
 
     def index(self, name: str) -> Index:
-        """An index by its name, for its counters. Raises NotFollowed when there is none."""
+        """An index by its name, for its counters. Raises NotSubscribedError when there is none."""
         index = self._indexes.get(name)
         if index is None:
-            raise NotFollowed(f"there is no index {name!r} (there are {sorted(self._indexes)}); add it first")
+            raise NotSubscribedError(f"there is no index {name!r} (there are {sorted(self._indexes)}); add it first")
         return index
 
     def indexes(self) -> Collection[Index]:

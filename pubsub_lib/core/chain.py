@@ -8,17 +8,17 @@ from collections import deque
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link, Point
-from pubsub_lib.core.transitions import DONE, FROZEN, Happening, State, after
-from pubsub_lib.core.waiting import Waiting
+from pubsub_lib.core.reorder_buffer import ReorderBuffer
+from pubsub_lib.core.transitions import DONE, FROZEN, State, Trigger, after
 
 RECENT_POINTS = 1024
 """Points of its own chain that a replica remembers at least, to recognise a hello that was overtaken by links."""
 RECENT_ROUNDS = 3
 """It remembers more for so many rounds of questions, of ``max_idle_time`` each: ``Timing.check`` sees to it that no
 answer which counts is older, ..."""
-MOST_RECENT_POINTS = 16_384
+MAX_RECENT_POINTS = 16_384
 """... and never more than so many of each round."""
-MOST_HEADS = 64
+MAX_HEADS = 64
 """Hello heads that are remembered; the oldest starts the clock, the newest must never be forgotten."""
 
 
@@ -40,19 +40,20 @@ class Chain:
 
     __slots__ = (
         "cause",
-        "doubts",
         "earlier",
         "heads",
+        "history",
         "known",
         "known_at",
+        "mismatched_readings",
         "name",
         "read_in",
         "read_whole",
         "recent",
+        "reorder_buffer",
         "repair",
         "state",
         "synced",
-        "waiting",
     )
 
     def __init__(self, name: str, limits: Limits, known: Point | None, now: float) -> None:
@@ -60,9 +61,12 @@ class Chain:
         self.state = State.JOINING
         self.known = known
         self.known_at = now
-        self.waiting = Waiting(limits)
+        self.history = object()
+        """Another object after each full sync, and when the topic is dropped and followed again: what was on the chain
+        before need not be on it any more."""
+        self.reorder_buffer = ReorderBuffer(limits)
         self.heads: deque[HelloHead] = deque()
-        self.recent: deque[Point] = deque(maxlen=MOST_RECENT_POINTS)
+        self.recent: deque[Point] = deque(maxlen=MAX_RECENT_POINTS)
         self.earlier: deque[deque[Point]] = deque(maxlen=RECENT_ROUNDS)
         """The points of earlier rounds, of a busy chain only."""
         self.synced = False
@@ -73,20 +77,20 @@ class Chain:
         """The turn in which the last full sync's answer came, ..."""
         self.read_whole = False
         """... and whether it brought everything, not only the buckets that differ."""
-        self.doubts = 0
+        self.mismatched_readings = 0
         """Answers in a row that did not fit their own count or digest, since one that brought everything."""
         self.cause = ""
         """Why the sync that is due or runs is needed."""
         if known is not None:
             self.recent.append(known)
 
-    def happen(self, happening: Happening) -> None:
+    def trigger(self, trigger: Trigger) -> None:
         """Go to the table's next state."""
-        state = after(self.state, happening)
+        state = after(self.state, trigger)
         if state is not self.state and state in (State.DELTA_DUE, State.FULL_DUE):
-            self.cause = happening.value
+            self.cause = trigger.value
         self.state = state
-        if happening in DONE:
+        if trigger in DONE:
             self.synced = True
 
     @property
@@ -123,6 +127,7 @@ class Chain:
         """Known is set by a full sync; what lies before is another history, for all that can be known."""
         self.known = point
         self.known_at = now
+        self.history = object()
         self.recent.clear()
         self.earlier.clear()
         self.recent.append(point)
@@ -135,7 +140,7 @@ class Chain:
         """
         if self.earlier or len(self.recent) > RECENT_POINTS:
             self.earlier.append(self.recent)
-            self.recent = deque(list(self.recent)[-RECENT_POINTS:], MOST_RECENT_POINTS)
+            self.recent = deque(list(self.recent)[-RECENT_POINTS:], MAX_RECENT_POINTS)
             if all(len(points) <= RECENT_POINTS for points in self.earlier):
                 self.earlier.clear()
 
@@ -145,7 +150,7 @@ class Chain:
 
     def clock_started(self) -> float | None:
         """When the oldest thing that waits was received; None when nothing waits (rule 3)."""
-        step = self.waiting.oldest
+        step = self.reorder_buffer.oldest
         times = [self.heads[0].received] if self.heads else []
         if step is not None:
             times.append(step.received)
@@ -160,7 +165,7 @@ class Chain:
         """Keep a hello's head that known has not reached, or is not to be compared with yet. Without room it takes
         the place of the last one: it was told later, and all before it may turn out to be behind a sync's answer.
         """
-        if len(self.heads) >= MOST_HEADS:
+        if len(self.heads) >= MAX_HEADS:
             self.heads.pop()
         self.heads.append(HelloHead(point, now, turn, lost_at))
 

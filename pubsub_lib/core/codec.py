@@ -3,7 +3,7 @@
 A message on the wire is two frames; a third is reserved for a signature over the two before it and is not
 read yet.
 
-- The *topic frame*: ``D`` + topic + NUL for data, ``H`` + nonce + NUL + topic + NUL for an own hello. The
+- The *topic frame*: ``D`` + topic + NUL for data, ``H`` + nonce + NUL + topic + NUL for a hello reply. The
   closing NUL makes a transport's prefix match exact: ``tenant-1`` never matches ``tenant-10``.
 - The *body*: msgpack, one array ``[major, minor, service, uuid, sequence, messages, hello]``. Fields are only
   ever appended, so a newer minor version (further fields) and an older one (fewer of those that have a
@@ -20,10 +20,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message, Packed
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message, Packed
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import MAX_NAME_BYTES, Change, Link, Name, Position
-from pubsub_lib.errors import FrameError, ValueRefused
+from pubsub_lib.errors import FrameError, InvalidValueError
 
 MAJOR: Final = 1
 """Wire version that two peers must share."""
@@ -89,22 +89,22 @@ def subscription(topic: str) -> bytes:
 
 
 def private_frame(nonce: str) -> bytes:
-    """The prefix that matches the own hellos for this nonce and nothing else."""
+    """The prefix that matches the hello replies for this nonce and nothing else."""
     return b"H%b\0" % nonce.encode()
 
 
-def ask_frame(nonce: str, topics: Collection[str], limits: Limits = Limits()) -> bytes:  # noqa: B008 - frozen
+def hello_request_frame(nonce: str, topics: Collection[str], limits: Limits = Limits()) -> bytes:  # noqa: B008 - frozen
     """A question as a subscription, for transports whose publishers see subscriptions: the private prefix,
     then the topics. No answer is ever sent under it, so subscribe to ``private_frame(nonce)`` first.
 
-    Raises ValueRefused when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL, and
+    Raises InvalidValueError when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL, and
     FrameError("oversized") when no publisher would read it: ask about fewer topics at once.
     """
     check_nonce(nonce)
     try:
         frame = private_frame(nonce) + _encode(sorted(topics))
     except UnicodeEncodeError as error:
-        raise ValueRefused(f"the question about {sorted(topics)!r} is no valid Unicode text: {error}") from error
+        raise InvalidValueError(f"the question about {sorted(topics)!r} is no valid Unicode text: {error}") from error
     if len(frame) > limits.max_frame_bytes:
         raise FrameError(
             f"a question about {len(topics)} topics has {len(frame)} bytes but at most {limits.max_frame_bytes} "
@@ -114,7 +114,7 @@ def ask_frame(nonce: str, topics: Collection[str], limits: Limits = Limits()) ->
     return frame
 
 
-def read_ask(frame: bytes, limits: Limits = Limits()) -> HelloAsk:  # noqa: B008 - frozen
+def read_hello_request(frame: bytes, limits: Limits = Limits()) -> HelloRequest:  # noqa: B008 - frozen
     """The question in an ``ask_frame``. Raises FrameError when it is none, the bare private prefix
     included.
     """
@@ -124,15 +124,15 @@ def read_ask(frame: bytes, limits: Limits = Limits()) -> HelloAsk:  # noqa: B008
     if frame[:1] != b"H" or not end or not nonce_bytes or len(nonce_bytes) > MAX_NONCE_BYTES:
         raise FrameError(f"the subscription {frame[:40]!r} is no question for a hello", "foreign")
     try:
-        return HelloAsk(nonce_bytes.decode(), tuple(_decode_topics(rest)))
+        return HelloRequest(nonce_bytes.decode(), tuple(_decode_topics(rest)))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise FrameError(f"the question {frame[:40]!r} names no topics: {error}", "foreign") from error
 
 
 def check_nonce(nonce: str) -> None:
-    """Refuse (ValueRefused) an asker's nonce that is empty, over-long, no text, or holds a NUL."""
+    """Refuse (InvalidValueError) an asker's nonce that is empty, over-long, no text, or holds a NUL."""
     if not nonce or "\0" in nonce or len(nonce.encode(errors="replace")) > MAX_NONCE_BYTES:
-        raise ValueRefused(
+        raise InvalidValueError(
             f"the nonce {nonce[:40]!r} must have 1 to {MAX_NONCE_BYTES} bytes and no NUL; use a random hex"
         )
 
@@ -141,16 +141,16 @@ def check_nonce(nonce: str) -> None:
 
 
 def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]:  # noqa: B008 - frozen
-    """(topic frame, body) of an envelope. An own hello gets the topic frame of its asker.
+    """(topic frame, body) of an envelope. A hello reply gets the topic frame of its asker.
 
     Raises FrameError("oversized") when the body breaks ``limits.max_frame_bytes`` (split the link, or say
-    hello about fewer topics), and ValueRefused for an envelope that every receiver would drop as foreign.
+    hello about fewer topics), and InvalidValueError for an envelope that every receiver would drop as foreign.
     """
     hello = envelope.hello
     topic = envelope.topic
     complaint = _complaint(topic, envelope.sequence, envelope.messages, hello)
     if complaint is not None:
-        raise ValueRefused(f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {complaint}")
+        raise InvalidValueError(f"cannot send the envelope of {envelope.service!r} on topic {topic!r}: {complaint}")
     try:
         if hello is not None and hello.nonce:
             check_nonce(hello.nonce)
@@ -164,7 +164,9 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
             uuid = _checked_uuid(envelope.service, envelope.uuid)
             body = _encode(_Body(MAJOR, MINOR, envelope.service, uuid, envelope.sequence, list(messages), hello))
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
-        raise ValueRefused(f"cannot send an envelope on topic {topic!r}: {error}; check its values first") from error
+        raise InvalidValueError(
+            f"cannot send an envelope on topic {topic!r}: {error}; check its values first"
+        ) from error
     if len(body) > limits.max_frame_bytes or len(head) > MAX_HEADER_BYTES:
         raise FrameError(
             f"a frame on topic {topic[:80]!r} has {len(body)} bytes but at most "
@@ -219,7 +221,7 @@ def _checked_uuid(service: str, uuid: str) -> bytes:
     except ValueError:
         found = b""
     if len(found) != 16 or not 0 < len(service) <= MAX_NAME_BYTES:
-        raise ValueRefused(f"cannot send as service {service!r} with uuid {uuid!r}; give a name and 32 hex digits")
+        raise InvalidValueError(f"cannot send as service {service!r} with uuid {uuid!r}; give a name and 32 hex digits")
     return found
 
 
@@ -414,7 +416,7 @@ def _read_head(head: bytes) -> tuple[str, str]:
         raise ValueError("the topic frame does not end in NUL")
     if head[0] == _PRIVATE and len(parts) == 3 and parts[0]:
         return parts[0].decode(), parts[1].decode()
-    raise ValueError("the topic frame is neither of data nor of an own hello")
+    raise ValueError("the topic frame is neither of data nor of a hello reply")
 
 
 def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: Hello | None) -> str | None:

@@ -40,7 +40,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``sequences``: per topic the last sequence that this publisher sent (0 = none yet).
     ``heads``: per topic the head as last read from the store; ``store``: the store's point in the same reading
     (None: nothing was ever read). ``age``: seconds between the begin of that reading and the sending of this.
-    ``nonce``: the asker's, when this is an answer (an *own hello*); "" when broadcast.
+    ``nonce``: the asker's, when this is an answer (an *hello reply*); "" when broadcast.
     ``goodbye``: the publisher stops after this.
     """
 
@@ -52,7 +52,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
     goodbye: bool = False
 
 
-class HelloAsk(msgspec.Struct, frozen=True):
+class HelloRequest(msgspec.Struct, frozen=True):
     """A subscriber's question to every publisher: the heads of these topics, answered to ``nonce`` alone.
 
     ``topics`` may hold ``ALL`` ("") for the store's own head.

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from pubsub_lib.core.model import Action
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 
 Decode = Callable[[bytes], Any]
 """From a value's canonical JSON to what users see. Must make a new object at each call."""
@@ -23,11 +23,11 @@ def decoder_of(kind: type | None) -> Decode:
 
 
 def decoded(decode: Decode, table: str, key: str, value: bytes) -> Any:
-    """The value as a new object. Raises ValueRefused when it is no JSON or does not fit the table's type."""
+    """The value as a new object. Raises InvalidValueError when it is no JSON or does not fit the table's type."""
     try:
         return decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueRefused(
+        raise InvalidValueError(
             f"the value of {table} {key!r} cannot be decoded ({error}); declare another type for the "
             "table or write the object again"
         ) from error
@@ -63,10 +63,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def old(self) -> Any:
-        """The value before, decoded anew at each access; None when there was none. Raises ValueRefused."""
+        """The value before, decoded anew at each access; None when there was none. Raises InvalidValueError."""
         return None if self.old_value is None else decoded(self.decode, self.table, self.key, self.old_value)
 
     @property
     def new(self) -> Any:
-        """The value now, decoded anew at each access; None after a delete. Raises ValueRefused."""
+        """The value now, decoded anew at each access; None after a delete. Raises InvalidValueError."""
         return None if self.new_value is None else decoded(self.decode, self.table, self.key, self.new_value)

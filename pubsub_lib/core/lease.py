@@ -4,7 +4,7 @@ The database decides by its own clock who holds a lease. The holder may act only
 time *from when it asked*, on its own clock, which ends before the database's grant does however long the answer took.
 """
 
-NEVER = float("-inf")
+NEVER_YET = float("-inf")
 RENEWALS_PER_LEASE = 3
 """A lease is renewed so often that two renewals in a row may fail."""
 
@@ -14,7 +14,7 @@ class Lease:
 
     def __init__(self, seconds: float, now: float) -> None:
         self._seconds = seconds
-        self._until = NEVER
+        self._until = NEVER_YET
         self._ask_at = now
 
     def held(self, now: float) -> bool:
@@ -35,7 +35,7 @@ class Lease:
 
     def refused(self) -> None:
         """Somebody else holds it."""
-        self._until = NEVER
+        self._until = NEVER_YET
 
     def next_time(self) -> float:
         """When ``due`` will next be true."""

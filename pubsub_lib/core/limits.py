@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from pubsub_lib.core.model import MAX_KEY_BYTES, MAX_NAME_BYTES
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -40,17 +40,19 @@ def check_key(key: str) -> str:
     return _check("key", key, MAX_KEY_BYTES)
 
 
-def _check(kind: str, text: str, most: int) -> str:
+def _check(kind: str, text: str, maximum: int) -> str:
     if not isinstance(text, str):
-        raise ValueRefused(f"the {kind} {text!r} is a {type(text).__name__}; give a string")
+        raise InvalidValueError(f"the {kind} {text!r} is a {type(text).__name__}; give a string")
     if not text:
-        raise ValueRefused(f"the {kind} is empty; give at least one character")
+        raise InvalidValueError(f"the {kind} is empty; give at least one character")
     if "\0" in text:
-        raise ValueRefused(f"the {kind} {text!r} holds a NUL character; leave it out")
+        raise InvalidValueError(f"the {kind} {text!r} holds a NUL character; leave it out")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise ValueRefused(f"the {kind} {text!r} is no valid Unicode text ({error.reason}); clean it first") from None
-    if size > most:
-        raise ValueRefused(f"the {kind} {text[:40]!r}... has {size} bytes; at most {most} are allowed")
+        raise InvalidValueError(
+            f"the {kind} {text!r} is no valid Unicode text ({error.reason}); clean it first"
+        ) from None
+    if size > maximum:
+        raise InvalidValueError(f"the {kind} {text[:40]!r}... has {size} bytes; at most {maximum} are allowed")
     return text

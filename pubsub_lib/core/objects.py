@@ -26,7 +26,7 @@ class Object(msgspec.Struct, Generic[T], frozen=True):
     @property
     def value(self) -> T:
         """The value, as ``get`` gives it: of the table's declared type, or plain data. Decoded anew at each access.
-        Raises ValueRefused when it does not fit the type.
+        Raises InvalidValueError when it does not fit the type.
         """
         value: T = self.read(self)
         return value

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from pubsub_lib.core.timing import Timing
 
-NEVER = float("inf")
+NEVER_DUE = float("inf")
 
 
 class Reconnection:
@@ -18,10 +18,10 @@ class Reconnection:
     def __init__(self, timing: Timing, rng: random.Random) -> None:
         self._timing = timing
         self._rng = rng
-        self._since = NEVER
+        self._since = NEVER_DUE
         self._unread: dict[str, None] = {}
         self._asked = False
-        self.ask_at = NEVER
+        self.ask_at = NEVER_DUE
         """When ``due`` next has something to say."""
 
     def connected(self, chains: Iterable[str], now: float) -> None:
@@ -45,7 +45,7 @@ class Reconnection:
             return []
         first, self._asked = not self._asked, True
         again = first and bool(self._unread)
-        self.ask_at = max(now, self._since + self._timing.reading_age) + self._jitter() if again else NEVER
+        self.ask_at = max(now, self._since + self._timing.reading_age) + self._jitter() if again else NEVER_DUE
         return list(self._unread)
 
     def read(self, chain: str, began: float) -> None:
@@ -59,7 +59,7 @@ class Reconnection:
 
         What was sent after the connection may still be on its way: as long as the question and its answer were.
         """
-        return now + (now - asked) if chain in self._unread and asked >= self._since else NEVER
+        return now + (now - asked) if chain in self._unread and asked >= self._since else NEVER_DUE
 
     def _jitter(self) -> float:
         return self._rng.random() * self._timing.connect_jitter

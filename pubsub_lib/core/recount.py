@@ -12,7 +12,7 @@ TOPIC_COST: Final = 5
 """What a topic counts for besides its objects."""
 PAUSE: Final = 0.01
 """Seconds between two steps."""
-NEVER: Final = float("inf")
+NEVER_DUE: Final = float("inf")
 
 
 class Recount:
@@ -22,7 +22,7 @@ class Recount:
 
     def __init__(self, within: float, now: float) -> None:
         self._period = within / 2
-        self._round_at = now + self._period if within else NEVER
+        self._round_at = now + self._period if within else NEVER_DUE
         self._topics: list[str] = []
         self._walk: Walk | None = None
         self._pause = PAUSE

@@ -6,15 +6,15 @@ import msgspec
 
 from pubsub_lib.core.model import ALL
 
-MOST_STREAMS_OF_A_SERVICE = 2
+MAX_STREAMS_OF_A_SERVICE = 2
 """UUIDs of one service name whose streams are remembered: the running one and the one before."""
-MOST_MISSING = 1000
+MAX_MISSING = 1000
 """Single numbers of one stream that may still arrive late; older ones are given up as lost."""
-MOST_UUIDS = 1_000
+MAX_UUIDS = 1_000
 """UUIDs of all services that are remembered: those heard last. What a forgotten one sends next is no hole."""
-MOST_STREAMS = 100_000
+MAX_STREAMS = 100_000
 """Streams of all of them, ..."""
-MOST_MISSING_IN_ALL = 100_000
+MAX_MISSING_IN_ALL = 100_000
 """... and single numbers of all streams."""
 
 
@@ -52,7 +52,7 @@ class SequenceGaps:
         self._count = 0
         self._missing = 0
 
-    def heard(self, service: str, uuid: str, topic: str, first: int, count: int) -> None:
+    def received(self, service: str, uuid: str, topic: str, first: int, count: int) -> None:
         """Messages ``first`` .. ``first + count - 1`` came."""
         topics = self._topics(service, uuid)
         stream = topics.get(topic)
@@ -91,9 +91,9 @@ class SequenceGaps:
         if uuids:
             self.tally.restarts += 1
         uuids.append(uuid)
-        if len(uuids) > MOST_STREAMS_OF_A_SERVICE:
+        if len(uuids) > MAX_STREAMS_OF_A_SERVICE:
             self._forget(uuids[0])
-        elif len(self._streams) > MOST_UUIDS:
+        elif len(self._streams) > MAX_UUIDS:
             self._forget(next(iter(self._streams)))
         return topics
 
@@ -101,9 +101,9 @@ class SequenceGaps:
         """A stream of the UUID that was heard just now, so it is the last to be forgotten."""
         topics[topic] = _Stream(last)
         self._count += 1
-        while self._count > MOST_STREAMS and len(self._streams) > 1:
+        while self._count > MAX_STREAMS and len(self._streams) > 1:
             self._forget(next(iter(self._streams)))
-        if self._count > MOST_STREAMS:
+        if self._count > MAX_STREAMS:
             self._end(topics, next(iter(topics)))
 
     def _end(self, topics: dict[str, _Stream], topic: str) -> None:
@@ -140,10 +140,10 @@ class SequenceGaps:
     def _miss(self, stream: _Stream, first: int, last: int) -> None:
         self.tally.holes += last - first + 1
         before = len(stream.missing)
-        for number in range(max(first, last - MOST_MISSING + 1), last + 1):
+        for number in range(max(first, last - MAX_MISSING + 1), last + 1):
             stream.missing[number] = None
         # When other streams miss so much that no room is left, this one gives up what it misses.
-        most = min(MOST_MISSING, max(0, MOST_MISSING_IN_ALL - self._missing + before))
-        while len(stream.missing) > most:
+        maximum = min(MAX_MISSING, max(0, MAX_MISSING_IN_ALL - self._missing + before))
+        while len(stream.missing) > maximum:
             del stream.missing[next(iter(stream.missing))]
         self._missing += len(stream.missing) - before

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pubsub_lib.core.timing import Timing
 
-NEVER = float("inf")
+NEVER_DUE = float("inf")
 
 
 class StoreHints:
@@ -24,7 +24,7 @@ class StoreHints:
         self._chains: dict[str, None] = {}
         self._position = 0
         self._asked = False
-        self.ask_at = NEVER
+        self.ask_at = NEVER_DUE
         """When ``due`` next has something to say."""
 
     @property
@@ -35,9 +35,9 @@ class StoreHints:
     @property
     def waits(self) -> bool:
         """True while a question is to be asked."""
-        return self.ask_at != NEVER
+        return self.ask_at != NEVER_DUE
 
-    def heard(self, position: int, behind: Iterable[str], now: float) -> None:
+    def received(self, position: int, behind: Iterable[str], now: float) -> None:
         """A broadcast shows that the store stands at ``position``; ``behind`` are the chains of which so much is not
         proved to be here.
         """
@@ -67,4 +67,4 @@ class StoreHints:
     def _clear(self) -> None:
         self._chains.clear()
         self._position = 0
-        self.ask_at = NEVER
+        self.ask_at = NEVER_DUE

@@ -7,7 +7,7 @@ import msgspec
 
 from pubsub_lib.arguments import wrong
 from pubsub_lib.core.limits import check_name
-from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.errors import ConfigError, InvalidValueError
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class Table(msgspec.Struct, Generic[T], frozen=True):
 
     Declared once for a replica or a store (``tables=[ports]``), it can be given wherever a table's name can; type
     checkers then know the type of the value. ``type`` is a msgspec Struct, or anything else that msgspec can decode.
-    Raises ValueRefused for a bad name, ConfigError for a type that msgspec cannot decode.
+    Raises InvalidValueError for a bad name, ConfigError for a type that msgspec cannot decode.
     """
 
     name: str
@@ -39,25 +39,25 @@ class TableTypes:
     """
 
     def __init__(self, declared: Declared | None = None) -> None:
-        """Raises ValueRefused for a bad name, ConfigError for a type that msgspec cannot decode, or for a table that is
-        declared twice.
+        """Raises InvalidValueError for a bad name, ConfigError for a type that msgspec cannot decode, or for a table
+        that is declared twice.
         """
         self.types = _types(declared or ())
 
     def name(self, table: str | Table[Any]) -> str:
-        """The name of a table. Raises ValueRefused for a bad name, for a table that is not declared where some are,
-        and for a handle that was not declared.
+        """The name of a table. Raises InvalidValueError for a bad name, for a table that is not declared where some
+        are, and for a handle that was not declared.
         """
         if isinstance(table, Table):
             if self.types.get(table.name) != table.type:
-                raise ValueRefused(
+                raise InvalidValueError(
                     f"the table {table.name!r} is not declared with the type {_name(table.type)} here; put its handle "
                     "into tables=[…]"
                 )
             return table.name
         check_name("table", table)
         if self.types and table not in self.types:
-            raise ValueRefused(f"the table {table!r} is not declared; there are {', '.join(sorted(self.types))}")
+            raise InvalidValueError(f"the table {table!r} is not declared; there are {', '.join(sorted(self.types))}")
         return table
 
 

@@ -14,12 +14,12 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All times, in seconds. Every one is measured on the clock of the process that waits, never on another's."""
 
     max_idle_time: Seconds = 5.0
-    """How often a replica asks every publisher for an own hello, and after how long without a message a publisher sends
-    a hello to all."""
+    """How often a replica asks every publisher for a hello reply, and after how long without a message a publisher
+    sends a hello to all."""
     message_delay_window: Seconds = 1.0
     """How long a link may wait for an earlier one before a delta is read."""
     hello_wait: Seconds = 1.0
-    """How long a new topic waits for its first own hello before the first sync."""
+    """How long a new topic waits for its first hello reply before the first sync."""
     reading_age: Seconds = 1.0
     """How old a publisher's reading of the heads may be when it says hello."""
     round_trip: Seconds = 1.0
@@ -27,7 +27,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     poll_interval: Seconds = 2.0
     """How often the store is polled while no publisher proves to be fresh."""
     connect_jitter: SecondsOrNone = 0.5
-    """A replica asks for own hellos at a random moment within this time of each connection, so that those that a
+    """A replica asks for hello replies at a random moment within this time of each connection, so that those that a
     publisher's restart disconnected do not ask together."""
     sync_jitter: SecondsOrNone = 0.5
     """A sync starts at a random moment within this time, so that replicas do not start theirs together."""
@@ -35,7 +35,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Least time between the end of one sync and the start of the next."""
     sync_backoff: Seconds = 1.0
     """Wait after a failed sync; doubles with each further failure."""
-    sync_backoff_most: Seconds = 30.0
+    max_sync_backoff: Seconds = 30.0
     """Longest wait after a failed sync."""
     sync_timeout: Seconds = 60.0
     """A sync that did not end by then counts as failed."""
@@ -54,9 +54,9 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self) -> "Timing":
         """Return self. Raises ConfigError when the times contradict each other."""
-        if self.sync_backoff_most < self.sync_backoff:
+        if self.max_sync_backoff < self.sync_backoff:
             raise ConfigError(
-                f"sync_backoff_most ({self.sync_backoff_most} s) is below sync_backoff ({self.sync_backoff} s); "
+                f"max_sync_backoff ({self.max_sync_backoff} s) is below sync_backoff ({self.sync_backoff} s); "
                 "raise it or lower the other"
             )
         if self.reading_age + self.round_trip >= self.stale_after:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.core.digest import MASK, fingerprint
-from pubsub_lib.core.merged import Entry, Ident, Merged
+from pubsub_lib.core.merged_view import HeldObject, Ident, MergedView
 from pubsub_lib.core.model import Link
 
 MAX_NAMED: Final = 20
@@ -24,14 +24,14 @@ class TopicObjects:
     __slots__ = ("count", "digest", "position", "tables", "walk")
 
     def __init__(self) -> None:
-        self.tables: dict[str, dict[str, Entry]] = {}
+        self.tables: dict[str, dict[str, HeldObject]] = {}
         self.count = 0
         self.digest = 0
         self.position = 0
         self.walk: Walk | None = None
         """Counts the topic anew; it must be told of a link before that is applied."""
 
-    def objects(self) -> Iterator[tuple[str, str, Entry]]:
+    def objects(self) -> Iterator[tuple[str, str, HeldObject]]:
         """Every object: table, key, entry."""
         for table, objects in self.tables.items():
             for key, entry in objects.items():
@@ -61,7 +61,7 @@ class Walk:
     (``touch``), so the sums must be right however busy the topic is.
     """
 
-    def __init__(self, name: str, topic: TopicObjects, merged: Merged) -> None:
+    def __init__(self, name: str, topic: TopicObjects, merged: MergedView) -> None:
         self._name = name
         self._topic = topic
         self._merged = merged
@@ -89,15 +89,15 @@ class Walk:
             if entry is not None and entry.version <= begun:
                 touched[change.table, change.key] = entry.fingerprint
 
-    def step(self, most: int) -> int:
+    def step(self, maximum: int) -> int:
         """Look at so many objects at most; how many were. Fewer: that was the end (see ``result``)."""
         looked = 0
-        while self._left and looked < most:
+        while self._left and looked < maximum:
             table, keys = self._left[-1]
             objects = self._topic.tables.get(table, {})
-            for key in keys[looked - most :]:
+            for key in keys[looked - maximum :]:
                 self._look(table, key, objects.get(key))
-            seen = min(len(keys), most - looked)
+            seen = min(len(keys), maximum - looked)
             looked += seen
             del keys[len(keys) - seen :]
             if not keys:
@@ -116,7 +116,7 @@ class Walk:
             return None
         return Rot(self._name, max(self._wrong, 1), tuple(self._names))
 
-    def _look(self, table: str, key: str, entry: Entry | None) -> None:
+    def _look(self, table: str, key: str, entry: HeldObject | None) -> None:
         self._count += 1
         if entry is None or entry.version > self._begun:
             before = self._touched.get((table, key))

@@ -1,4 +1,4 @@
-"""The state machine of a replica: envelopes and the clock in, actions out. Rules 1 to 13.
+"""The state machine of a replica: envelopes and the clock in, effects out. Rules 1 to 13.
 
 Everything that changes a topic is a link that connects, or a full sync. The tracker knows no cache, no socket, no
 store and no clock: ``now`` is an argument, in seconds of any clock that never goes back.
@@ -10,18 +10,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from pubsub_lib.core.actions import Action, Apply, Compare, Replace, RequestHello, StartSync
 from pubsub_lib.core.chain import Chain, HelloHead
+from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.freshness import FreshnessMonitor, HeadReading, cut
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.liveness import Claim, Liveness, cut
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.reconnection import Reconnection
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.store_hints import StoreHints
-from pubsub_lib.core.syncing import SyncSlot, backoff
+from pubsub_lib.core.sync_scheduler import SyncScheduler, backoff
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.core.transitions import DUE, SYNCING, Happening, State
+from pubsub_lib.core.transitions import DUE, SYNCING, State, Trigger
 
 _FOLLOWING = State.FOLLOWING
 """For every message: an enumeration's member is found through its class in ten times the time."""
@@ -40,8 +40,8 @@ class Counters(msgspec.Struct):
     """Messages that had to wait for an earlier one."""
     overflowed: int = 0
     """Messages dropped because too much waited."""
-    unfollowed: int = 0
-    """Messages of topics that are not followed (any more)."""
+    unsubscribed: int = 0
+    """Messages of topics that are not subscribed to (any more)."""
     history_changes: int = 0
     """Times that a chain was read anew because the store's history changed."""
     late_answers: int = 0
@@ -54,7 +54,7 @@ class Counters(msgspec.Struct):
     """Full syncs begun, by cause."""
 
 
-class Doubt(msgspec.Struct):
+class PersistentMismatch(msgspec.Struct):
     """Everything of a chain was read, and the answer did not fit its own count or digest: so it is in the store."""
 
     topic: str
@@ -77,10 +77,10 @@ class Tracker:
         self._joining: dict[str, float] = {}
         self._holding: dict[str, Chain] = {}
         self._due: dict[str, Chain] = {}
-        self._doubts: dict[str, Doubt] = {}
+        self._persistent: dict[str, PersistentMismatch] = {}
         self._turn = 0
-        self.slot = SyncSlot(timing, rng, now)
-        self.liveness = Liveness(timing, now)
+        self.syncs = SyncScheduler(timing, rng, now)
+        self.freshness = FreshnessMonitor(timing, now)
         self._reconnection = Reconnection(timing, rng)
         self._hints = StoreHints(timing, rng)
         self._reached_store: Point | None = None
@@ -91,7 +91,7 @@ class Tracker:
 
     # -- what is followed ----------------------------------------------------------------------------------------
 
-    def follow(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> list[Action]:
+    def subscribe(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> list[Effect]:
         """Follow more topics. Subscribe to them first: the question that is asked here proves the subscription.
 
         ``known`` gives points at hand, from which a delta is enough.
@@ -104,37 +104,37 @@ class Tracker:
             point = known.get(topic) if known is not None else None
             self._chains[topic] = Chain(topic, self._limits, point, now)
             self._joining[topic] = now + self._timing.hello_wait
-            self.liveness.add(topic, now)
-        return [*self._questions(fresh, now)]
+            self.freshness.add(topic, now)
+        return [*self._hello_requests(fresh, now)]
 
-    def unfollow(self, topic: str) -> None:
+    def unsubscribe(self, topic: str) -> None:
         """Stop following a topic; a sync that runs for it is ignored."""
         if self._chains.pop(topic, None) is None:
             return
         self._joining.pop(topic, None)
         self._holding.pop(topic, None)
         self._due.pop(topic, None)
-        self._doubts.pop(topic, None)
-        self.liveness.remove(topic)
+        self._persistent.pop(topic, None)
+        self.freshness.remove(topic)
         self._reconnection.removed(topic)
         self.gaps.forget_topic(topic)
         if not self._due:
-            self.slot.no_need()
+            self.syncs.no_need()
 
     @property
     def restless(self) -> bool:
         """True while a clock, a sync's start or a question may come sooner than the last ``next_time()`` said; as long
         as it stays true, only a hello makes something come sooner still, or a count or digest that differs: its sync
         may then start late by up to ``message_delay_window`` (docs/scheduler.md)."""
-        return bool(self._holding) or self.slot.waits or self._hints.waits
+        return bool(self._holding) or self.syncs.waits or self._hints.waits
 
     @property
     def topics(self) -> Collection[str]:
-        """The chains that are followed."""
+        """The chains of the subscribed topics."""
         return self._chains.keys()
 
     def chain(self, topic: str) -> Chain:
-        """One chain, to look at. KeyError when it is not followed."""
+        """One chain, to look at. KeyError when it is not subscribed to."""
         return self._chains[topic]
 
     @property
@@ -145,27 +145,27 @@ class Tracker:
         return bool(self._chains) and all(chain.synced for chain in self._chains.values())
 
     @property
-    def doubtful(self) -> Collection[str]:
+    def mismatching(self) -> Collection[str]:
         """Topics of which the store's own count or digest does not fit what it holds, as far as is known: of each
         chain the first. Nothing proves that these are right.
         """
-        return [doubt.topic for doubt in self._doubts.values()]
+        return [mismatch.topic for mismatch in self._persistent.values()]
 
     def staleness(self, now: float) -> float:
         """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first, and while nothing is
         followed: then there is no proof of anything.
         """
-        return max((self.liveness.staleness(name, now) for name in self._chains), default=float("inf"))
+        return max((self.freshness.staleness(name, now) for name in self._chains), default=float("inf"))
 
     def covered(self, topics: Collection[str] | None = None) -> int:
-        """Position up to which everything is here, of these topics (None: of all that are followed); 0 when one of them
-        is not followed, or nothing is.
+        """Position up to which everything is here, of these topics (None: of all that are subscribed to); 0 when one of
+        them is not subscribed to, or nothing is.
         """
         names = self._chains if topics is None else [self._chain_of(topic) for topic in topics]
         return min((self._covered(self._chains.get(name)) for name in names), default=0)
 
     def connected(self, now: float) -> None:
-        """A connection to a publisher (or the broker) is there, for the first time or again: own hellos about
+        """A connection to a publisher (or the broker) is there, for the first time or again: hello replies about
         everything that is followed are asked for, after a jitter. Call it when what is followed is subscribed to.
         """
         self._turn += 1
@@ -173,85 +173,85 @@ class Tracker:
 
     # -- in --------------------------------------------------------------------------------------------------------
 
-    def feed(self, envelope: Envelope, now: float) -> list[Action]:
+    def feed(self, envelope: Envelope, now: float) -> list[Effect]:
         """An envelope arrived."""
         self._turn += 1
         if envelope.hello is not None:
-            return self._hear_hello(envelope, envelope.hello, now)
+            return self._receive_hello(envelope, envelope.hello, now)
         chain = self._chains.get(self._chain_of(envelope.topic))
         if chain is None:
             # Not counted in the sequences either: what follows a straggler is no hole when the topic comes back.
-            self.counters.unfollowed += len(envelope.messages)
+            self.counters.unsubscribed += len(envelope.messages)
             return []
-        self.gaps.heard(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
+        self.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
         applied: list[Link] = []
-        connected = self._hear_run(chain, envelope.messages, now, applied) if chain.state is _FOLLOWING else 0
+        connected = self._receive_run(chain, envelope.messages, now, applied) if chain.state is _FOLLOWING else 0
         for message in envelope.messages[connected:] if connected else envelope.messages:
-            self._hear(chain, message, now, applied)
+            self._receive(chain, message, now, applied)
         return self._applied(applied)
 
-    def tick(self, now: float) -> list[Action]:
+    def tick(self, now: float) -> list[Effect]:
         """Time passed: call at ``next_time()`` or any time."""
         self._turn += 1
-        actions: list[Action] = []
-        if self._chains and self.liveness.periodic(now):
-            actions.extend(self._questions(self._chains, now))
+        effects: list[Effect] = []
+        if self._chains and self.freshness.periodic(now):
+            effects.extend(self._hello_requests(self._chains, now))
             self._hints.asked_about_all()
             for chain in self._chains.values():
                 chain.new_round()
         if now >= self._hints.ask_at:
-            actions.extend(self._questions(self._hints.due(now, self._is_behind), now))
+            effects.extend(self._hello_requests(self._hints.due(now, self._is_behind), now))
         if now >= self._reconnection.ask_at:
-            actions.extend(self._questions(self._reconnection.due(now), now))
+            effects.extend(self._hello_requests(self._reconnection.due(now), now))
         for topic in [topic for topic, until in self._joining.items() if now >= until]:
             self._greeted(self._chains[topic], now)
         for chain in list(self._holding.values()):
             self._check_clock(chain, now)
-        for name in [name for name, doubt in self._doubts.items() if now >= doubt.again_at]:
+        for name in [name for name, mismatch in self._persistent.items() if now >= mismatch.again_at]:
             self._read_again(name, now)
-        for topic in self.liveness.to_poll(now):
+        for topic in self.freshness.to_poll(now):
             self._poll(self._chains[topic], now)
-        if self.slot.timed_out(now):
-            self.sync_failed(self.slot.number, now)
-        if self.slot.may_begin(now):
-            actions.extend(self._begin_sync(now))
-        return actions
+        if self.syncs.timed_out(now):
+            self.sync_failed(self.syncs.number, now)
+        if self.syncs.may_begin(now):
+            effects.extend(self._begin_sync(now))
+        return effects
 
-    def sync_done(self, number: int, answer: SyncAnswer, now: float) -> list[Action]:
+    def sync_done(self, number: int, answer: SyncAnswer, now: float) -> list[Effect]:
         """The store answered a ``StartSync``."""
         self._turn += 1
-        if not self.slot.running or number != self.slot.number:
+        if not self.syncs.running or number != self.syncs.number:
             self.counters.late_answers += 1
             return []
-        self.slot.ended(now)
-        actions: list[Action] = []
+        self.syncs.ended(now)
+        effects: list[Effect] = []
         for name, chain in list(self._chains.items()):
             if chain.state not in SYNCING:
                 continue
             part = answer.chains[name]
-            self._reconnection.read(name, self.slot.begun)
+            self._reconnection.read(name, self.syncs.begun)
             if isinstance(part, Full):
-                actions.extend(self._replaced(chain, part, answer.store, now))
+                effects.extend(self._replaced(chain, part, answer.store, now))
             elif isinstance(part, Delta):
-                actions.extend(self._caught_up(chain, part, answer.store, now))
+                effects.extend(self._caught_up(chain, part, answer.store, now))
             else:
                 chain.repair = False
-                self._happen(chain, Happening.INCOMPLETE, now)
-                self.slot.need_now(now)
+                self._trigger(chain, Trigger.INCOMPLETE, now)
+                self.syncs.need_now(now)
         self._remember_needs(now)
-        return actions
+        return effects
 
     def sync_failed(self, number: int, now: float) -> None:
         """The store could not answer a ``StartSync``."""
         self._turn += 1
-        if not self.slot.running or number != self.slot.number:
+        if not self.syncs.running or number != self.syncs.number:
             self.counters.late_answers += 1
             return
         self.counters.syncs_failed += 1
-        self.slot.failed(now)
+        self.syncs.failed(now)
         for chain in self._chains.values():
             if chain.state in SYNCING:
-                self._happen(chain, Happening.FAILED, now)
+                self._trigger(chain, Trigger.FAILED, now)
         self._remember_needs(now)
 
     def mismatched(self, topic: str, now: float) -> None:
@@ -259,18 +259,20 @@ class Tracker:
         it before anything else is fed.
         """
         chain = self._chains.get(self._chain_of(topic))
-        if chain is None or chain.name in self._doubts:
+        if chain is None or chain.name in self._persistent:
             return  # what is in doubt has its time to be read again (rule 9), and goes on with what comes meanwhile
         if chain.frozen and chain.state in SYNCING:
             return  # a link that was applied when this very repair began: the digests that it asks with include it
         # Buckets first; when they came and it still differs, everything.
         after_reading = chain.read_in == self._turn
-        if after_reading and (chain.read_whole or chain.doubts):
-            self._doubts[chain.name] = Doubt(topic, now + backoff(self._timing, chain.doubts))
-            chain.doubts += 1
+        if after_reading and (chain.read_whole or chain.mismatched_readings):
+            self._persistent[chain.name] = PersistentMismatch(
+                topic, now + backoff(self._timing, chain.mismatched_readings)
+            )
+            chain.mismatched_readings += 1
             return
         chain.repair = not after_reading
-        self._happen(chain, Happening.MISMATCHED, now)
+        self._trigger(chain, Trigger.MISMATCHED, now)
 
     def resync(self, topics: Collection[str], now: float) -> None:
         """Somebody asks for these chains to be read anew. Nothing to do for one whose reading runs, or is to come after
@@ -283,24 +285,26 @@ class Tracker:
                 # Everything, and not only differing buckets: a value that rotted in memory need not show in them.
                 chain.repair = False
                 if not due:
-                    self._happen(chain, Happening.ASKED, now)
+                    self._trigger(chain, Trigger.ASKED, now)
 
     def next_time(self) -> float:
         """When ``tick`` has something to do next; infinite when nothing is followed."""
         clocks = [self._expires(chain) for chain in self._holding.values()]
-        doubts = [doubt.again_at for doubt in self._doubts.values()]
+        mismatches = [mismatch.again_at for mismatch in self._persistent.values()]
         asks = min(self._reconnection.ask_at, self._hints.ask_at)
-        return min([self.liveness.next_time(), self.slot.next_time(), asks, *self._joining.values(), *clocks, *doubts])
+        return min(
+            [self.freshness.next_time(), self.syncs.next_time(), asks, *self._joining.values(), *clocks, *mismatches]
+        )
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def _hear_run(self, chain: Chain, messages: Sequence[Message], now: float, applied: list[Link]) -> int:
+    def _receive_run(self, chain: Chain, messages: Sequence[Message], now: float, applied: list[Link]) -> int:
         """Apply the messages that connect one after the other, as one step; how many there were.
 
         Nearly all of them, under load: ``_hear`` would do the same with each for four times the cost.
         """
         known = chain.known
-        if known is None or self.liveness.of(chain.name).pending:
+        if known is None or self.freshness.of(chain.name).pending:
             return 0
         everything = chain.name == ALL
         run: list[Link] = []
@@ -322,7 +326,7 @@ class Tracker:
             self._apply(chain, known, run, now, applied)
         return len(run)
 
-    def _hear(self, chain: Chain, message: Message, now: float, applied: list[Link]) -> None:
+    def _receive(self, chain: Chain, message: Message, now: float, applied: list[Link]) -> None:
         link = message.link
         known = chain.known
         if chain.frozen:
@@ -346,7 +350,7 @@ class Tracker:
     def _apply(self, chain: Chain, point: Point, links: Sequence[Link], now: float, applied: list[Link]) -> None:
         applied.extend(links)
         chain.advance(point, now)
-        fresh = self.liveness.of(chain.name)
+        fresh = self.freshness.of(chain.name)
         if fresh.pending:
             fresh.reached(point, now)
 
@@ -355,54 +359,54 @@ class Tracker:
         prev = chain.previous(link)
         if prev.position >= link.point.position:
             self.counters.foreign += 1  # known would go backwards; nobody who follows the rules sends that
-        elif chain.waiting.hold(message, prev, chain.needed(link), now, self._turn):
+        elif chain.reorder_buffer.hold(message, prev, chain.needed(link), now, self._turn):
             self.counters.waited += 1
-            self._happen(chain, Happening.HELD, now)
+            self._trigger(chain, Trigger.HELD, now)
         else:
             self.counters.overflowed += 1
-            self._happen(chain, Happening.OVERFLOWED, now)
+            self._trigger(chain, Trigger.OVERFLOWED, now)
 
     def _drain(self, chain: Chain, now: float, applied: list[Link]) -> None:
         """Apply what waited for known, and forget what known has passed."""
-        while chain.known is not None and len(chain.waiting):
-            step = chain.waiting.take(chain.known)
+        while chain.known is not None and len(chain.reorder_buffer):
+            step = chain.reorder_buffer.take(chain.known)
             if step is None:
                 break
             self._apply(chain, step.point, step.links(), now, applied)
         self._purge(chain, now, everywhere=False)
 
     def _purge(self, chain: Chain, now: float, *, everywhere: bool) -> None:
-        if chain.known is not None and len(chain.waiting):
-            self.counters.old += chain.waiting.drop_old(chain.known, everywhere=everywhere)
+        if chain.known is not None and len(chain.reorder_buffer):
+            self.counters.old += chain.reorder_buffer.drop_old(chain.known, everywhere=everywhere)
         if chain.state is State.HOLDING and chain.clock_started() is None:
-            self._happen(chain, Happening.SETTLED, now)
+            self._trigger(chain, Trigger.SETTLED, now)
 
-    def _applied(self, links: list[Link]) -> list[Action]:
+    def _applied(self, links: list[Link]) -> list[Effect]:
         self.counters.applied += len(links)
         return [Apply(links)] if links else []
 
     # -- hellos ------------------------------------------------------------------------------------------------------
 
-    def _hear_hello(self, envelope: Envelope, hello: Hello, now: float) -> list[Action]:
+    def _receive_hello(self, envelope: Envelope, hello: Hello, now: float) -> list[Effect]:
         for topic, last in hello.sequences.items():
             if self._chain_of(topic) in self._chains:
                 self.gaps.announced(envelope.service, envelope.uuid, topic, last)
-        question = self.liveness.question(hello.nonce) if hello.nonce else None
-        if hello.nonce and question is None:
+        request = self.freshness.request_of(hello.nonce) if hello.nonce else None
+        if hello.nonce and request is None:
             return []  # the answer to a question so old that it is forgotten proves nothing
         # The reading began at the earliest so long ago, on our own clock; of a broadcast nothing is known.
-        began = None if question is None else question.asked - hello.age
-        for topic, point in self._told_heads(hello):
-            lost_at = float("inf") if question is None else self._reconnection.lost_at(topic, question.asked, now)
-            self._hear_head(self._chains[topic], point, began, hello, now, lost_at)
+        began = None if request is None else request.asked - hello.age
+        for topic, point in self._hello_heads(hello):
+            lost_at = float("inf") if request is None else self._reconnection.lost_at(topic, request.asked, now)
+            self._receive_head(self._chains[topic], point, began, hello, now, lost_at)
             if began is not None:
                 self._reconnection.read(topic, began)
         if not hello.nonce:
             self._take_hint(hello, now)
-        if question is not None:
-            for topic in [each for each in self._joining if each in question.topics]:  # in the order of following
+        if request is not None:
+            for topic in [each for each in self._joining if each in request.topics]:  # in the order of following
                 self._greeted(self._chains[topic], now)
-        reached = self._reached(hello) if question is not None else {}
+        reached = self._reached(hello) if request is not None else {}
         return [Compare(reached)] if reached else []
 
     def _take_hint(self, hello: Hello, now: float) -> None:
@@ -418,7 +422,7 @@ class Tracker:
                 if chain.state is not _FOLLOWING or self._covered(chain) < position]  # fmt: skip
         if late:
             behind = [name for name in late if name not in hello.heads and self._is_behind(name, position)]
-            self._hints.heard(position, behind, now)
+            self._hints.received(position, behind, now)
         else:
             self._reached_store = hello.store
 
@@ -444,9 +448,9 @@ class Tracker:
 
     def _may_compare(self, chain: Chain) -> bool:
         # What is in doubt was compared, in vain, and has its time to be read again.
-        return not chain.frozen and chain.name not in self._doubts
+        return not chain.frozen and chain.name not in self._persistent
 
-    def _told_heads(self, hello: Hello) -> Iterator[tuple[str, Point]]:
+    def _hello_heads(self, hello: Hello) -> Iterator[tuple[str, Point]]:
         if ALL in self._chains:
             if hello.store is not None:
                 yield ALL, hello.store
@@ -455,13 +459,13 @@ class Tracker:
             if topic in self._chains:
                 yield topic, head.point
 
-    def _hear_head(
+    def _receive_head(
         self, chain: Chain, head: Point, began: float | None, hello: Hello, now: float, lost_at: float
     ) -> None:
         known = chain.known
         if began is not None and not self._overtook(chain, head, began):
             position = hello.store.position if hello.store is not None else head.position
-            self.liveness.of(chain.name).claim(chain, head, Claim(began, position, publisher=True), now)
+            self.freshness.of(chain.name).add_reading(chain, head, HeadReading(began, position, publisher=True), now)
         if known is None or chain.frozen:
             # Judged when the sync has set known. What comes before a sync began is answered by that sync.
             if chain.state in SYNCING:
@@ -470,10 +474,10 @@ class Tracker:
             pass
         elif head.position > known.position:
             chain.remember_head(head, now, self._turn, lost_at)
-            self._happen(chain, Happening.HELD, now)
+            self._trigger(chain, Trigger.HELD, now)
         elif head.position == known.position or (began is not None and self._overtook(chain, head, began)):
             self.counters.foreign += 1
-            self._happen(chain, Happening.DOUBTED, now)
+            self._trigger(chain, Trigger.HISTORY_CHANGED, now)
 
     def _overtook(self, chain: Chain, head: Point, began: float) -> bool:
         """True when a head is behind known although its reading began after known was reached."""
@@ -483,7 +487,7 @@ class Tracker:
         """The wait of a new topic ended, by an answer or by its time (rule 8)."""
         del self._joining[chain.name]
         if chain.state is State.JOINING:
-            self._happen(chain, Happening.GREETED if chain.known is None else Happening.RESUMED, now)
+            self._trigger(chain, Trigger.GREETED if chain.known is None else Trigger.RESUMED, now)
 
     # -- the clock and polling -----------------------------------------------------------------------------------
 
@@ -492,7 +496,7 @@ class Tracker:
             self._purge(chain, now, everywhere=True)
             if chain.state is State.HOLDING and now >= self._expires(chain):
                 ended = now >= self._window_ends(chain)
-                self._happen(chain, Happening.EXPIRED if ended else Happening.RECONNECTED, now)
+                self._trigger(chain, Trigger.EXPIRED if ended else Trigger.RECONNECTED, now)
 
     def _expires(self, chain: Chain) -> float:
         return min(self._window_ends(chain), chain.lost_at())
@@ -503,28 +507,28 @@ class Tracker:
 
     def _poll(self, chain: Chain, now: float) -> None:
         if chain.state in (State.FOLLOWING, State.HOLDING):
-            self._happen(chain, Happening.POLLED, now)
+            self._trigger(chain, Trigger.POLLED, now)
 
-    def _questions(self, topics: Collection[str], now: float) -> Iterator[RequestHello]:
+    def _hello_requests(self, topics: Collection[str], now: float) -> Iterator[RequestHello]:
         # Each portion under its own nonce: its answer greets these topics, and no others.
         for portion in cut(topics):
             nonce = f"{self._rng.getrandbits(96):024x}"
-            self.liveness.ask(nonce, portion, now)
+            self.freshness.request_sent(nonce, portion, now)
             yield RequestHello(nonce, portion)
 
     # -- syncs ---------------------------------------------------------------------------------------------------------
 
-    def _begin_sync(self, now: float) -> list[Action]:
+    def _begin_sync(self, now: float) -> list[Effect]:
         due = list(self._due.values())
         if not due:
-            self.slot.no_need()
+            self.syncs.no_need()
             return []
         applied: list[Link] = []
         for chain in due:
             if chain.repair and chain.known is not None:
                 # Only buckets that differ are to be read: what has come since must not make further ones differ.
                 self._drain(chain, now, applied)
-        number = self.slot.begin(now, self._turn)
+        number = self.syncs.begin(now, self._turn)
         wants: dict[str, Want] = {}
         causes: dict[str, str] = {}
         for chain in due:
@@ -532,7 +536,7 @@ class Tracker:
             tally[chain.cause] = tally.get(chain.cause, 0) + 1
             wants[chain.name] = self._want(chain)
             causes[chain.name] = chain.cause
-            self._happen(chain, Happening.BEGUN, now)
+            self._trigger(chain, Trigger.BEGUN, now)
         return [*self._applied(applied), StartSync(number, wants, causes)]
 
     def _want(self, chain: Chain) -> Want:
@@ -541,12 +545,12 @@ class Tracker:
         # Empty buckets stand for "those that differ": the caller, who has the cache, fills in its own digests.
         return Want(buckets={}) if chain.repair else Want()
 
-    def _caught_up(self, chain: Chain, delta: Delta, store: Point, now: float) -> list[Action]:
+    def _caught_up(self, chain: Chain, delta: Delta, store: Point, now: float) -> list[Effect]:
         known = chain.known
         if known is None:
             raise AssertionError("a delta was asked without a point")
         applied: list[Link] = []
-        happening = Happening.BEHIND
+        trigger = Trigger.BEHIND
         if delta.head.position >= known.position:
             for links in _steps(chain, delta.links):
                 if links[0].point.position <= chain.known_position:
@@ -554,75 +558,75 @@ class Tracker:
                 if chain.previous(links[0]) != chain.known:
                     break
                 self._apply(chain, links[0].point, links, now, applied)
-            happening = Happening.CAUGHT_UP if chain.known == delta.head else Happening.BROKEN
-        claim = Claim(self.slot.begun, store.position, publisher=False)
-        self.liveness.of(chain.name).claim(chain, delta.head, claim, now)
-        self._happen(chain, happening, now)
+            trigger = Trigger.CAUGHT_UP if chain.known == delta.head else Trigger.BROKEN
+        reading = HeadReading(self.syncs.begun, store.position, publisher=False)
+        self.freshness.of(chain.name).add_reading(chain, delta.head, reading, now)
+        self._trigger(chain, trigger, now)
         self._after_sync(chain, now, applied)
         return self._applied(applied)
 
-    def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Action]:
+    def _replaced(self, chain: Chain, full: Full, store: Point, now: float) -> list[Effect]:
         before = chain.known
         chain.jump(full.head, now)
         self._reached_store = None
-        fresh = self.liveness.of(chain.name)
-        fresh.restart(full.head, Claim(self.slot.begun, store.position, publisher=False), now)
+        fresh = self.freshness.of(chain.name)
+        fresh.restart(full.head, HeadReading(self.syncs.begun, store.position, publisher=False), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = False
         # If it does not fit this time either, the caller says so in this very turn.
-        if self._doubts.pop(chain.name, None) is None:
-            chain.doubts = 0
-        self._happen(chain, Happening.REPLACED, now)
+        if self._persistent.pop(chain.name, None) is None:
+            chain.mismatched_readings = 0
+        self._trigger(chain, Trigger.REPLACED, now)
         applied: list[Link] = []
-        chain.drop_heads_before(self.slot.turn)
+        chain.drop_heads_before(self.syncs.turn)
         told = list(chain.heads)
         chain.heads.clear()
         self._after_sync(chain, now, applied)
         for head in told:
-            self._judge_told(chain, head, now)
+            self._judge_hello_head(chain, head, now)
         return [Replace(chain.name, full, before), *self._applied(applied)]
 
-    def _judge_told(self, chain: Chain, head: HelloHead, now: float) -> None:
+    def _judge_hello_head(self, chain: Chain, head: HelloHead, now: float) -> None:
         """A head that a hello told of while known stood still. One behind known was read before or during the sync,
         for all that can be known, and says nothing.
         """
         if head.point.position > chain.known_position:
             chain.heads.append(head)
-            self._happen(chain, Happening.HELD, now)
+            self._trigger(chain, Trigger.HELD, now)
         elif head.point.position == chain.known_position and head.point != chain.known:
             self.counters.foreign += 1
-            self._happen(chain, Happening.DOUBTED, now)
+            self._trigger(chain, Trigger.HISTORY_CHANGED, now)
 
     def _after_sync(self, chain: Chain, now: float, applied: list[Link]) -> None:
         """What was received before the reading began is answered by it; the rest goes on as if it came now."""
-        self.counters.old += chain.waiting.drop_before(self.slot.turn)
-        chain.drop_heads_before(self.slot.turn)
+        self.counters.old += chain.reorder_buffer.drop_before(self.syncs.turn)
+        chain.drop_heads_before(self.syncs.turn)
         self._drain(chain, now, applied)
         self._purge(chain, now, everywhere=True)
         if chain.clock_started() is not None:
-            self._happen(chain, Happening.HELD, now)
+            self._trigger(chain, Trigger.HELD, now)
 
     def _read_again(self, name: str, now: float) -> None:
         """Look whether a chain's count and digest fit by now: by its buckets, since everything was read in vain."""
-        self._doubts[name].again_at = float("inf")
+        self._persistent[name].again_at = float("inf")
         chain = self._chains[name]
         if not chain.frozen:  # else all its objects, or differing buckets, are to be read anyway
             chain.repair = True
-            self._happen(chain, Happening.MISMATCHED, now)
+            self._trigger(chain, Trigger.MISMATCHED, now)
 
     def _remember_needs(self, now: float) -> None:
         if self._due:
-            self.slot.need(now)
+            self.syncs.need(now)
 
-    def _happen(self, chain: Chain, happening: Happening, now: float) -> None:
-        chain.happen(happening)
+    def _trigger(self, chain: Chain, trigger: Trigger, now: float) -> None:
+        chain.trigger(trigger)
         if chain.state is State.HOLDING:
             self._holding[chain.name] = chain
         else:
             self._holding.pop(chain.name, None)
         if chain.state in DUE:
             self._due[chain.name] = chain
-            self.slot.need(now)
+            self.syncs.need(now)
         else:
             self._due.pop(chain.name, None)
 
@@ -634,7 +638,7 @@ class Tracker:
     def _covered(self, chain: Chain | None) -> int:
         if chain is None or chain.known is None or chain.frozen:
             return 0
-        return max(chain.known.position, self.liveness.of(chain.name).covered)
+        return max(chain.known.position, self.freshness.of(chain.name).covered)
 
 
 def _steps(chain: Chain, links: Sequence[Link]) -> Iterator[list[Link]]:

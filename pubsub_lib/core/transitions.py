@@ -14,7 +14,7 @@ class State(StrEnum):
     """Where a chain stands."""
 
     JOINING = "joining"
-    """Subscribed; waits a bounded moment for an own hello before the first sync."""
+    """Subscribed; waits a bounded moment for a hello reply before the first sync."""
     FOLLOWING = "following"
     """Everything that was heard of is applied."""
     HOLDING = "holding"
@@ -33,11 +33,11 @@ class State(StrEnum):
     """All objects are being read, and links that came meanwhile were dropped for want of room."""
 
 
-class Happening(StrEnum):
+class Trigger(StrEnum):
     """What can happen to a chain."""
 
     GREETED = "greeted"
-    """The first own hello came, or the wait for it ended; nothing is known yet."""
+    """The first hello reply came, or the wait for it ended; nothing is known yet."""
     RESUMED = "resumed"
     """The same, with a point at hand."""
     HELD = "held"
@@ -48,7 +48,7 @@ class Happening(StrEnum):
     """The clock ended."""
     RECONNECTED = "reconnected"
     """An answer after a connection told of a head beyond known, and what was on its way has had its time."""
-    DOUBTED = "doubted"
+    HISTORY_CHANGED = "history changed"
     """A hello proved that the store's history changed."""
     OVERFLOWED = "overflowed"
     """A link was dropped because too much waits."""
@@ -75,21 +75,21 @@ class Happening(StrEnum):
 
 
 _S = State
-_H = Happening
+_H = Trigger
 
-TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
+TRANSITIONS: Mapping[State, Mapping[Trigger, State]] = MappingProxyType(
     {
         _S.JOINING: {
             _H.GREETED: _S.FULL_DUE,
             _H.RESUMED: _S.DELTA_DUE,
             _H.HELD: _S.JOINING,
             _H.OVERFLOWED: _S.JOINING,
-            _H.DOUBTED: _S.JOINING,
+            _H.HISTORY_CHANGED: _S.JOINING,
             _H.MISMATCHED: _S.FULL_DUE,
         },
         _S.FOLLOWING: {
             _H.HELD: _S.HOLDING,
-            _H.DOUBTED: _S.DELTA_DUE,
+            _H.HISTORY_CHANGED: _S.DELTA_DUE,
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.POLLED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
@@ -100,7 +100,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
             _H.SETTLED: _S.FOLLOWING,
             _H.EXPIRED: _S.DELTA_DUE,
             _H.RECONNECTED: _S.DELTA_DUE,
-            _H.DOUBTED: _S.DELTA_DUE,
+            _H.HISTORY_CHANGED: _S.DELTA_DUE,
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.POLLED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
@@ -108,7 +108,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
         },
         _S.DELTA_DUE: {
             _H.HELD: _S.DELTA_DUE,
-            _H.DOUBTED: _S.DELTA_DUE,
+            _H.HISTORY_CHANGED: _S.DELTA_DUE,
             _H.OVERFLOWED: _S.DELTA_DUE,
             _H.MISMATCHED: _S.FULL_DUE,
             _H.ASKED: _S.FULL_DUE,
@@ -116,7 +116,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
         },
         _S.DELTA: {
             _H.HELD: _S.DELTA,
-            _H.DOUBTED: _S.DELTA_AGAIN,
+            _H.HISTORY_CHANGED: _S.DELTA_AGAIN,
             _H.OVERFLOWED: _S.DELTA_AGAIN,
             _H.MISMATCHED: _S.FULL_DUE,
             _H.ASKED: _S.FULL_DUE,
@@ -128,7 +128,7 @@ TRANSITIONS: Mapping[State, Mapping[Happening, State]] = MappingProxyType(
         },
         _S.DELTA_AGAIN: {
             _H.HELD: _S.DELTA_AGAIN,
-            _H.DOUBTED: _S.DELTA_AGAIN,
+            _H.HISTORY_CHANGED: _S.DELTA_AGAIN,
             _H.OVERFLOWED: _S.DELTA_AGAIN,
             _H.MISMATCHED: _S.FULL_DUE,
             _H.ASKED: _S.FULL_DUE,
@@ -166,10 +166,10 @@ DUE = frozenset({State.DELTA_DUE, State.FULL_DUE})
 """States that wait for a sync to begin."""
 SYNCING = frozenset({State.DELTA, State.DELTA_AGAIN, State.FULL, State.FULL_AGAIN})
 """States in which a sync runs for the chain."""
-DONE = frozenset({Happening.CAUGHT_UP, Happening.BEHIND, Happening.REPLACED})
+DONE = frozenset({Trigger.CAUGHT_UP, Trigger.BEHIND, Trigger.REPLACED})
 """Happenings that complete a sync."""
 
 
-def after(state: State, happening: Happening) -> State:
+def after(state: State, trigger: Trigger) -> State:
     """The state after ``happening``. KeyError: the happening cannot happen in this state, so the caller has a bug."""
-    return TRANSITIONS[state][happening]
+    return TRANSITIONS[state][trigger]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder()
@@ -21,28 +21,32 @@ _DECODER = msgspec.json.Decoder()
 def encode(value: object, limits: Limits) -> bytes:
     """Return the canonical JSON of a value made of dict, list, tuple, str, int, float, bool and None.
 
-    Raises ValueRefused when the value holds anything else, NaN, an infinity, an integer outside of 64 bits, text that
-    is no Unicode, more nesting than ``limits.max_value_depth`` (a cycle, too), or more than ``limits.max_value_bytes``.
-    Any thread; does not block.
+    Raises InvalidValueError when the value holds anything else, NaN, an infinity, an integer outside of 64 bits, text
+    that is no Unicode, more nesting than ``limits.max_value_depth`` (a cycle, too), or more than
+    ``limits.max_value_bytes``. Any thread; does not block.
     """
     _check(value, limits)
     try:
         data = _ENCODER.encode(value)
     except UnicodeEncodeError as error:
-        raise ValueRefused(f"the value holds text that is no valid Unicode ({error.reason}); clean it first") from None
+        raise InvalidValueError(
+            f"the value holds text that is no valid Unicode ({error.reason}); clean it first"
+        ) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueRefused(f"the value is no JSON: {error}") from error
+        raise InvalidValueError(f"the value is no JSON: {error}") from error
     if len(data) > limits.max_value_bytes:
-        raise ValueRefused(f"the value has {len(data)} bytes of JSON; at most {limits.max_value_bytes} are allowed")
+        raise InvalidValueError(
+            f"the value has {len(data)} bytes of JSON; at most {limits.max_value_bytes} are allowed"
+        )
     return data
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of canonical (or any other) JSON. Raises ValueRefused when it is no JSON. Any thread."""
+    """Return the value of canonical (or any other) JSON. Raises InvalidValueError when it is no JSON. Any thread."""
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueRefused(f"the bytes {data[:40]!r} are no JSON: {error}") from error
+        raise InvalidValueError(f"the bytes {data[:40]!r} are no JSON: {error}") from error
 
 
 def _check(value: object, limits: Limits) -> None:
@@ -54,11 +58,13 @@ def _check(value: object, limits: Limits) -> None:
         for item in stack[-1]:
             nodes += 1
             if nodes > limits.max_value_bytes:
-                raise ValueRefused(f"the value has more than {limits.max_value_bytes} bytes of JSON; make it smaller")
+                raise InvalidValueError(
+                    f"the value has more than {limits.max_value_bytes} bytes of JSON; make it smaller"
+                )
             inner = _inner(item)
             if inner is not None:
                 if len(stack) > limits.max_value_depth:
-                    raise ValueRefused(
+                    raise InvalidValueError(
                         f"the value is nested deeper than {limits.max_value_depth} levels; make it flatter"
                     )
                 stack.append(inner)
@@ -75,18 +81,20 @@ def _inner(item: object) -> Iterator[object] | None:
     if isinstance(item, dict):
         for name in item:
             if not isinstance(name, str):
-                raise ValueRefused(f"the value has the member name {name!r}, a {type(name).__name__}; use a string")
+                raise InvalidValueError(
+                    f"the value has the member name {name!r}, a {type(name).__name__}; use a string"
+                )
         return iter(item.values())
     if isinstance(item, list | tuple):
         return iter(item)
     if kind is int:
         assert isinstance(item, int)
         if not -(2**63) <= item < 2**64:
-            raise ValueRefused(f"the value holds {item}, which has more than 64 bits; write it as a string")
+            raise InvalidValueError(f"the value holds {item}, which has more than 64 bits; write it as a string")
         return None
     if kind is float:
         assert isinstance(item, float)
         if not math.isfinite(item):
-            raise ValueRefused(f"the value holds {item}, which JSON does not know; use null or a string")
+            raise InvalidValueError(f"the value holds {item}, which JSON does not know; use null or a string")
         return None
-    raise ValueRefused(f"the value holds {item!r:.80}, a {kind.__name__}, which is no JSON; convert it first")
+    raise InvalidValueError(f"the value holds {item!r:.80}, a {kind.__name__}, which is no JSON; convert it first")

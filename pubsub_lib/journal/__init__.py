@@ -1,7 +1,7 @@
 """Journals: what every participant saw and did, record by record, for the audit (docs/journals.md).
 
 A :class:`~pubsub_lib.journal.writer.Journal` appends entries to a file; finished files become Parquet
-(:mod:`~pubsub_lib.journal.rolling`); both forms are read as :class:`~pubsub_lib.journal.rows.Row`
+(:mod:`~pubsub_lib.journal.compaction`); both forms are read as :class:`~pubsub_lib.journal.rows.Row`
 (:mod:`~pubsub_lib.journal.reading`). Writing needs only msgspec and xxhash; Parquet needs the extra ``journal``.
 """
 

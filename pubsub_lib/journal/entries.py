@@ -14,7 +14,7 @@ import xxhash
 from pubsub_lib.core.envelope import Message, Packed
 from pubsub_lib.core.model import ZERO, Point, Record
 from pubsub_lib.errors import JournalError
-from pubsub_lib.journal.replaced import with_before
+from pubsub_lib.journal.previous_versions import with_previous
 from pubsub_lib.journal.rows import SCHEMA, ChangeRow, Kind, Outcome, Row, Side, message_hash, signed, value_hash
 
 MAGIC: Final = b"pubsub-journal\n"
@@ -169,7 +169,7 @@ def _frames(data: bytes, at: int) -> Iterator[tuple[bytes, int]]:
 
 def rows(contents: Contents) -> Iterator[Row]:
     """The records of a file, in its order. Does not block."""
-    return with_before(row for entry in contents.entries for row in rows_of(contents.header, entry))
+    return with_previous(row for entry in contents.entries for row in rows_of(contents.header, entry))
 
 
 def rows_of(header: Header, entry: Entry) -> Iterator[Row]:

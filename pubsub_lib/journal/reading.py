@@ -9,8 +9,8 @@ import msgspec
 
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX
+from pubsub_lib.journal.compaction import PARQUET_SUFFIX, SCHEMA_KEY
 from pubsub_lib.journal.entries import parse, rows
-from pubsub_lib.journal.rolling import PARQUET_SUFFIX, SCHEMA_KEY
 from pubsub_lib.journal.rows import COLUMNS, SCHEMA, Row, arrow_schema, from_dict
 
 

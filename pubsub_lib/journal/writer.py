@@ -53,7 +53,7 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_seconds: _Seconds = 7 * 86400.0
     """... or when they are this old."""
     to_parquet: bool = True
-    """False: finished files stay as they are until somebody calls ``pubsub_lib.journal.rolling.roll``."""
+    """False: finished files stay as they are until somebody calls ``pubsub_lib.journal.compaction.roll``."""
 
 
 class _Run:
@@ -177,7 +177,7 @@ class _Run:
             self._complaints.add(what)
             _log.error(what, exc_info=sys.exc_info()[0] is not None)
 
-    def upkeep(self) -> None:
+    def maintain(self) -> None:
         """Mark, roll, retain; called by the thread."""
         self._note_rejected()
         self.put("mark")
@@ -215,12 +215,12 @@ class _Run:
         if not sys.executable:  # an embedded interpreter
             self._complain(
                 "journals are not made into Parquet: this process does not know its Python (sys.executable is empty); "
-                "set to_parquet to false and call pubsub_lib.journal.rolling.roll from another process"
+                "set to_parquet to false and call pubsub_lib.journal.compaction.roll from another process"
             )
             return
         settings = self._settings
         self._rolled = time.monotonic()
-        command = [sys.executable, "-m", "pubsub_lib.journal.rolling", settings.folder]
+        command = [sys.executable, "-m", "pubsub_lib.journal.compaction", settings.folder]
         command += [str(settings.keep_bytes), str(settings.keep_seconds)]
         try:
             self._roller = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -259,9 +259,9 @@ class _Run:
 def _keep_time(run: _Run, stop: threading.Event) -> None:
     while not stop.wait(run.mark_seconds):
         try:
-            run.upkeep()
+            run.maintain()
         except Exception:  # noqa: BLE001 - the journal must neither stop the sync nor die
-            _log.exception("the upkeep of a journal broke; please report this")
+            _log.exception("the maintenance of a journal broke; please report this")
 
 
 class Journal:

@@ -1,9 +1,9 @@
 """Which object publishes what a program commits: decided by the driver's capabilities, so that no program has to."""
 
 from pubsub_lib import loader
-from pubsub_lib.agreement import check_settings
+from pubsub_lib.constructor_checks import check_settings
 from pubsub_lib.publisher.publisher import Publisher
-from pubsub_lib.publisher.traces import TraceSource
+from pubsub_lib.publisher.trace_context import TraceSource
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store

@@ -1,5 +1,5 @@
 """A program that publishes what it commits by itself: the threads around the sans-I/O
-:class:`~pubsub_lib.core.publishing.Publishing` (steps 2 and 4 of the data path).
+:class:`~pubsub_lib.core.sequencer.Sequencer` (steps 2 and 4 of the data path).
 """
 
 import os
@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib import contract, loader
-from pubsub_lib.agreement import check_limits, check_settings, check_store
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.arguments import check_function
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.constructor_checks import check_limits, check_settings, check_store
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Heads, Link
-from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
@@ -28,9 +28,9 @@ from pubsub_lib.errors import (
 from pubsub_lib.journal import Journal, open_journal
 from pubsub_lib.journal.rows import Outcome
 from pubsub_lib.logs import logger
-from pubsub_lib.publisher.traces import TraceSource, with_trace
+from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
 
@@ -88,14 +88,14 @@ class Publisher:
         self._hello_lock = threading.Lock()
         """Around making and sending one hello, so that the goodbye is the last. Taken before the other lock, never
         after it."""
-        self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
+        self._core = Sequencer(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
         self._own_journal = open_journal(settings.journal, "writer", settings.service) if journal is None else None
         self._journal = journal if journal is not None else self._own_journal
         self._started = False
         self._initialized = False
         self._closing = False
         self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
-        self._loop = Loop("publisher", self._step)
+        self._loop = PeriodicThread("publisher", self._step)
         self._stop_listening: Callable[[], None] = lambda: None
 
     @property
@@ -120,7 +120,7 @@ class Publisher:
                 raise UsageError("this publisher was started already; make a new one for a second run")
             self._started = True
         try:
-            self._driver.initialize(self._on_ask, self._on_connected)
+            self._driver.initialize(self._on_hello_request, self._on_connected)
             stop_listening = self._store.on_commit(self.publish)
             with self._lock:
                 self._initialized = True
@@ -191,9 +191,11 @@ class Publisher:
         """
         return {**self._driver.counters(), **self._counts}
 
-    def busy(self, now: float) -> float:
-        """Seconds that the thread which says hello has been in the middle of something (see :meth:`Loop.busy`)."""
-        return self._loop.busy(now)
+    def running_for(self, now: float) -> float:
+        """Seconds that the step of the hello thread which runs has taken so far; see
+        :meth:`.PeriodicThread.running_for`.
+        """
+        return self._loop.running_for(now)
 
     def close(self) -> None:
         """Say goodbye, stop and release everything, within about 3 s. Idempotent."""
@@ -214,9 +216,9 @@ class Publisher:
         if self._own_journal is not None:
             self._own_journal.close()
 
-    def _on_ask(self, ask: HelloAsk) -> None:
+    def _on_hello_request(self, ask: HelloRequest) -> None:
         with self._lock:
-            self._core.asked(ask, time.monotonic())
+            self._core.hello_requested(ask, time.monotonic())
         self._say_hellos()
         self._loop.wake()
 

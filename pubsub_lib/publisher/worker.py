@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from pubsub_lib import contract, loader
-from pubsub_lib.agreement import check_limits, check_settings, check_store
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.arguments import check_function
+from pubsub_lib.constructor_checks import check_limits, check_settings, check_store
 from pubsub_lib.core.model import Link
-from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.errors import ClosedError, ConfigError, NotStarted, TransportError, UsageError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import open_journal
-from pubsub_lib.publisher.traces import TraceSource, with_trace
+from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
 TURN: Final = 0.5
@@ -39,7 +39,7 @@ class _Hop:
         self._make = make
         self._lock = threading.Lock()
         self._driver: DriverPublisher | None = None
-        self._core: Publishing | None = None
+        self._core: Sequencer | None = None
         self._closed = False
 
     def push(self, links: Sequence[Link]) -> None:
@@ -67,14 +67,14 @@ class _Hop:
         if driver is not None:
             driver.close()
 
-    def _connected(self, now: float) -> tuple[DriverPublisher, Publishing]:
+    def _connected(self, now: float) -> tuple[DriverPublisher, Sequencer]:
         if self._closed:
             raise ClosedError("this worker is closed; the change is in the changelog and reaches replicas later")
         if self._driver is None or self._core is None:
             driver = self._make()
             driver.initialize(lambda ask: None, lambda: None)  # nobody asks a worker, or is greeted by one
             settings = self._settings
-            self._core = Publishing(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, now)
+            self._core = Sequencer(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, now)
             self._driver = driver
         return self._driver, self._core
 
@@ -154,7 +154,7 @@ class Worker:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.
 
         Blocks as long as the driver was told to wait for a service that is away, and at most ``TURN`` seconds for other
-        threads of the process that do. Raises TransportError (the store logs and counts it; HandOverRefused, by
+        threads of the process that do. Raises TransportError (the store logs and counts it; HandoffRejectedError, by
         ``when_full = raise``, it gives to the writer), FrameError, NotStarted, ClosedError. The change is in the
         changelog anyway: a service that runs publishes it from there. One that starts follows from the head; its hello
         shows what was not sent before, and replicas read it from the database.

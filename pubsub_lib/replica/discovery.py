@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.logs import fields, logger
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
 
@@ -16,7 +16,7 @@ MISSED: Final = 3
 while its service lived, costs no connection."""
 
 
-class Entry(Protocol):
+class DirectoryEntry(Protocol):
     """A live service in the directory."""
 
     @property
@@ -65,7 +65,7 @@ class Discovery:
 
     def __init__(
         self,
-        live: Callable[[], Sequence[Entry]],
+        live: Callable[[], Sequence[DirectoryEntry]],
         subscriber: Listens,
         configured: Collection[str],
         interval: float,
@@ -82,7 +82,7 @@ class Discovery:
         """Addresses that are listened to, and how often in a row they were not in the directory."""
         self._refused: frozenset[str] = frozenset()
         self._closing = False
-        self._loop = Loop("discovery", self.step)
+        self._loop = PeriodicThread("discovery", self.step)
 
     @property
     def addresses(self) -> tuple[str, ...]:

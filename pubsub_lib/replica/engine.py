@@ -1,4 +1,4 @@
-"""The threads of a replica around its sans-I/O :class:`~pubsub_lib.core.follower.Follower`.
+"""The threads of a replica around its sans-I/O :class:`~pubsub_lib.core.replica_state.ReplicaState`.
 
 Three threads, one lock:
 
@@ -16,27 +16,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pubsub_lib.api import Subscriber
-from pubsub_lib.core.actions import RequestHello, StartSync
 from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
+from pubsub_lib.core.replica_state import ReplicaState, StepResult
 from pubsub_lib.core.topic_objects import Rot
 from pubsub_lib.errors import PubSubError, StoreError, TransportError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.logs import fields, logger
+from pubsub_lib.replica.consistency_check import differences
 from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.journaling import ReplicaJournal
-from pubsub_lib.replica.paranoia import differences
 from pubsub_lib.replica.status import unfit
 from pubsub_lib.settings import Settings
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
 
-NEVER = float("inf")
+NEVER_DUE = float("inf")
 
 
 class SyncReader(Protocol):
@@ -60,7 +60,7 @@ class Engine:
         reader: SyncReader,
         subscriber: Subscriber,
         cache: Cache,
-        on_events: Callable[[Outcome, bool], None],
+        on_events: Callable[[StepResult, bool], None],
         rng: random.Random,
         discovery: Discovery | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -77,15 +77,15 @@ class Engine:
         """Notified after every step that may end somebody's wait."""
         self.watchers: tuple[Callable[[], None], ...] = ()
         """Called then as well, with the lock held: they must only take note. Replaced, never changed."""
-        self.follower = Follower(settings.timing, settings.limits, rng, cache, self.now())
-        self.follower.witness = self._journal = journal
+        self.state = ReplicaState(settings.timing, settings.limits, rng, cache, self.now())
+        self.state.witness = self._journal = journal
         self.last_error: PubSubError | None = None
         """The last sync's failure; None after a success."""
         self.failure: PubSubError | None = None
         """Why the replica must not be trusted any more (a paranoid check failed)."""
         self._incomplete: frozenset[str] = frozenset()
         """Indexes of which a line in the log says that they leave objects out."""
-        self._doubtful: frozenset[str] = frozenset()
+        self._mismatching: frozenset[str] = frozenset()
         """Topics of which a line in the log says that they do not fit their digest."""
         self._paranoid = settings.paranoid
         self._restless = False
@@ -96,8 +96,8 @@ class Engine:
         apart.
         """
         self._interest = Interest()
-        self._clock = Loop("clock", self._tick)
-        self._syncs = Loop("sync", self._sync)
+        self._clock = PeriodicThread("clock", self._tick)
+        self._syncs = PeriodicThread("sync", self._sync)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Engine:
             self._discovery.start()
         self._start_threads()
         with self._topics_lock:
-            self._begin_to_follow(topics)
+            self._begin_to_subscribe(topics)
             self._interest.add(topics)
 
     def close(self, until: float) -> None:
@@ -129,32 +129,32 @@ class Engine:
         self._clock.close(until - time.monotonic())
         self._syncs.close(until - time.monotonic())
 
-    def follow(self, topics: Sequence[str]) -> None:
-        """One more user of these topics; those that are new are followed. Raises NotFollowed, and then nothing was
-        changed.
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """One more user of these topics; those that are new are subscribed to. Raises NotSubscribedError, and then
+        nothing was changed.
         """
         with self._topics_lock:
             with self.lock:
-                self.follower.check_follow(topics)
+                self.state.check_subscribe(topics)
             fresh = self._interest.without_users(topics)
             if fresh:
                 if self._journal is not None:
                     self._journal.following(fresh)
                 for topic in fresh:
                     self._subscriber.register_topic(topic)
-                self._begin_to_follow(fresh)
+                self._begin_to_subscribe(fresh)
             self._interest.add(topics)
 
-    def unfollow(self, topic: str) -> bool:
-        """One user of a topic less. True: it was the last one, and the topic is dropped. Raises NotFollowed."""
+    def unsubscribe(self, topic: str) -> bool:
+        """One user of a topic less. True: it was the last one, and the topic is dropped. Raises NotSubscribedError."""
         with self._topics_lock:
             if self._interest.leave(topic):
                 return False
             with self.lock:
-                outcome = self.follower.unfollow(topic)
+                outcome = self.state.unsubscribe(topic)
                 if self._journal is not None:
                     self._journal.dropping(topic)
-                self._tell(outcome)
+                self._notify_handlers(outcome)
             self._subscriber.unregister_topic(topic)
             return True
 
@@ -163,14 +163,14 @@ class Engine:
         self._syncs.start()
 
     def resync(self, topics: Sequence[str]) -> None:
-        """Read chains anew (none named: all that are followed). Raises NotFollowed."""
+        """Read chains anew (none named: all that are subscribed to). Raises NotSubscribedError."""
         with self.lock:
-            self.follower.resync(topics or tuple(self.follower.tracker.topics), self.now())
+            self.state.resync(topics or tuple(self.state.tracker.topics), self.now())
         self._clock.wake()
 
-    def _begin_to_follow(self, topics: Sequence[str]) -> None:
+    def _begin_to_subscribe(self, topics: Sequence[str]) -> None:
         with self.lock:
-            outcome = self.follower.follow(topics, self.now())
+            outcome = self.state.subscribe(topics, self.now())
         self._carry_out(outcome)
         self._clock.wake()
 
@@ -180,9 +180,9 @@ class Engine:
         with self.lock:
             if self._closing:
                 return
-            outcome = self.follower.feed(envelope, self.now())
-            self._tell(outcome)
-            restless = self.follower.tracker.restless
+            outcome = self.state.feed(envelope, self.now())
+            self._notify_handlers(outcome)
+            restless = self.state.tracker.restless
             # A hello may end a wait, or lead to a question, sooner than what the clock thread sleeps for.
             wake = restless and (envelope.hello is not None or not self._restless)
             self._restless = restless
@@ -191,26 +191,26 @@ class Engine:
 
     def _on_connected(self) -> None:
         with self.lock:
-            self.follower.connected(self.now())
+            self.state.connected(self.now())
         self._clock.wake()
 
     # -- the clock thread -----------------------------------------------------------------------------------------
 
     def _tick(self, now: float) -> float:
         with self.lock:
-            outcome = self.follower.tick(now)
-            self._tell(outcome)
-            tracker = self.follower.tracker
+            outcome = self.state.tick(now)
+            self._notify_handlers(outcome)
+            tracker = self.state.tracker
             self._restless = tracker.restless
-            again = self.follower.next_time()
+            again = self.state.next_time()
         self._carry_out(outcome)
         self._complain_of_rot(outcome.rotted)
         self.report_indexes()
         return again
 
-    def _carry_out(self, outcome: Outcome) -> None:
+    def _carry_out(self, outcome: StepResult) -> None:
         """Do what a step asks for; without the lock, because drivers have locks of their own."""
-        for question in outcome.questions:
+        for question in outcome.hello_requests:
             self._ask(question)
         if outcome.sync is not None:
             with self.lock:
@@ -239,21 +239,21 @@ class Engine:
         with self.lock:
             job, self._job = self._job, None
         if job is None or self._closing:
-            return NEVER
+            return NEVER_DUE
         try:
             answer = self._read(job)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tracker must hear of it, and try again
             self._sync_failed(job, error)
             return self.now()
         with self.lock:
-            first = not self.follower.tracker.synced
-            outcome = self.follower.sync_done(job.number, answer, self.now())
+            first = not self.state.tracker.synced
+            outcome = self.state.sync_done(job.number, answer, self.now())
             self.last_error = None
-            doubtful = frozenset(self.follower.tracker.doubtful)
-            self._tell(outcome, first=first)
+            mismatching = frozenset(self.state.tracker.mismatching)
+            self._notify_handlers(outcome, first=first)
         self._carry_out(outcome)
         self._clock.wake()
-        self._complain(doubtful)
+        self._complain(mismatching)
         self.report_indexes()
         if self._paranoid:
             self._compare(tuple(job.wants))
@@ -269,11 +269,11 @@ class Engine:
             raise StoreError(f"the store's answer lacks {sorted(missing)[:5]}; it must answer all that was asked")
         return answer
 
-    def _complain(self, doubtful: frozenset[str]) -> None:
+    def _complain(self, mismatching: frozenset[str]) -> None:
         """Say it once of each topic; how often it is read in vain is in the metrics."""
-        for topic in sorted(doubtful - self._doubtful):
+        for topic in sorted(mismatching - self._mismatching):
             _log.error("%s", unfit(topic), extra=fields(topic=topic))
-        self._doubtful = doubtful
+        self._mismatching = mismatching
 
     def _complain_of_history(self, change: HistoryChange) -> None:
         for topic, (before, after) in change.points.items():
@@ -302,10 +302,10 @@ class Engine:
 
     def report_indexes(self) -> None:
         """Log which indexes leave objects out: one line for each index, until that index is complete again."""
-        if not self.follower.cache.indexes():
+        if not self.state.cache.indexes():
             return
         with self.lock:
-            failing = {index.name: index.status(1) for index in self.follower.cache.indexes() if index.left_out}
+            failing = {index.name: index.status(1) for index in self.state.cache.indexes() if index.left_out}
             fresh = {name: status for name, status in failing.items() if name not in self._incomplete}
             self._incomplete = frozenset(failing)
         for name, status in fresh.items():
@@ -325,7 +325,7 @@ class Engine:
         with self.lock:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
             self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"a sync broke: {error!r}")
-            self.follower.sync_failed(job.number, self.now())
+            self.state.sync_failed(job.number, self.now())
             if self._journal is not None:
                 self._journal.sync_failed(job, type(error).__name__)
         self._clock.wake()
@@ -351,19 +351,19 @@ class Engine:
         with self.lock:
             for name, part in answer.chains.items():
                 if isinstance(part, Full) and self._stands_at(name, part.head):
-                    found = differences(self.follower.cache, name, part)
+                    found = differences(self.state.cache, name, part)
                     if found:
                         self.failure = PubSubError(f"after a sync the replica differs from the store: {found[0]}")
                         self._announce()
 
     def _stands_at(self, name: str, head: Point) -> bool:
-        tracker = self.follower.tracker
+        tracker = self.state.tracker
         return name in tracker.topics and tracker.chain(name).known == head and not tracker.chain(name).frozen
 
     def list_objects(self, journal: ReplicaJournal) -> None:
         """Note what is held of every topic, so that an audit can compare it with the store, object by object."""
         with self.lock:
-            tracker, cache = self.follower.tracker, self.follower.cache
+            tracker, cache = self.state.tracker, self.state.cache
             for name in tracker.topics:
                 known = tracker.chain(name).known
                 if known is not None and not tracker.chain(name).frozen:
@@ -375,7 +375,7 @@ class Engine:
 
     # -- all threads ----------------------------------------------------------------------------------------------
 
-    def _tell(self, outcome: Outcome, *, first: bool = False) -> None:
+    def _notify_handlers(self, outcome: StepResult, *, first: bool = False) -> None:
         if outcome.history is not None:
             self._complain_of_history(outcome.history)
         if outcome.events or outcome.history is not None:

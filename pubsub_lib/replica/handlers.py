@@ -10,8 +10,8 @@ from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
-from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Parked, Selector
 from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
 from pubsub_lib.core.ordering import in_order
 from pubsub_lib.errors import ClosedError, UsageError, WaitTimeout
@@ -340,7 +340,7 @@ class Handlers:
     def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
         """Tell events, in chain order, to every handler that selects them. Does not block on handlers; after
         :meth:`close` does nothing. ``initial``: they are of a topic's first sync (see :attr:`initial_done`).
-        ``by_sync``: so many of the first ones come of a full sync or an unfollow.
+        ``by_sync``: so many of the first ones come of a full sync or an unsubscribe.
         """
         if events:
             for handle in self._handles:

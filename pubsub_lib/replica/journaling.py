@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
 from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.effects import Apply, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Record, SyncAnswer
 from pubsub_lib.core.topic_objects import Rot
@@ -20,7 +20,7 @@ _Key = tuple[str, Point]
 
 
 class ReplicaJournal:
-    """Notes for one replica; see :class:`pubsub_lib.core.follower.Witness`. The caller holds the replica's lock,
+    """Notes for one replica; see :class:`pubsub_lib.core.replica_state.Witness`. The caller holds the replica's lock,
     except in ``following``, ``dropping`` and ``asking``. Nothing here raises because of the disk.
     """
 
@@ -40,7 +40,7 @@ class ReplicaJournal:
             self._journal.note("interest", topic=topic, cause="poll" if self._polls else "")
 
     def dropping(self, topic: str) -> None:
-        """The topic is not followed any more."""
+        """The topic is not subscribed to any more."""
         self._known.pop(topic, None)
         self._journal.note("drop", topic=topic)
 
@@ -50,12 +50,12 @@ class ReplicaJournal:
 
     # -- what arrives ------------------------------------------------------------------------------------------------
 
-    def heard(self, envelope: Envelope, actions: Sequence[Action], tracker: Tracker) -> None:
-        """See :meth:`pubsub_lib.core.follower.Witness.heard`."""
+    def received(self, envelope: Envelope, effects: Sequence[Effect], tracker: Tracker) -> None:
+        """See :meth:`pubsub_lib.core.replica_state.Witness.heard`."""
         hello = envelope.hello
         if hello is not None and hello.nonce:
             self._journal.note("hello", peer=hello.nonce, service=envelope.service, uuid=envelope.uuid)
-        applied = [link for action in actions if isinstance(action, Apply) for link in action.links]
+        applied = [link for effect in effects if isinstance(effect, Apply) for link in effect.links]
         messages = envelope.messages
         if not messages:
             self._journal.links("applied", applied)
@@ -129,11 +129,11 @@ class ReplicaJournal:
                 "sync_begin", topic=chain, sequence=job.number, cause=cause, prev=want.after if want.after else ZERO
             )
 
-    def synced(self, answer: SyncAnswer, number: int, actions: Sequence[Action], tracker: Tracker) -> None:
-        """See :meth:`pubsub_lib.core.follower.Witness.synced`."""
-        replaced = {action.chain for action in actions if isinstance(action, Replace)}
+    def synced(self, answer: SyncAnswer, number: int, effects: Sequence[Effect], tracker: Tracker) -> None:
+        """See :meth:`pubsub_lib.core.replica_state.Witness.synced`."""
+        replaced = {effect.chain for effect in effects if isinstance(effect, Replace)}
         applied: dict[str, list[Link]] = {}
-        for link in (link for action in actions if isinstance(action, Apply) for link in action.links):
+        for link in (link for effect in effects if isinstance(effect, Apply) for link in effect.links):
             applied.setdefault(ALL if ALL in answer.chains else link.topic, []).append(link)
         for chain, part in answer.chains.items():
             links = applied.get(chain, [])
@@ -157,7 +157,7 @@ class ReplicaJournal:
                 self._ended(number, chain, "incomplete", ZERO, 0, 0)
 
     def drained(self, links: Sequence[Link], tracker: Tracker) -> None:
-        """See :meth:`pubsub_lib.core.follower.Witness.drained`."""
+        """See :meth:`pubsub_lib.core.replica_state.Witness.drained`."""
         self._journal.links("applied", links)
         for link in links:
             self._known[ALL if ALL in tracker.topics else link.topic] = link.point

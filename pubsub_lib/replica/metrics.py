@@ -15,7 +15,7 @@ from pubsub_lib.replica.status import Status
 from pubsub_lib.settings import Settings
 
 PREFIX: Final = "pubsub_replica_"
-MOST_TOPICS: Final = 200
+MAX_TOPICS: Final = 200
 """A replica of more topics shows the lowest and the highest position only: series are what a monitoring pays for."""
 
 
@@ -64,13 +64,13 @@ def _freshness(now: Status) -> Iterable[Metric]:
 
 def _positions(now: Status) -> Iterable[Metric]:
     known = {name: 0 if chain.known is None else chain.known.position for name, chain in now.chains.items()}
-    yield _gauge("topics", "Topics that are followed.", len(known))
+    yield _gauge("topics", "Topics that are subscribed to.", len(known))
     yield _gauge(
         "waiting_messages", "Messages that wait for an earlier one.", sum(c.waiting for c in now.chains.values())
     )
     ends = {"lowest": min(known.values(), default=0), "highest": max(known.values(), default=0)}
     yield _gauges("known_position", "Up to which positions everything is here.", "what", ends)
-    if len(known) <= MOST_TOPICS:
+    if len(known) <= MAX_TOPICS:
         yield _gauges("topic_known_position", 'The same of each topic; "" is everything.', "topic", known)
 
 

@@ -52,7 +52,7 @@ class Readback:
     def __init__(self, target: int | Committed, topics: Sequence[str] | None, reader: object, now: float) -> None:
         self.target = target
         self.topics = topics
-        """Those that are waited for; None: all that are followed."""
+        """Those that are waited for; None: all that are subscribed to."""
         self._reader = reader
         self._number = target if isinstance(target, int) else target.point.position
         self._awaited = None if isinstance(target, int) else Awaited(target.point, now)

@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 import msgspec
 
 from pubsub_lib import contract, loader
-from pubsub_lib.agreement import check_settings, check_store
 from pubsub_lib.api import Subscriber
 from pubsub_lib.arguments import check_kind, check_timeout
+from pubsub_lib.constructor_checks import check_settings, check_store
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.dispatch import selector
 from pubsub_lib.core.events import Decode, Event, decoded, decoder_of, plain
-from pubsub_lib.core.follower import Outcome
+from pubsub_lib.core.handler_queue import selector
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.index import Extract
 from pubsub_lib.core.limits import check_key, check_name
 from pubsub_lib.core.model import ALL, DEFAULT_TOPIC
 from pubsub_lib.core.objects import Object
+from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.table import Declared, Table, TableTypes
 from pubsub_lib.errors import (
     ClosedError,
     ConfigError,
-    NotFollowed,
+    InvalidValueError,
     NotStarted,
+    NotSubscribedError,
     PubSubError,
     UsageError,
-    ValueRefused,
     WaitTimeout,
 )
 from pubsub_lib.journal import open_journal
-from pubsub_lib.replica import contents
-from pubsub_lib.replica.contents import Contents
+from pubsub_lib.replica import inspection_routes
 from pubsub_lib.replica.discovery import Discovery
 from pubsub_lib.replica.engine import Engine, SyncReader
 from pubsub_lib.replica.handlers import Handle, Handlers
+from pubsub_lib.replica.inspection_routes import Contents
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.readback import RETRY, Committed, Readback, check_position
 from pubsub_lib.replica.status import DRIVER_DROPS, ChainStatus, Status, parked_objects, problems
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pubsub_lib.http_endpoint import Endpoint
 
 NOT_STARTED = "this replica was not started, so it holds nothing yet; call start() first, or use it in a with statement"
-NOTHING_FOLLOWED = "no topic is followed any more, so nothing can be waited for; follow() one"
+NOT_SUBSCRIBED = "no topic is subscribed to any more, so nothing can be waited for; call subscribe()"
 
 T = TypeVar("T")
 Order = Sequence[str | Table[Any]]
@@ -76,7 +76,7 @@ class Replica:
     ``default_topic`` False (by default ``settings.default_topic``) leaves that out.
     ``tables`` declares tables and the types (msgspec Structs) of their values, by handles
     (``tables=[Table("lport", Port)]``) or as a mapping of names to types. Values are decoded into these types, and a
-    table that is not declared is then refused (ValueRefused) by every method that takes a table.
+    table that is not declared is then refused (InvalidValueError) by every method that takes a table.
     ``store`` and ``subscriber`` replace what the settings would open; ``rng`` makes jitter and nonces repeatable.
     Raises ConfigError or DriverError for settings that cannot be used, UsageError for another argument of a wrong type.
     """
@@ -125,7 +125,7 @@ class Replica:
         journal = open_journal(settings.journal, "replica", settings.replica_name or socket.gethostname())
         self._journal = None if journal is None else ReplicaJournal(journal, polls=polls)
         self._engine = self._make_engine(settings, reader, subscriber, rng if rng is not None else random.Random())
-        self._engine.follower.listens = self._handlers.listening
+        self._engine.state.listens = self._handlers.listening
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
@@ -204,30 +204,30 @@ class Replica:
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    def follow(self, *topics: str) -> None:
-        """Use more topics from now on; those that are new are followed.
+    def subscribe(self, *topics: str) -> None:
+        """Use more topics from now on; those that are new are subscribed to.
 
         Users are counted: each call is one more user of the topics that it names, as ``topics`` of the constructor are
-        one. A topic is followed until as many calls of ``unfollow`` have named it. Raises ValueRefused for a bad name,
-        NotFollowed when the replica follows everything already, NotStarted.
+        one. A topic is followed until as many calls of ``unsubscribe`` have named it. Raises InvalidValueError for a
+        bad name, NotSubscribedError when the replica follows everything already, NotStarted.
         """
         self._check_started()
-        self._engine.follow(_checked_topics(topics))
+        self._engine.subscribe(_checked_topics(topics))
 
-    def unfollow(self, topic: str) -> bool:
+    def unsubscribe(self, topic: str) -> bool:
         """End one use of a topic. With the last one the topic is dropped: its objects go, and handlers are called with
-        the deletes; then it returns True, else False. Raises NotFollowed, NotStarted.
+        the deletes; then it returns True, else False. Raises NotSubscribedError, NotStarted.
         """
         self._check_started()
         check_kind("topic", topic, str, "a string")
-        return self._engine.unfollow(topic)
+        return self._engine.unsubscribe(topic)
 
     @property
     def topics(self) -> tuple[str, ...]:
         """What is followed; ``("",)`` is everything. Raises NotStarted."""
         self._check_started()
         with self._engine.lock:
-            return tuple(self._engine.follower.tracker.topics)
+            return tuple(self._engine.state.tracker.topics)
 
     @property
     def publishers(self) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ class Replica:
     @overload
     def get(self, table: str, key: str) -> Any: ...
     def get(self, table: str | Table[Any], key: str) -> Any:
-        """The value of an object, decoded anew at each call, or None. Raises ValueRefused when the value does not
+        """The value of an object, decoded anew at each call, or None. Raises InvalidValueError when the value does not
         fit the table's declared type (``status().unreadable`` names the object then) and for a table that is not
         declared, NotStarted.
         """
@@ -256,8 +256,8 @@ class Replica:
     @overload
     def record(self, table: str, key: str) -> Object[Any] | None: ...
     def record(self, table: str | Table[Any], key: str) -> Object[Any] | None:
-        """The object with its topic, version and value; or None. Raises ValueRefused for a table that is not declared,
-        NotStarted.
+        """The object with its topic, version and value; or None. Raises InvalidValueError for a table that is not
+        declared, NotStarted.
         """
         self._check_started()
         name = self._tables.name(table)
@@ -278,10 +278,9 @@ class Replica:
         """(key, value) of all objects of a table, as they are at this moment: later changes are not seen.
 
         ``on_error``: what to do with an object whose value does not fit the table's declared type. ``"raise"`` raises
-        ValueRefused and ends the iteration; ``"skip"`` leaves the object out and goes on. Both note the object in
-        ``status().unreadable``.
-        Raises NotFollowed for a topic that is not followed, ValueRefused for a table that is not declared, UsageError,
-        NotStarted.
+        InvalidValueError and ends the iteration; ``"skip"`` leaves the object out and goes on. Both note the object in
+        ``status().unreadable``. Raises NotSubscribedError for a topic that is not subscribed to, InvalidValueError for
+        a table that is not declared, UsageError, NotStarted.
         """
         if on_error not in ("raise", "skip"):
             raise UsageError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
@@ -295,7 +294,8 @@ class Replica:
         """All objects, or those of a table or of a topic, of one moment: each with its topic, version and value.
 
         Values are decoded when ``value`` is read, so an object that does not fit its table's type raises only there.
-        Raises NotFollowed for a topic that is not followed, ValueRefused for a table that is not declared, NotStarted.
+        Raises NotSubscribedError for a topic that is not subscribed to, InvalidValueError for a table that is not
+        declared, NotStarted.
         """
         self._check_started()
         name = None if table is None else self._tables.name(table)
@@ -311,7 +311,7 @@ class Replica:
 
         An object whose value does not fit the table's type, or on which the function raises, is left out of the index:
         ``lookup`` does not find it, ``status().indexes`` counts and names it, and one line is logged. Raises UsageError
-        when the index's name is taken, ValueRefused for a table that is not declared.
+        when the index's name is taken, InvalidValueError for a table that is not declared.
         """
         self._check()
         indexed = self._tables.name(table)
@@ -321,7 +321,7 @@ class Replica:
 
     def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
         """(key, value) of every object that the index has under ``value``; see :meth:`add_index` for those that it
-        leaves out. Raises NotFollowed for no such index, NotStarted.
+        leaves out. Raises NotSubscribedError for no such index, NotStarted.
         """
         self._check_started()
         check_kind("index", index, str, "a string, the index's name")
@@ -351,13 +351,13 @@ class Replica:
 
         One handler of several tables is called for all of them in chain order; between two handlers there is no order.
         ``order`` names tables, those first that others refer to: what a full sync finds (at the start or later), and
-        what an unfollow takes away, is told as creates and sets in this order, then deletes in the reverse.
+        what an unsubscribe takes away, is told as creates and sets in this order, then deletes in the reverse.
         ``on_history_changed`` is called on the handler's thread when a reading shows that the store's history changed
         (a restored backup, a fail-over, acknowledged commits lost): after every change of the old history and before
         the first one of the new history, in which versions may go back. It is called once for each reading that finds
-        topics of another history, with the points of these topics. When it raises, it is tried again like a change,
-        and later changes wait until it returns or is parked.
-        Raises UsageError, NotFollowed for the topic, ValueRefused for a table that is not declared, ClosedError.
+        topics of another history, with the points of these topics. When it raises, it is tried again like a change, and
+        later changes wait until it returns or is parked. Raises UsageError, NotSubscribedError for the topic,
+        InvalidValueError for a table that is not declared, ClosedError.
         """
         self._check()
         if key is not None:
@@ -373,24 +373,24 @@ class Replica:
     @property
     def synced(self) -> bool:
         """True when every followed topic was synced and the handlers have had the objects of that sync. False before
-        ``start``, and while no topic is followed. Raises ClosedError.
+        ``start``, and while no topic is subscribed to. Raises ClosedError.
         """
         self._check()
         with self._engine.lock:
-            return self._engine.follower.tracker.synced and self._handlers.initial_done
+            return self._engine.state.tracker.synced and self._handlers.initial_done
 
     def staleness(self) -> float:
         """Seconds: everything committed longer ago than that is here. Infinite before ``start``, before the first sync,
-        and while no topic is followed. Raises ClosedError.
+        and while no topic is subscribed to. Raises ClosedError.
         """
         self._check()
         with self._engine.lock:
-            return self._engine.follower.tracker.staleness(self._engine.now())
+            return self._engine.state.tracker.staleness(self._engine.now())
 
     def wait_synced(self, timeout: float | None = None) -> None:
         """Block until ``synced``. Raises WaitTimeout (with the reason, when the store cannot be read), ClosedError,
-        NotStarted, NotFollowed when no topic is followed (any more), and UsageError when called by a handler, which
-        would wait for itself.
+        NotStarted, NotSubscribedError when no topic is subscribed to (any more), and UsageError when called by a
+        handler, which would wait for itself.
         """
         self._check_started()
         until = self._deadline(timeout)
@@ -409,9 +409,10 @@ class Replica:
         tell one history from another. Of a commit that a full sync may have jumped over the store is asked, which may
         take longer than the timeout by one query.
 
-        Raises WaitTimeout, ClosedError, NotStarted, NotFollowed (also when one of those named or written to is dropped
-        meanwhile), and UsageError for topics that are no list of names. Given a commit also HistoryChanged, when the
-        store does not have it any more, and OutcomeUnknown, when the changelog does not reach back to it any more.
+        Raises WaitTimeout, ClosedError, NotStarted, NotSubscribedError (also when one of those named or written to is
+        dropped meanwhile), and UsageError for topics that are no list of names. Given a commit also HistoryChanged,
+        when the store does not have it any more, and OutcomeUnknown, when the changelog does not reach back to it any
+        more.
         """
         until = self._deadline(timeout)
         if position is None:
@@ -447,20 +448,20 @@ class Replica:
         parked = parked_objects(self._handlers.parked())
         with self._engine.lock:
             now = self._engine.now()
-            tracker = self._engine.follower.tracker
+            tracker = self._engine.state.tracker
             chains = {name: self._chain_status(name, now) for name in tracker.topics}
             error = self._engine.last_error
             synced, staleness = self.synced, tracker.staleness(now)
             return Status(
                 synced=synced,
                 staleness=staleness,
-                polling=tracker.liveness.is_polling(now),
+                polling=tracker.freshness.is_polling(now),
                 chains=chains,
                 counters=msgspec.structs.replace(
                     tracker.counters, deltas=dict(tracker.counters.deltas), fulls=dict(tracker.counters.fulls)
                 ),
                 sequences=msgspec.structs.replace(tracker.gaps.tally),
-                faults=msgspec.structs.replace(self._engine.follower.faults),
+                faults=msgspec.structs.replace(self._engine.state.faults),
                 driver=self._subscriber.counters(),
                 handlers=self._handlers.counters(),
                 parked=parked,
@@ -470,7 +471,7 @@ class Replica:
                     staleness=staleness,
                     last_error=error,
                     failure=self._engine.failure,
-                    doubtful=tracker.doubtful,
+                    mismatching=tracker.mismatching,
                     started=self._started,
                     followed=bool(tracker.topics) or not self._follows,
                 ),
@@ -483,7 +484,7 @@ class Replica:
             )
 
     def _rejected(self) -> Mapping[str, int]:
-        driver, tracker = self._subscriber.counters(), self._engine.follower.tracker.counters
+        driver, tracker = self._subscriber.counters(), self._engine.state.tracker.counters
         counted = {why: driver.get(why, 0) for why in DRIVER_DROPS}
         return {**counted, "other_history": tracker.foreign, "overflowed": tracker.overflowed}
 
@@ -491,32 +492,34 @@ class Replica:
 
     def contents(self, topic: str) -> Contents:
         """A topic's own chain: what is known of it, and all its objects, of one moment. Takes the replica's lock for
-        as long as making the list takes. Raises NotFollowed, ValueRefused, NotStarted.
+        as long as making the list takes. Raises NotSubscribedError, InvalidValueError, NotStarted.
         """
         self._check_started()
         check_name("topic", topic)
         with self._engine.lock:
-            followed = self._engine.follower.tracker.topics
+            followed = self._engine.state.tracker.topics
             chain = ALL if ALL in followed else topic
             if chain not in followed:
-                raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
+                raise NotSubscribedError(
+                    f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(followed)[:5]}"
+                )
             status = self._chain_status(chain, self._engine.now())
             records = self._cache.topic_records(topic)
         return Contents(topic, status.state, status.known, status.staleness, records)
 
     def resync(self, *topics: str) -> None:
-        """Read these topics anew (none: all that are followed), as soon as ``sync_interval`` allows; what differs is
-        told to handlers. Not needed in operation: a digest that differs is found and repaired by itself. A replica of
-        everything reads everything. Does not wait. Raises NotFollowed, NotStarted.
+        """Read these topics again (none: all that are subscribed to), as soon as ``sync_interval`` allows. Handlers are
+        called for what differs. Not needed in operation: a replica finds and repairs a digest that differs without it.
+        A replica of everything reads everything. Does not wait. Raises NotSubscribedError, NotStarted.
         """
         self._check_started()
         for topic in topics:
             check_kind("topic", topic, str, "a string")
         with self._engine.lock:
-            everything = ALL in self._engine.follower.tracker.topics
+            everything = ALL in self._engine.state.tracker.topics
         self._engine.resync(() if everything else topics)
 
-    def _enqueue(self, outcome: Outcome, first: bool) -> None:
+    def _enqueue(self, outcome: StepResult, first: bool) -> None:
         if outcome.history is not None:
             self._handlers.push_history(outcome.history)
         self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)
@@ -524,36 +527,36 @@ class Replica:
     # -- small things ----------------------------------------------------------------------------------------------
 
     def _chain_status(self, name: str, now: float) -> ChainStatus:
-        tracker = self._engine.follower.tracker
+        tracker = self._engine.state.tracker
         chain = tracker.chain(name)
         return ChainStatus(
-            chain.state.value, chain.known, tracker.liveness.staleness(name, now), chain.waiting.messages
+            chain.state.value, chain.known, tracker.freshness.staleness(name, now), chain.reorder_buffer.messages
         )
 
     def _awaited(self, position: int | Committed, topics: Sequence[str] | None) -> Sequence[str] | None:
-        """Of which topics a wait is (None: of all that are followed). With the lock held, at every look: what is not
-        followed any more would be waited for in vain, or forgotten without a word.
+        """Of which topics a wait is (None: of all that are subscribed to). With the lock held, at every look: what is
+        not followed any more would be waited for in vain, or forgotten without a word.
         """
-        followed = self._followed()
+        followed = self._subscribed()
         if topics is not None:
             for topic in topics:
-                self._check_followed(topic)
+                self._check_subscribed(topic)
             return topics
         if not followed:
-            raise NotFollowed(NOTHING_FOLLOWED)
+            raise NotSubscribedError(NOT_SUBSCRIBED)
         if isinstance(position, int) or ALL in followed:
             return None
         names = [link.topic for link in position.links if link.topic in followed]
         if not names:
             wrote = sorted(link.topic for link in position.links)
-            raise NotFollowed(f"the transaction wrote to {wrote[:5]} and none of these is followed")
+            raise NotSubscribedError(f"the transaction wrote to {wrote[:5]} and none of these is subscribed to")
         return names
 
     def _is_synced(self) -> bool:
         """Whether every followed topic was synced. With the lock held."""
-        if not self._followed():
-            raise NotFollowed(NOTHING_FOLLOWED)
-        return self._engine.follower.tracker.synced
+        if not self._subscribed():
+            raise NotSubscribedError(NOT_SUBSCRIBED)
+        return self._engine.state.tracker.synced
 
     def _readback(self, target: int | Committed, topics: Sequence[str] | None) -> Readback:
         self._check_wait(topics)
@@ -563,14 +566,14 @@ class Replica:
     def _check_wait(self, topics: Sequence[str] | None) -> None:
         self._check_started()
         if topics is not None:
-            _check_list(topics, "wait for all that are followed")
+            _check_list(topics, "wait for all that are subscribed to")
 
     def _read_back(self, readback: Readback, until: float | None) -> bool:
         """Wait. True: it is applied; False: the store is to be asked first."""
 
         def ready() -> bool:
             readback.topics = self._awaited(readback.target, readback.topics)
-            return readback.look(self._engine.follower.tracker) or readback.question is not None
+            return readback.look(self._engine.state.tracker) or readback.question is not None
 
         self._wait(ready, until, f"position {readback.number}")
         return readback.question is None
@@ -608,22 +611,24 @@ class Replica:
         error: PubSubError | None = self._engine.last_error
         return "" if error is None else f": the last sync failed because {error}"
 
-    def _followed(self) -> Collection[str]:
+    def _subscribed(self) -> Collection[str]:
         """What is followed, or will be by ``start``: a handler may be registered before it. With the lock held."""
-        followed = self._engine.follower.tracker.topics
+        followed = self._engine.state.tracker.topics
         return followed if self._follows else {*self._topics, *followed}
 
     def _only(self, topic: str | None) -> str | None:
         """The topic that a look is confined to. No object has the topic ``ALL``: that is to be confined to none."""
         if topic is not None:
-            self._check_followed(topic)
+            self._check_subscribed(topic)
         return None if topic == ALL else topic
 
-    def _check_followed(self, topic: str) -> None:
-        followed = self._followed()
+    def _check_subscribed(self, topic: str) -> None:
+        followed = self._subscribed()
         check_kind("topic", topic, str, "a string")
         if topic not in followed and ALL not in followed:
-            raise NotFollowed(f"the topic {topic!r} is not followed; followed are {sorted(followed)[:5]}")
+            raise NotSubscribedError(
+                f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(followed)[:5]}"
+            )
 
     def _check(self) -> None:
         if os.getpid() != self._pid:
@@ -639,7 +644,7 @@ class Replica:
     def _decode(self, found: Object[Any]) -> Any:
         try:
             return decoded(self._decoders.get(found.table, plain), found.table, found.key, found.json)
-        except ValueRefused as error:
+        except InvalidValueError as error:
             self._unreadable.note(found, error)
             raise
 
@@ -663,7 +668,7 @@ def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str
     for each in objects:
         try:
             value = each.value
-        except ValueRefused:  # noted by what decodes
+        except InvalidValueError:  # noted by what decodes
             if not skip:
                 raise
             continue
@@ -686,7 +691,7 @@ def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":
             f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[metrics], "
             "or set replica_metrics_port = 0"
         ) from error
-    return metrics.endpoint_of(settings, replica.status, contents.routes(replica))
+    return metrics.endpoint_of(settings, replica.status, inspection_routes.routes(replica))
 
 
 def _check_list(topics: Sequence[str], all_of_them: str) -> None:

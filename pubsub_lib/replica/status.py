@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.core.dispatch import Parked
-from pubsub_lib.core.follower import Faults
+from pubsub_lib.core.handler_queue import Parked
 from pubsub_lib.core.index import IndexStatus
 from pubsub_lib.core.model import Point
+from pubsub_lib.core.replica_state import Faults
 from pubsub_lib.core.sequence_gaps import Tally
 from pubsub_lib.core.timing import Timing, no_publisher_bound
 from pubsub_lib.core.tracker import Counters
@@ -87,7 +87,7 @@ class Status(msgspec.Struct, frozen=True):
     def dropped(self) -> Mapping[str, int]:
         """Messages that were received and not used, by reason. The driver: ``truncated``, ``oversized``, ``version``,
         ``foreign`` (no message of ours), ``overflow`` (its own queue). The tracker: ``old`` (known already),
-        ``other_history`` (of another history of the store), ``overflowed`` (too much waited), ``unfollowed``.
+        ``other_history`` (of another history of the store), ``overflowed`` (too much waited), ``unsubscribed``.
         """
         counters = self.counters
         return {
@@ -95,7 +95,7 @@ class Status(msgspec.Struct, frozen=True):
             "old": counters.old,
             "other_history": counters.foreign,
             "overflowed": counters.overflowed,
-            "unfollowed": counters.unfollowed,
+            "unsubscribed": counters.unsubscribed,
         }
 
 
@@ -109,7 +109,7 @@ def parked_objects(parked: Iterable[tuple[str, Parked]]) -> tuple[ParkedObject, 
     )
 
 
-def most_staleness(timing: Timing) -> float:
+def max_staleness(timing: Timing) -> float:
     """Seconds: a replica that is more stale is outside of what is promised while it reaches the store. The bound
     without any publisher (rule 13), with the longest configured wait for a sync.
     """
@@ -131,7 +131,7 @@ def problems(
     staleness: float,
     last_error: PubSubError | None,
     failure: PubSubError | None,
-    doubtful: Iterable[str] = (),
+    mismatching: Iterable[str] = (),
     started: bool = True,
     followed: bool = True,
 ) -> list[str]:
@@ -143,10 +143,10 @@ def problems(
     if not started:
         found.append("the replica was not started; call start(), or use it in a with statement")
     elif not followed:
-        found.append("no topic is followed, so the replica knows nothing of the store; follow() one")
+        found.append("no topic is subscribed to, so the replica knows nothing of the store; call subscribe()")
     elif not synced:
         found.append(f"the replica is not synced yet{why}")
-    elif staleness > (most := most_staleness(timing)):
-        found.append(f"the replica may be stale by {staleness:.1f} s, and {most:.1f} s are promised{why}")
-    found.extend(unfit(topic) for topic in sorted(doubtful))
+    elif staleness > (maximum := max_staleness(timing)):
+        found.append(f"the replica may be stale by {staleness:.1f} s, and {maximum:.1f} s are promised{why}")
+    found.extend(unfit(topic) for topic in sorted(mismatching))
     return found

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from pubsub_lib.core.objects import Object
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.logs import fields, logger
 
 _log = logger(__name__)
@@ -47,7 +47,7 @@ class Unreadable:
         """How many reads of one object failed, ever."""
         return self._reads
 
-    def note(self, found: Object[object], error: ValueRefused) -> None:
+    def note(self, found: Object[object], error: InvalidValueError) -> None:
         """A read of this object failed. Logs one line for the table, until all of its objects can be read again."""
         with self._lock:
             self._reads += 1

@@ -243,10 +243,10 @@ def _journals(found: _Found) -> Iterator[str]:
         ("roll_bytes", "keep_bytes", "a finished file would be removed as soon as it is made"),
         ("roll_seconds", "keep_seconds", "a file would be removed before it is finished"),
     ):
-        least, most = getattr(journal, first), getattr(journal, then)
-        if least > most:
+        least, maximum = getattr(journal, first), getattr(journal, then)
+        if least > maximum:
             prefix = options.JOURNAL_PREFIX
-            yield f"{prefix}{then} ({most:g}) is below {prefix}{first} ({least:g}), so {what}; raise it"
+            yield f"{prefix}{then} ({maximum:g}) is below {prefix}{first} ({least:g}), so {what}; raise it"
 
 
 def _trimming(found: _Found) -> Iterator[str]:

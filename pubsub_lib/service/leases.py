@@ -5,11 +5,11 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.lease import Lease
-from pubsub_lib.service.namesakes import Entry, Namesakes, lease_of
+from pubsub_lib.service.name_conflicts import NameConflicts, ServiceLease, lease_of
 
 ORPHANS: Final = "orphans"
 """Publishing links whose origin has no live service."""
-UPKEEP: Final = "upkeep"
+MAINTENANCE: Final = "maintenance"
 """Trimming the changelog and removing ended entries."""
 
 
@@ -22,7 +22,7 @@ class Entries(Protocol):
     def unregister(self, uuid: str) -> bool:
         """Leave."""
 
-    def live(self) -> Sequence[Entry]:
+    def live(self) -> Sequence[ServiceLease]:
         """Who is there."""
 
     def acquire(self, name: str, holder: str, seconds: float) -> bool:
@@ -45,10 +45,10 @@ class Leases:
         self._address = address
         self._seconds = seconds
         self._entry = Lease(seconds, now)
-        self._named = {name: Lease(seconds, now) for name in (ORPHANS, UPKEEP)}
+        self._named = {name: Lease(seconds, now) for name in (ORPHANS, MAINTENANCE)}
         self._live: frozenset[str] = frozenset()
         self._name = lease_of(service)
-        self.namesakes = Namesakes(service, uuid)
+        self.name_conflicts = NameConflicts(service, uuid)
         """Other services under our name."""
 
     def step(self, now: float) -> float:
@@ -61,7 +61,7 @@ class Leases:
             # After entering, so that whoever gets the name is in the directory for those who do not.
             mine = self._directory.acquire(self._name, self._uuid, self._seconds)
             holder = self._uuid if mine else self._directory.holder(self._name)
-            self.namesakes.seen(self._directory.live(), holder)
+            self.name_conflicts.seen(self._directory.live(), holder)
         for name, lease in self._named.items():
             if lease.due(now):
                 self._renew(name, lease)

@@ -18,7 +18,7 @@ from pubsub_lib.logs import PREFIX
 
 NAME: Final = "publisher-service"
 _ELSEWHERE: Final = ("log_file", "log_dir", "log_config_append", "use_journal", "use_syslog")
-_POOL: Final = "pubsub_lib.store.forking.GatedPool=WARN"
+_POOL: Final = "pubsub_lib.store.fork_safety.GatedPool=WARN"
 """It logs as SQLAlchemy's own pools do, which oslo.log keeps as quiet by their names."""
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

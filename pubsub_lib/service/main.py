@@ -22,7 +22,7 @@ from pubsub_lib.service.contradictions import find
 from pubsub_lib.service.notify import notify, watchdog_seconds
 from pubsub_lib.service.service import PublisherService, drivers
 from pubsub_lib.service.settings import ServiceSettings
-from pubsub_lib.service.stopping import Stop
+from pubsub_lib.service.shutdown import ShutdownSignal
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import url
 
@@ -132,7 +132,7 @@ def run(settings: Settings, service: ServiceSettings) -> int:
     """Serve until a signal says stop. Call it in the main thread. Raises PubSubError when it cannot start, or not go
     on: another live service has its name.
     """
-    with Stop() as stop:
+    with ShutdownSignal() as stop:
         serving = PublisherService(settings, service, stop.ask)
         _serve(serving, settings, service, stop)
     if serving.failure is not None:
@@ -140,7 +140,7 @@ def run(settings: Settings, service: ServiceSettings) -> int:
     return OK
 
 
-def _serve(serving: PublisherService, settings: Settings, service: ServiceSettings, stop: Stop) -> None:
+def _serve(serving: PublisherService, settings: Settings, service: ServiceSettings, stop: ShutdownSignal) -> None:
     with serving:
         endpoint = _endpoint(serving, service) if service.metrics_port else None
         where = f" at {settings.bind_address}" if is_bound(settings) else ""
@@ -153,7 +153,7 @@ def _serve(serving: PublisherService, settings: Settings, service: ServiceSettin
             endpoint.close()
 
 
-def _wait(stop: Stop, serving: PublisherService) -> None:
+def _wait(stop: ShutdownSignal, serving: PublisherService) -> None:
     """Until asked to end. systemd's watchdog hears from us while no thread hangs: a database that is away would not
     come back sooner by a restart, and what workers push goes out without it.
     """

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from pubsub_lib.core.model import Link
-from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.failpoints import hit
 from pubsub_lib.logs import fields, logger
@@ -26,30 +26,30 @@ class Publishes(Protocol):
 class Outgoing:
     """Any thread. One lock around deciding and sending: a topic's links leave in the order of the decisions."""
 
-    def __init__(self, service: str, takeover: Takeover, publisher: Publishes) -> None:
+    def __init__(self, service: str, unpublished: UnpublishedLinks, publisher: Publishes) -> None:
         self._service = service
-        self._takeover = takeover
+        self._unpublished = unpublished
         self._publisher = publisher
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
 
-    def handed(self, links: Sequence[Link]) -> None:
+    def handed_over(self, links: Sequence[Link]) -> None:
         """A worker hands links over: those that were not sent yet are sent now. Blocks for at most about a second."""
         with self._lock:
-            fresh = self._takeover.handed(links)
+            fresh = self._unpublished.handed_over(links)
             self._counts["handed"] += len(fresh)
             self._counts["repeated"] += len(links) - len(fresh)
             self._send(fresh)
 
-    def followed(self, links: Sequence[Link], now: float) -> None:
+    def in_changelog(self, links: Sequence[Link], now: float) -> None:
         """The changelog shows these links, in commit order. Does not block."""
         with self._lock:
-            self._takeover.followed(links, now)
+            self._unpublished.in_changelog(links, now)
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
         """Send the links that are this service's to publish and that nobody handed over within the grace."""
         with self._lock:
-            links = self._takeover.due(now, live, holds_orphans)
+            links = self._unpublished.due(now, live, holds_orphans)
             orphans = sum(link.origin != self._service for link in links)
             self._counts["followed"] += len(links) - orphans
             self._counts["took_over"] += orphans
@@ -60,7 +60,7 @@ class Outgoing:
     def next_time(self) -> float:
         """When ``due`` next has something to decide; infinite when nothing waits."""
         with self._lock:
-            return self._takeover.next_time()
+            return self._unpublished.next_time()
 
     def counters(self) -> Mapping[str, int]:
         """Links: ``handed`` over by workers, ``repeated`` (handed over, but sent before), ``followed`` (own, found in

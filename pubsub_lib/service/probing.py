@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import URL
 
 from pubsub_lib.errors import PubSubError, StoreUnavailable, TransportError
-from pubsub_lib.holders import holder_of_lock, holder_of_port
+from pubsub_lib.port_owner import owner_of_lock, owner_of_port
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings
 from pubsub_lib.service.writing import reason_of, try_making, try_opening, try_writing
@@ -124,7 +124,7 @@ def _socket_file(path: Path, option: str, private: bool) -> None:
                 f"{way_out}"
             )
         try_writing(path.parent)
-        if holder := holder_of_lock(Path(f"{path}.lock")):  # as the drivers lock the socket before they bind it
+        if holder := owner_of_lock(Path(f"{path}.lock")):  # as the drivers lock the socket before they bind it
             raise TransportError(
                 f"the socket {str(path)!r} of {option} is held by {holder}; stop that service, or {way_out}"
             )
@@ -159,7 +159,7 @@ def _port(host: str, port: int, option: str) -> None:
 
 def _refused(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        holder = holder_of_port(port)
+        holder = owner_of_port(port)
         return f"the port is held by {holder}; stop it, or take another port" if holder else "another process holds it"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return "this host has no such address; correct the address"

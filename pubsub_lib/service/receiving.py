@@ -8,7 +8,7 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.failpoints import hit
 from pubsub_lib.journal import Journal
-from pubsub_lib.service.assembly import Assembly
+from pubsub_lib.service.reassembly import Reassembly
 
 _REJECTED: Final = ("truncated", "oversized", "version", "foreign", "overflow", "incomplete")
 
@@ -16,7 +16,7 @@ _REJECTED: Final = ("truncated", "oversized", "version", "foreign", "overflow", 
 class TakesLinks(Protocol):
     """Where whole links go: :class:`pubsub_lib.service.outgoing.Outgoing`."""
 
-    def handed(self, links: list[Link]) -> None:
+    def handed_over(self, links: list[Link]) -> None:
         """Send what was not sent yet."""
 
 
@@ -30,7 +30,7 @@ class Receiving:
         self._service = service
         self._outgoing = outgoing
         self._journal = journal
-        self._assembly = Assembly()
+        self._assembly = Reassembly()
         self._strangers = 0
 
     def start(self) -> None:
@@ -69,4 +69,4 @@ class Receiving:
         if links:
             if self._journal is not None:
                 self._journal.links("taken", links)
-            self._outgoing.handed(links)
+            self._outgoing.handed_over(links)

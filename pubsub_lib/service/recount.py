@@ -1,8 +1,8 @@
 """Counting the database anew in the background: what was altered there behind the library's back is found in time.
 
-One service does it, the holder of the upkeep lease. A round looks at every row in pages, and compares every topic's
-rows with its head; two rounds are made in the stated time, so that what is altered right behind a round is found by the
-next one in time. What is found is repaired at once where that can be proved.
+One service does it, the holder of the maintenance lease. A round looks at every row in pages, and compares every
+topic's rows with its head; two rounds are made in the stated time, so that what is altered right behind a round is
+found by the next one in time. What is found is repaired at once where that can be proved.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class Countable(Protocol):
     def topics(self) -> Mapping[str, Head]:
         """The heads of all topics."""
 
-    def look_at_rows(self, after: Cursor | None, most: int) -> Page:
+    def look_at_rows(self, after: Cursor | None, maximum: int) -> Page:
         """The next rows."""
 
     def unfit(self, topics: Collection[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """The publisher service put together (steps 3 and 4 of the data path); one per host.
 
-Threads: the hop's receiving thread sends what workers push; ``pubsub-publisher`` says hello; ``pubsub-following`` reads
-the changelog; ``pubsub-leases`` renews, and nothing else, so that no slow query lets a lease end; ``pubsub-upkeep``
-trims; ``pubsub-recount`` looks whether the database was altered behind the library's back.
+Threads: the hop's receiving thread sends what workers push; ``pubsub-publisher`` says hello; ``pubsub-changelog`` reads
+the changelog; ``pubsub-leases`` renews, and nothing else, so that no slow query lets a lease end;
+``pubsub-maintenance`` trims; ``pubsub-recount`` looks whether the database was altered behind the library's back.
 """
 
 import threading
@@ -12,25 +12,25 @@ from types import TracebackType
 from typing import Final
 
 from pubsub_lib import contract, loader
-from pubsub_lib.agreement import check_settings
 from pubsub_lib.api import Publisher as DriverPublisher
 from pubsub_lib.api import Subscriber
-from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.constructor_checks import check_settings
+from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.journal import open_journal
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.service import settings as service_settings
-from pubsub_lib.service.following import Following
-from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
+from pubsub_lib.service.changelog_reader import ChangelogReader
+from pubsub_lib.service.leases import MAINTENANCE, ORPHANS, Leases
+from pubsub_lib.service.maintenance import Maintenance
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
 from pubsub_lib.service.recount import StoreRecount
 from pubsub_lib.service.settings import ServiceSettings
-from pubsub_lib.service.upkeep import Upkeep
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
 
@@ -79,36 +79,38 @@ class PublisherService:
         self._store = Store(settings)
         self._journal = open_journal(settings.journal, "service", settings.service)
         self._publisher = Publisher(settings, self._store, sender, journal=self._journal)
-        takeover = Takeover(settings.service, service.grace, KEEP_LEASES * service.lease)
-        self._outgoing = Outgoing(settings.service, takeover, self._publisher)
+        unpublished = UnpublishedLinks(settings.service, service.grace, KEEP_LEASES * service.lease)
+        self._outgoing = Outgoing(settings.service, unpublished, self._publisher)
         self._receiving = (
             Receiving(subscriber, settings.service, self._outgoing, self._journal) if subscriber is not None else None
         )
         self._leases = Leases(
             self._store.directory, settings.service, self.uuid, service.address, service.lease, time.monotonic()
         )
-        self._following = Following(self._store, self._outgoing, service.follow_interval, self._leases.orphans)
-        self._upkeep = Upkeep(
+        self._changelog_reader = ChangelogReader(
+            self._store, self._outgoing, service.follow_interval, self._leases.orphans
+        )
+        self._maintenance = Maintenance(
             self._store,
-            lambda now: self._leases.holds(UPKEEP, now),
+            lambda now: self._leases.holds(MAINTENANCE, now),
             service.trim_interval,
             service.keep_links,
             service.keep_time,
         )
         self._recount = StoreRecount(
-            self._store, lambda now: self._leases.holds(UPKEEP, now), service.recount_time, self._journal
+            self._store, lambda now: self._leases.holds(MAINTENANCE, now), service.recount_time, self._journal
         )
         self._loops = {
-            "following": Loop("following", self._following.step),
-            "leases": Loop("leases", self._renew),
-            "upkeep": Loop("upkeep", self._upkeep.step),
-            "recount": Loop("recount", self._recount.step),
+            "changelog": PeriodicThread("changelog", self._changelog_reader.step),
+            "leases": PeriodicThread("leases", self._renew),
+            "maintenance": PeriodicThread("maintenance", self._maintenance.step),
+            "recount": PeriodicThread("recount", self._recount.step),
         }
-        self._quiet_most = max(service.lease, 3 * service.follow_interval)
+        self._max_quiet = max(service.lease, 3 * service.follow_interval)
         store = settings.store
         # However slow the database is, its own timeouts end every step sooner; but not when the server is stopped while
         # its host answers for it. That looks like a hang, and a restart does no harm.
-        self._busy_most = QUERIES_OF_A_STEP * (
+        self._max_busy = QUERIES_OF_A_STEP * (
             store.retry_max_seconds + store.connect_timeout + store.statement_timeout + store.lock_timeout
         )
         self._running = False
@@ -172,7 +174,7 @@ class PublisherService:
             found.append("the service is not running")
         if not self._leases.registered(now):
             found.append("the entry in the directory is not renewed")
-        if now - self._loops["following"].ended_well > self._quiet_most:
+        if now - self._loops["changelog"].last_success > self._max_quiet:
             found.append("the changelog is not being followed")
         found += [
             f"objects of the topic {topic!r} were altered in the database behind the library's back and could not be "
@@ -180,7 +182,7 @@ class PublisherService:
             "there for right"
             for topic in self._recount.unrepaired()[:MAX_PROBLEMS]
         ]
-        younger = self._leases.namesakes.younger
+        younger = self._leases.name_conflicts.younger
         if younger is not None:
             found.append(
                 f"another service named {self._name!r} came to live at {younger.address}; give it its own name"
@@ -193,11 +195,12 @@ class PublisherService:
         PostgreSQL's client waits for an answer as long as the connection stands. Any thread, does not block.
         """
         now = time.monotonic()
-        threads = {**{name: loop.busy for name, loop in self._loops.items()}, "publisher": self._publisher.busy}
+        threads = {name: loop.running_for for name, loop in self._loops.items()}
+        threads["publisher"] = self._publisher.running_for
         return [
             f"the thread {name!r} hangs since {taken:.0f} s"
             for name, busy in threads.items()
-            if (taken := busy(now)) > self._busy_most
+            if (taken := busy(now)) > self._max_busy
         ]
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
@@ -206,17 +209,17 @@ class PublisherService:
             "links": self._outgoing.counters(),
             "sending": self._publisher.counters(),
             "receiving": self._receiving.counters() if self._receiving is not None else {},
-            "upkeep": self._upkeep.counters(),
+            "maintenance": self._maintenance.counters(),
             "recount": self._recount.counters(),
             "failures": {name: loop.failures for name, loop in self._loops.items()},
-            "jumps": {"following": self._following.jumps},
+            "jumps": {"changelog": self._changelog_reader.jumps},
             **({"journal": self._journal.counters()} if self._journal is not None else {}),
         }
 
     def gauges(self) -> Mapping[str, Mapping[str, float]]:
         """What is now: leases that are held, and whether a journal cannot be written. Any thread, does not block."""
         now = time.monotonic()
-        held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, UPKEEP)}
+        held = {name: float(self._leases.holds(name, now)) for name in (ORPHANS, MAINTENANCE)}
         leases = {
             "leases": {**held, "entry": float(self._leases.registered(now))},
             "unrepaired": {"topics": float(len(self._recount.unrepaired()))},
@@ -227,7 +230,7 @@ class PublisherService:
 
     def _renew(self, now: float) -> float:
         again = self._leases.step(now)
-        older = self._leases.namesakes.older
+        older = self._leases.name_conflicts.older
         if older is not None and self.failure is None:
             self.failure = ConfigError(
                 f"another live service has the name {self._name!r}, at {older.address}; give each service a name of "

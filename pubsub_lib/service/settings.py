@@ -27,10 +27,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease: Annotated[float, msgspec.Meta(ge=0.5, le=options.DAY)] = 10.0
     follow_interval: Day = 0.25
     grace: Day = 0.5
-    keep_links: Annotated[int, msgspec.Meta(ge=0, le=options.MOST_LINKS)] = 1_000_000
-    keep_time: Annotated[float, msgspec.Meta(ge=0, le=options.MOST_SECONDS)] = 0.0
+    keep_links: Annotated[int, msgspec.Meta(ge=0, le=options.MAX_LINKS)] = 1_000_000
+    keep_time: Annotated[float, msgspec.Meta(ge=0, le=options.MAX_SECONDS)] = 0.0
     trim_interval: Day = 60.0
-    recount_time: Annotated[float, msgspec.Meta(ge=0, le=options.MOST_SECONDS)] = 3600.0
+    recount_time: Annotated[float, msgspec.Meta(ge=0, le=options.MAX_SECONDS)] = 3600.0
     """0: never."""
     metrics_address: str = "127.0.0.1"
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8867

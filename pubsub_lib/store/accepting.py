@@ -19,7 +19,7 @@ from sqlalchemy import Connection, and_, select, update
 from pubsub_lib.core import digest, values
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import EMPTY, Change, Head, Link
-from pubsub_lib.errors import StoreBusy, ValueRefused
+from pubsub_lib.errors import InvalidValueError, StoreBusy
 from pubsub_lib.store import changelog, repair_plan, repair_write, rows, schema, snapshot, writer
 from pubsub_lib.store.links import Rows, object_row
 from pubsub_lib.store.verbs import Identity, Stored
@@ -127,7 +127,7 @@ def write(
         writer.hold_counter(connection)
         _set_empty(connection, topic)
         return Written()
-    anew, postponed = _cut(batch, limits, writer.most_bytes(connection, limits))
+    anew, postponed = _cut(batch, limits, writer.max_bytes(connection, limits))
     tx_prev, point, stamp = writer.advance(connection, len(anew), nonce)
     head = _head(connection, topic)
     # Where nothing tells the head, the link connects to no link of the topic: one that begins anew would tell replicas
@@ -153,7 +153,7 @@ def _refused(ident: Identity) -> bool:
     try:
         check_name("table", table)
         check_key(key)
-    except ValueRefused:
+    except InvalidValueError:
         return True
     return False
 
@@ -178,7 +178,7 @@ def _cut(
 def _value(value: bytes, limits: Limits) -> bytes | None:
     try:
         return values.encode(values.decode(value), limits)
-    except ValueRefused:
+    except InvalidValueError:
         return None
 
 
@@ -189,7 +189,7 @@ def _head(connection: Connection, topic: str) -> Head:
 
 
 def _set_empty(connection: Connection, topic: str) -> None:
-    """Nothing carries a link. Replicas notice by the count and digest of the next own hello."""
+    """Nothing carries a link. Replicas notice by the count and digest of the next hello reply."""
     head = _head(connection, topic)
     if repair_plan.sums(connection, [topic]):
         raise StoreBusy(f"an object of the topic {topic!r} was created at the same moment; run it again")

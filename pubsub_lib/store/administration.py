@@ -7,7 +7,7 @@ from sqlalchemy import Connection, MetaData, Table, column, inspect, select, tex
 from sqlalchemy import table as table_clause
 
 from pubsub_lib.errors import ConfigError
-from pubsub_lib.store import engine, faults, migration, schema, sqlite, url
+from pubsub_lib.store import engine, error_mapping, migration, schema, sqlite, url
 from pubsub_lib.store.settings import StoreSettings, checked
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def _with(database: str, settings: StoreSettings, writes: bool, doing: str, fn: 
     checked("settings", settings)
     made = engine.make(url.parse(database), settings, writes=writes, primary=writes)
     try:
-        with faults.translated(doing), made.connect() as connection:
+        with error_mapping.translated(doing), made.connect() as connection:
             return fn(connection)
     finally:
         made.dispose()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pubsub_lib.arguments import check_function
 from pubsub_lib.core.table import Table
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.verbs import Effect
 
@@ -55,8 +55,8 @@ class ProposedWrite:
 
     @property
     def old(self) -> Any:
-        """The value that is stored now, as its table's type, or None. Raises ValueRefused when it does not fit that
-        type.
+        """The value that is stored now, as its table's type, or None. Raises InvalidValueError when it does not fit
+        that type.
         """
         before = self._effect.before
         return None if before is None else self._tables.decode(self.table, before.value)
@@ -85,7 +85,7 @@ class WriteHooks:
     def add(self, hook: BeforeWrite, table: str | Table[Any] | None) -> Callable[[], None]:
         """Run ``hook`` for the objects of ``table`` (None: of all tables); returns a function that removes the hook.
 
-        Raises ValueRefused for a table name that cannot be.
+        Raises InvalidValueError for a table name that cannot be.
         """
         check_function("hook", hook, "one argument, the proposed write")
         name = None if table is None else self._tables.check(table)
@@ -106,8 +106,8 @@ class WriteHooks:
     def review(self, effects: Sequence[Effect]) -> list[Effect]:
         """Run the hooks on each effect, in the order in which they were added; what is to be written then.
 
-        An effect that a hook makes equal to what is stored is left out. Raises what a hook raises, and ValueRefused
-        for a value that cannot be stored.
+        An effect that a hook makes equal to what is stored is left out. Raises what a hook raises, and
+        InvalidValueError for a value that cannot be stored.
         """
         hooks = self._hooks
         if not hooks:
@@ -123,7 +123,7 @@ class WriteHooks:
             if given is None:
                 continue
             if effect.value is None:
-                raise ValueRefused(
+                raise InvalidValueError(
                     f"a hook gave a value for {effect.table} {effect.key!r}, which is deleted; return None, or raise "
                     "to refuse the delete"
                 )

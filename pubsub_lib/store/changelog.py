@@ -18,7 +18,7 @@ _BATCH = 1000
 
 
 def topic_delta(
-    connection: Connection, topic: str, after: Point, head: Point, page: int, most: int
+    connection: Connection, topic: str, after: Point, head: Point, page: int, maximum: int
 ) -> Delta | Incomplete:
     """The links of one topic after a point, read in pages inside the caller's snapshot."""
     links = schema.links.c
@@ -35,7 +35,7 @@ def topic_delta(
         if got and not found and got[0].prev != after:
             return Incomplete()
         found += got
-        if len(found) > most:
+        if len(found) > maximum:
             return Incomplete()
         if got:
             known = got[-1].point
@@ -45,7 +45,7 @@ def topic_delta(
     return Delta(found, head) if known == head else Incomplete()
 
 
-def store_delta(connection: Connection, after: Point, head: Point, page: int, most: int) -> Delta | Incomplete:
+def store_delta(connection: Connection, after: Point, head: Point, page: int, maximum: int) -> Delta | Incomplete:
     """The links of all topics after a transaction's point, in commit order, inside the caller's snapshot."""
     found: list[Link] = []
     known = after
@@ -54,7 +54,7 @@ def store_delta(connection: Connection, after: Point, head: Point, page: int, mo
         if got and not found and got[0].tx_prev != after:
             return Incomplete()
         found += got
-        if len(found) > most:
+        if len(found) > maximum:
             return Incomplete()
         hit("sync.during_delta")
         if not got:
@@ -63,21 +63,21 @@ def store_delta(connection: Connection, after: Point, head: Point, page: int, mo
     return Delta(found, head) if known == head else Incomplete()
 
 
-def follow(connection: Connection, after: Point | None, most: int, head: Point) -> tuple[list[Link], bool]:
-    """At most about ``most`` links in commit order, never a part of a transaction, and whether they connect.
+def follow(connection: Connection, after: Point | None, maximum: int, head: Point) -> tuple[list[Link], bool]:
+    """At most about ``maximum`` links in commit order, never a part of a transaction, and whether they connect.
 
     They connect to ``after``, or (None) to the point before the very first transaction.
     """
     begin = after if after is not None else ZERO
-    got = _whole_transactions(connection, begin, most)
+    got = _whole_transactions(connection, begin, maximum)
     return got, (got[0].tx_prev if got else head) == begin
 
 
-def _whole_transactions(connection: Connection, after: Point, most: int) -> list[Link]:
+def _whole_transactions(connection: Connection, after: Point, maximum: int) -> list[Link]:
     links = schema.links.c
     ordered = select(schema.links).order_by(links.position, links.topic)
-    got = [rows.link(row) for row in connection.execute(ordered.where(links.position > after.position).limit(most))]
-    if len(got) < most:
+    got = [rows.link(row) for row in connection.execute(ordered.where(links.position > after.position).limit(maximum))]
+    if len(got) < maximum:
         return got
     last = got[-1].point.position
     first_of_last = next(i for i, link in enumerate(got) if link.point.position == last)

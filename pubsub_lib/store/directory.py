@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from pubsub_lib.core.limits import check_name
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import schema, writer
 from pubsub_lib.store.types import NowMicroseconds
 
@@ -46,11 +46,11 @@ class Directory:
         self._write = write
 
     def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
-        """Enter a service, or renew and change its entry. Raises ValueRefused."""
+        """Enter a service, or renew and change its entry. Raises InvalidValueError."""
         check_name("service", service)
         check_name("uuid", uuid)
         if "\0" in address or len(address.encode(errors="replace")) > _MAX_ADDRESS_BYTES:
-            raise ValueRefused(
+            raise InvalidValueError(
                 f"the address {address[:40]!r} holds a NUL or is over {_MAX_ADDRESS_BYTES} bytes; shorten it"
             )
         length = _microseconds(lease_seconds)
@@ -96,7 +96,7 @@ class Directory:
         return self._write("collecting ended leases", do)
 
     def acquire(self, name: str, holder: str, seconds: float) -> bool:
-        """Take or renew an exclusive lease. False: another holder has it. Raises ValueRefused."""
+        """Take or renew an exclusive lease. False: another holder has it. Raises InvalidValueError."""
         check_name("lease", name)
         check_name("holder", holder)
         leases = schema.leases.c
@@ -133,7 +133,7 @@ class Directory:
 
 def _microseconds(seconds: float) -> int:
     if not 0 < seconds < 1e9:
-        raise ValueRefused(f"a lease of {seconds!r} seconds is not possible; give a positive number")
+        raise InvalidValueError(f"a lease of {seconds!r} seconds is not possible; give a positive number")
     return round(seconds * 1e6)
 
 

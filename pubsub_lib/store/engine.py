@@ -12,7 +12,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from pubsub_lib.errors import ConfigError, StoreReadOnly
 from pubsub_lib.store import sqlite
-from pubsub_lib.store.forking import ForkGate, GatedPool
+from pubsub_lib.store.fork_safety import ForkGate, GatedPool
 from pubsub_lib.store.settings import StoreSettings
 
 

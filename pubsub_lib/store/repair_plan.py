@@ -93,17 +93,17 @@ class Plan(msgspec.Struct, frozen=True):
         return len(self.wrong) + self.moves_head
 
 
-def page(connection: Connection, after: Cursor | None, most: int) -> Page:
+def page(connection: Connection, after: Cursor | None, maximum: int) -> Page:
     """Look at the next rows, in the order of topic, bucket, table and key."""
     columns = schema.objects.c
     order = (columns.topic, columns.bucket, columns.table_name, columns.object_key)
-    query = select(schema.objects).order_by(*order).limit(most)
+    query = select(schema.objects).order_by(*order).limit(maximum)
     if after is not None:
         query = query.where(snapshot.behind(connection, order, after))
     got = connection.execute(query).all()
     found = [rows.seen(row) for row in got]
     altered = [each.item for each in found if each.complaint or not each.item.is_sound]
-    last = got[-1] if len(got) == most else None
+    last = got[-1] if len(got) == maximum else None
     behind = None if last is None else (last.topic, last.bucket, last.table_name, last.object_key)
     return Page(len(got), altered, behind, frozenset(each.item.topic for each in found))
 
@@ -319,10 +319,10 @@ def _is_older(connection: Connection, topic: str, position: int) -> bool:
     return len(found) == PAGE or any(each.is_sound for each in found)
 
 
-def _links(connection: Connection, topic: str, first: int, most: int) -> list[Link]:
+def _links(connection: Connection, topic: str, first: int, maximum: int) -> list[Link]:
     links = schema.links.c
     query = select(schema.links).where(links.topic == topic, links.position >= first).order_by(links.position)
-    return [rows.link(row) for row in connection.execute(query.limit(most))]
+    return [rows.link(row) for row in connection.execute(query.limit(maximum))]
 
 
 # -- what is right ---------------------------------------------------------------------------------------------------

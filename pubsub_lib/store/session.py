@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError, UsageError
-from pubsub_lib.store import faults, writer
+from pubsub_lib.store import error_mapping, writer
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Read, Transaction
@@ -101,7 +101,7 @@ class SessionRecorder(Transaction):
                 connection, self._work(), self._tables.encode, self._limits, self._review
             )
         except SQLAlchemyError as error:
-            raise faults.translate(error, "writing in a session") from error
+            raise error_mapping.translate(error, "writing in a session") from error
 
     def _after_commit(self, session: Session) -> None:
         if session.in_nested_transaction():

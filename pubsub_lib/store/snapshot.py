@@ -130,10 +130,10 @@ def _delta(
     store: Point,
     settings: StoreSettings,
 ) -> Delta | Incomplete:
-    page, most = settings.page_size, settings.max_delta_links
+    page, maximum = settings.page_size, settings.max_delta_links
     if chain == ALL:
-        return changelog.store_delta(connection, after, store, page, most)
-    return changelog.topic_delta(connection, chain, after, current[chain].point, page, most)
+        return changelog.store_delta(connection, after, store, page, maximum)
+    return changelog.topic_delta(connection, chain, after, current[chain].point, page, maximum)
 
 
 def _repair(

@@ -8,23 +8,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from sqlalchemy import URL, Connection, Engine, func, select
+from sqlalchemy import URL, Connection, Engine, event, func, select
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from pubsub_lib.arguments import check_function, check_kind
 from pubsub_lib.core.limits import Limits, check_key, check_name
 from pubsub_lib.core.model import ALL, EMPTY, Head, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.objects import Object
 from pubsub_lib.core.table import Declared, Table
-from pubsub_lib.errors import ClosedError, ConfigError, HandOverRefused, NotFound, StoreReadOnly, ValueRefused
+from pubsub_lib.errors import ClosedError, ConfigError, HandoffRejectedError, InvalidValueError, NotFound, StoreReadOnly
 from pubsub_lib.logs import fields, logger
-from pubsub_lib.options import MOST_LINKS, MOST_SECONDS
+from pubsub_lib.options import MAX_LINKS, MAX_SECONDS
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import (
     accepting,
     changelog,
     counters,
     engine,
-    faults,
+    error_mapping,
     migration,
     repair,
     repair_plan,
@@ -36,10 +37,10 @@ from pubsub_lib.store import (
     url,
 )
 from pubsub_lib.store.before_write import BeforeWrite, WriteHooks
-from pubsub_lib.store.committing import Committer, commit_or_drop, dropped_on_error
+from pubsub_lib.store.commit import Committer, commit_or_drop, dropped_on_error
 from pubsub_lib.store.directory import Directory
-from pubsub_lib.store.forking import ForkGate
-from pubsub_lib.store.looking import Looking
+from pubsub_lib.store.fork_safety import ForkGate
+from pubsub_lib.store.inspection import Inspection
 from pubsub_lib.store.settings import StoreSettings, checked
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction
@@ -149,7 +150,7 @@ class Store:
         self._committer = Committer(self._writer_engine, settings, limits, self._tables.encode, self._hooks.review)
         self.directory = Directory(self._read, self._write)
         """Services and leases."""
-        self.look = Looking(self._read, settings.page_size)
+        self.inspect = Inspection(self._read, settings.page_size)
         """Into changelog and topics, for people."""
         try:
             if create or read_only:
@@ -183,11 +184,14 @@ class Store:
         return self._origin
 
     def close(self) -> None:
-        """Close all connections that are not in use. Idempotent."""
+        """Close all connections; one that another thread uses is closed when it comes back. Idempotent."""
         self._closed = True
         here = self._pid == os.getpid()
-        self._writers.dispose(close=here)
-        self._readers.dispose(close=here)
+        for each in (self._writers, self._readers):
+            if here:
+                # A pool that was disposed of keeps what comes back to it until it is collected.
+                event.listen(each.pool, "checkin", _close_returned)
+            each.dispose(close=here)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -197,8 +201,8 @@ class Store:
 
         An exception in the block: nothing is written. After it, ``tx.commit`` is the :class:`Commit`, or None when
         nothing changed. ``origin`` overrides the store's. Raises at the end of the block: ConditionFailed,
-        ValueRefused, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown; and, with a worker that was
-        told ``when_full = raise``, HandOverRefused, which says that all is written.
+        InvalidValueError, StoreReadOnly, StoreFull (nothing is written), OutcomeUnknown; and, with a worker that was
+        told ``when_full = raise``, HandoffRejectedError, which says that all is written.
         """
         transaction = self._begin(origin)
         try:
@@ -222,10 +226,10 @@ class Store:
     def on_commit(self, callback: OnCommit, *, after_fork: bool = False) -> Callable[[], None]:
         """Call ``callback`` with the links of every transaction, after its COMMIT, in the writer's thread.
 
-        What it raises is counted (``callback_errors``) and undoes nothing; it is logged, but for HandOverRefused, which
-        the writer gets when all callbacks were called (a program's own session does not: there it is logged).
-        Returns a function that ends it.
-        A forked child inherits it only with ``after_fork``: say so for one that makes its connections anew there.
+        What it raises is counted (``callback_errors``) and undoes nothing; it is logged, but for HandoffRejectedError,
+        which the writer gets when all callbacks were called (a program's own session does not: there it is logged).
+        Returns a function that ends it. A forked child inherits it only with ``after_fork``: say so for one that makes
+        its connections anew there.
         """
         check_function("callback", callback, "one argument, the links")
         self._adopt()
@@ -243,15 +247,15 @@ class Store:
         """Run ``hook`` on each object that a transaction of this store is about to write (``table``: of this table).
 
         The hook is given a :class:`ProposedWrite`: action, table, key, topic, the stored and the merged value. It may
-        return another value to be written, or raise: then the whole transaction writes nothing, and the writer gets
-        the exception at the end of its block (of a session: from ``session.commit()``). ValueRefused is the error for
+        return another value to be written, or raise: then the whole transaction writes nothing, and the writer gets the
+        exception at the end of its block (of a session: from ``session.commit()``). InvalidValueError is the error for
         a value that a rule of the program forbids.
 
         Hooks run in the order in which they were added, inside the transaction: the objects are locked, the store's
         counter is not yet. A hook must be quick, must not use this store, and must have no other effects, because
         a transaction that meets a deadlock runs again. What changes nothing is not shown. The hooks are of this
         ``Store`` object, forked children included: other programs have their own. Returns a function that removes the
-        hook. Raises ValueRefused for a table that cannot be.
+        hook. Raises InvalidValueError for a table that cannot be.
         """
         self._adopt()
         return self._hooks.add(hook, table)
@@ -291,16 +295,16 @@ class Store:
 
         ``keep_links``: at least so many of the newest stay. ``keep_seconds``: those younger than this, by the
         database's clock. In short transactions: writers go on. Readers that fell behind do a full sync.
-        Raises ValueRefused.
+        Raises InvalidValueError.
         """
         if keep_links is not None:
             check_kind("keep_links", keep_links, int, "an integer, or None")
         if keep_seconds is not None:
             check_kind("keep_seconds", keep_seconds, (int, float), "a number of seconds, or None")
-        if not (0 <= (keep_links or 0) <= MOST_LINKS and 0 <= (keep_seconds or 0) <= MOST_SECONDS):
-            raise ValueRefused(
-                f"trimming to {keep_links} links or {keep_seconds} s is not possible; give at most {MOST_LINKS} links "
-                f"and {MOST_SECONDS:.0f} s, and nothing below 0"
+        if not (0 <= (keep_links or 0) <= MAX_LINKS and 0 <= (keep_seconds or 0) <= MAX_SECONDS):
+            raise InvalidValueError(
+                f"trimming to {keep_links} links or {keep_seconds} s is not possible; give at most {MAX_LINKS} links "
+                f"and {MAX_SECONDS:.0f} s, and nothing below 0"
             )
         keep_us = None if keep_seconds is None else round(keep_seconds * 1e6)
         cut = -1
@@ -371,13 +375,13 @@ class Store:
         """All objects of one consistent reading as their rows are, as ``get_record`` gives them, in pages; a connection
         is in use until the iterator ends. Programs take :meth:`records`.
 
-        Not retried: a connection lost in the middle raises StoreUnavailable. Raises ValueRefused for a table that is
-        not declared where some are.
+        Not retried: a connection lost in the middle raises StoreUnavailable. Raises InvalidValueError for a table that
+        is not declared where some are.
         """
         if topic is not None:
             check_kind("topic", topic, str, "a string, or None")
         name = None if table is None else self._tables.check(table)
-        with faults.translated("reading objects"), self._reader_engine().connect() as connection:
+        with error_mapping.translated("reading objects"), self._reader_engine().connect() as connection:
             yield from snapshot.objects(connection, self._settings.page_size, topic=topic, table=name)
 
     def topics(self) -> Mapping[str, Head]:
@@ -397,19 +401,19 @@ class Store:
         """
         return self._read("syncing", lambda connection: snapshot.read_sync(connection, wants, self._settings))
 
-    def read_links(self, after: Point | None, most: int) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         """Follow the changelog: (links in commit order after a transaction's point, the store's head, complete).
 
-        About ``most`` links, but always whole transactions, at least one when there is one. ``after`` None: from the
+        About ``maximum`` links, but always whole transactions, at least one when there is one. ``after`` None: from the
         very first. Not complete: the point is not in this history, or trimmed; then the links are those that are left.
         The cost grows with the links, not with the objects.
         """
-        if most < 1:
-            most = 1
+        if maximum < 1:
+            maximum = 1
 
         def read(connection: Connection) -> tuple[list[Link], Point, bool]:
             head = snapshot.store_point(connection)
-            links, complete = changelog.follow(connection, after, most, head)
+            links, complete = changelog.follow(connection, after, maximum, head)
             return links, head, complete
 
         return self._read("following the changelog", read)
@@ -456,11 +460,11 @@ class Store:
 
     # -- proving -------------------------------------------------------------------------------------------------
 
-    def look_at_rows(self, after: repair_plan.Cursor | None, most: int) -> repair_plan.Page:
+    def look_at_rows(self, after: repair_plan.Cursor | None, maximum: int) -> repair_plan.Page:
         """The next rows, in an order of their own, and those of them whose version or value does not fit the row's
         fingerprint. ``after`` None: from the first one. What is written meanwhile may be seen or not.
         """
-        return self._read("counting objects anew", lambda connection: repair_plan.page(connection, after, most))
+        return self._read("counting objects anew", lambda connection: repair_plan.page(connection, after, maximum))
 
     def unfit(self, topics: Collection[str]) -> list[str]:
         """Those of these topics whose rows, by their number and fingerprints, do not sum up to the topic's head. One
@@ -485,7 +489,7 @@ class Store:
         nobody ever received them. Then each object that does not fit its fingerprint is written anew as it stands, with
         a new version, or deleted when its value is refused; the head is set to the rows. All of it is published like
         any change, and replicas that differ repair by buckets. What was lost stays lost. In short transactions. Nothing
-        is written when nothing is wrong. Raises ValueRefused, StoreReadOnly, NotFound (a topic never written).
+        is written when nothing is wrong. Raises InvalidValueError, StoreReadOnly, NotFound (a topic never written).
         """
         check_name("topic", topic)
         self._check_writable()
@@ -554,14 +558,14 @@ class Store:
                 extra=fields(position=links[0].point.position),
             )
 
-    def _tell(self, links: Sequence[Link]) -> HandOverRefused | None:
+    def _tell(self, links: Sequence[Link]) -> HandoffRejectedError | None:
         """Call everybody who wants to know of a commit; what the writer wants to be told of it."""
         self._adopt()  # a session's recorder may have been inherited
-        refused: HandOverRefused | None = None
+        refused: HandoffRejectedError | None = None
         for callback, _ in self._callbacks:
             try:
                 callback(links)
-            except HandOverRefused as error:
+            except HandoffRejectedError as error:
                 refused = error
                 with self._callback_lock:
                     self._callback_errors += 1
@@ -577,7 +581,7 @@ class Store:
 
     def _open_schema(self) -> None:
         def opened() -> None:
-            with faults.translated(f"opening {url.shown(self._url)}"):
+            with error_mapping.translated(f"opening {url.shown(self._url)}"):
                 if self._read_only:
                     self._require_schema()
                 else:
@@ -629,7 +633,7 @@ class Store:
 
     def _read(self, doing: str, fn: Callable[[Connection], T]) -> T:
         def once() -> T:
-            with faults.translated(doing), self._reader_engine().connect() as connection:
+            with error_mapping.translated(doing), self._reader_engine().connect() as connection:
                 return dropped_on_error(connection, fn)
 
         return retry.attempt(self._settings, once)
@@ -638,7 +642,7 @@ class Store:
         """For what may be done twice: directory, counters, trimming, questions."""
 
         def once() -> T:
-            with faults.translated(doing), self._writer_engine().connect() as connection:
+            with error_mapping.translated(doing), self._writer_engine().connect() as connection:
                 result = dropped_on_error(connection, fn)
                 commit_or_drop(connection)
                 return result
@@ -659,11 +663,15 @@ def migrate(
     checked("settings", settings)
     writers = engine.make(parsed, settings, writes=True, primary=True)
     try:
-        with faults.translated(f"migrating {url.shown(parsed)}"):
+        with error_mapping.translated(f"migrating {url.shown(parsed)}"):
             _create_file(parsed)
             migration.upgrade(writers, settings.lock_timeout)
     finally:
         writers.dispose()
+
+
+def _close_returned(_dbapi: object, returned: ConnectionPoolEntry) -> None:
+    returned.close()
 
 
 def _create_file(database: URL) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from pubsub_lib.core import values
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.table import Declared, Table, TableTypes
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 
 
 class Tables:
@@ -24,15 +24,15 @@ class Tables:
         self._limits = limits
 
     def check(self, table: str | Table[Any]) -> str:
-        """The table's name. Raises ValueRefused for a bad name, for a table that is not declared where some are, and
-        for a handle that is not declared.
+        """The table's name. Raises InvalidValueError for a bad name, for a table that is not declared where some are,
+        and for a handle that is not declared.
         """
         return self._declared.name(table)
 
     def encode(self, table: str, value: object) -> bytes:
         """Canonical JSON of a struct, or of plain data that fits the table's type (its defaults are filled in).
 
-        Raises ValueRefused.
+        Raises InvalidValueError.
         """
         kind = self._types.get(table)
         if kind is None:
@@ -40,28 +40,28 @@ class Tables:
         try:
             typed = msgspec.convert(_plain(table, value), kind)
         except msgspec.ValidationError as error:
-            raise ValueRefused(f"a value of the table {table!r} does not fit {kind.__name__}: {error}") from error
+            raise InvalidValueError(f"a value of the table {table!r} does not fit {kind.__name__}: {error}") from error
         return values.encode(_plain(table, typed), self._limits)
 
     def encode_patch(self, table: str, patch: object) -> bytes:
         """Canonical JSON of what an update merges; it is checked against the table's type once merged.
 
-        Raises ValueRefused.
+        Raises InvalidValueError.
         """
         plain = _plain(table, patch) if table in self._types or isinstance(patch, msgspec.Struct) else patch
         if not isinstance(plain, dict):
-            raise ValueRefused(f"update of the table {table!r} merges members; give a mapping, not {patch!r:.80}")
+            raise InvalidValueError(f"update of the table {table!r} merges members; give a mapping, not {patch!r:.80}")
         return values.encode(plain, self._limits)
 
     def decode(self, table: str, data: bytes) -> Any:
-        """The value as the table's type, or as plain data. Raises ValueRefused when it does not fit."""
+        """The value as the table's type, or as plain data. Raises InvalidValueError when it does not fit."""
         kind = self._types.get(table)
         if kind is None:
             return values.decode(data)
         try:
             return msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError as error:
-            raise ValueRefused(
+            raise InvalidValueError(
                 f"a stored value of the table {table!r} does not fit {kind.__name__}: {error}"
             ) from error
 
@@ -70,4 +70,4 @@ def _plain(table: str, value: object) -> Any:
     try:
         return msgspec.to_builtins(value, builtin_types=())
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueRefused(f"a value of the table {table!r} is no JSON: {error}") from error
+        raise InvalidValueError(f"a value of the table {table!r} is no JSON: {error}") from error

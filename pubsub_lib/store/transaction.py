@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from pubsub_lib.core.limits import check_key, check_name
 from pubsub_lib.core.table import Table
-from pubsub_lib.errors import ClosedError, ValueRefused
+from pubsub_lib.errors import ClosedError, InvalidValueError
 from pubsub_lib.store import verbs
 from pubsub_lib.store.links import Commit
 from pubsub_lib.store.tables import Tables
@@ -24,7 +24,8 @@ class Transaction:
     """Recorded verbs, for one thread. Values are encoded when a verb is called: changing them later changes nothing.
 
     Conditions (an object must or must not exist, ``version``) are checked at the end, where AlreadyExists, NotFound or
-    VersionMismatch is raised and nothing is written. What is wrong with an argument itself raises ValueRefused at once.
+    VersionMismatch is raised and nothing is written. What is wrong with an argument itself raises InvalidValueError at
+    once.
     """
 
     def __init__(self, tables: Tables, read: Read, nonce: int, origin: str) -> None:
@@ -108,7 +109,7 @@ class Transaction:
         if topic is not None:
             check_name("topic", topic)
         if version is not None and (type(version) is not int or version < 0):
-            raise ValueRefused(f"the version {version!r} is no position; give an integer from 0")
+            raise InvalidValueError(f"the version {version!r} is no position; give an integer from 0")
         self._operations.append(Operation(verb, table, key, value, topic, version, missing_ok))
 
     def _check_open(self) -> None:

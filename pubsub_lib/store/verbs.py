@@ -8,7 +8,7 @@ import msgspec
 from pubsub_lib.core import digest, values
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import DEFAULT_TOPIC
-from pubsub_lib.errors import AlreadyExists, NotFound, ValueRefused, VersionMismatch
+from pubsub_lib.errors import AlreadyExists, InvalidValueError, NotFound, VersionMismatch
 
 Identity = tuple[str, str]
 """(table, key) of an object."""
@@ -85,7 +85,7 @@ def fold(operations: Sequence[Operation], stored: Mapping[Identity, Stored], enc
 
     ``stored`` holds every named object that exists. Several verbs on one key become one effect (or, when bytes and
     topic end as they began, none), in the order in which the keys were first named. A compare-and-set always means the
-    version before the transaction. Raises AlreadyExists, NotFound, VersionMismatch, ValueRefused.
+    version before the transaction. Raises AlreadyExists, NotFound, VersionMismatch, InvalidValueError.
     """
     state: dict[Identity, tuple[str, bytes] | None] = {}
     for operation in operations:
@@ -142,22 +142,22 @@ def _apply(operation: Operation, now: tuple[str, bytes] | None, encode: Encode) 
 def _merge(operation: Operation, current: bytes, encode: Encode) -> bytes:
     value = values.decode(current)
     if not isinstance(value, dict):
-        raise ValueRefused(
+        raise InvalidValueError(
             f"update of {operation.table} {operation.key!r}: its value is no object with members; use set"
         )
     assert operation.value is not None
     return encode(operation.table, value | values.decode(operation.value))
 
 
-def check_size(effects: Sequence[Effect], limits: Limits, most_bytes: int) -> None:
-    """Refuse a transaction that is too large. Raises ValueRefused."""
+def check_size(effects: Sequence[Effect], limits: Limits, max_bytes: int) -> None:
+    """Refuse a transaction that is too large. Raises InvalidValueError."""
     count = sum(effect.changes for effect in effects)
     if count > limits.max_transaction_changes:
-        raise ValueRefused(
+        raise InvalidValueError(
             f"the transaction has {count} changes; at most {limits.max_transaction_changes} are allowed: split it"
         )
     size = sum(len(effect.key.encode()) + len(effect.value or b"") for effect in effects)
-    if size > most_bytes:
-        raise ValueRefused(
-            f"the transaction has {size} bytes of keys and values; at most {most_bytes} are allowed: split it"
+    if size > max_bytes:
+        raise InvalidValueError(
+            f"the transaction has {size} bytes of keys and values; at most {max_bytes} are allowed: split it"
         )

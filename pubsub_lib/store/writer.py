@@ -58,7 +58,7 @@ def write(
     effects = review(verbs.fold(work.operations, stored, encode))
     if not effects:
         return None
-    verbs.check_size(effects, limits, most_bytes(connection, limits))
+    verbs.check_size(effects, limits, max_bytes(connection, limits))
     hit("writer.after_lock")
     tx_prev, point, now_stamp = advance(connection, sum(effect.changes for effect in effects), work.nonce)
     hit("writer.after_counter")
@@ -225,7 +225,7 @@ def upsert(connection: Connection, table: Table, many: Sequence[Mapping[str, Any
     )
 
 
-def most_bytes(connection: Connection, limits: Limits) -> int:
+def max_bytes(connection: Connection, limits: Limits) -> int:
     """MySQL takes no statement over max_allowed_packet, and a literal may grow to twice its size by escaping."""
     if connection.dialect.name != "mysql":
         return limits.max_transaction_bytes

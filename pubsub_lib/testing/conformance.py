@@ -22,7 +22,7 @@ import pytest
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import HelloAsk
+from pubsub_lib.core.envelope import HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError, FrameError, TransportError
@@ -175,7 +175,7 @@ class PublisherConformance:
         needs_envelopes(rig)
         with scene(rig) as on:
 
-            def answer(ask: HelloAsk) -> None:
+            def answer(ask: HelloRequest) -> None:
                 if ask.nonce == "bad":
                     raise ValueError("a service's fault")
                 publisher.publisher.send_event(publisher.hello(ask.nonce))
@@ -348,19 +348,19 @@ class SubscriberConformance:
             asker, other, everything = on.listening("tenant-1"), on.listening("tenant-1"), on.listening(ALL)
             if rig.driver.capabilities.carries_envelopes:
 
-                def answer(ask: HelloAsk) -> None:
+                def answer(ask: HelloRequest) -> None:
                     publisher.publisher.send_event(publisher.hello(ask.nonce))
 
                 publisher = on.publisher(answer)
             for number in range(20):
                 nonce = f"nonce-{number}"
                 asker.subscriber.request_hello(nonce, ["tenant-1", ALL])
-                asker.heard.until(lambda nonce=nonce: asker.heard.hellos(nonce), f"the own hello {nonce!r} came")  # type: ignore[misc]
+                asker.heard.until(lambda nonce=nonce: asker.heard.hellos(nonce), f"the hello reply {nonce!r} came")  # type: ignore[misc]
             for listener in (asker, other, everything):
                 on.fence(listener, "tenant-1")
             for number in range(20):
-                assert not other.heard.hellos(f"nonce-{number}"), "somebody else got an own hello"
-                assert not everything.heard.hellos(f"nonce-{number}"), "a subscriber of everything got an own hello"
+                assert not other.heard.hellos(f"nonce-{number}"), "somebody else got a hello reply"
+                assert not everything.heard.hellos(f"nonce-{number}"), "a subscriber of everything got a hello reply"
 
     def test_request_hello_must_not_block_and_a_silent_publisher_is_no_error(self, rig: Rig) -> None:
         with scene(rig) as on:

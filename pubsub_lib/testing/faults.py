@@ -15,9 +15,9 @@ from pubsub_lib import contract
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnConnected, OnEnvelope, Publisher, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.driver_state import SubscriberState
 from pubsub_lib.errors import FrameError
 from pubsub_lib.fault_injection import PERFECT, Loss, Lossy
-from pubsub_lib.lifecycle import SubscriberLife
 from pubsub_lib.logs import logger
 from pubsub_lib.testing.forwarding import ForwardingSubscriber
 
@@ -36,7 +36,7 @@ class FaultySubscriber(ForwardingSubscriber):
         self._changed = threading.Condition()
         self._link: Lossy[Envelope | None] = Lossy(random.Random(seed), loss, corrupt=self._corrupt)
         self._ready: deque[Envelope | None] = deque()
-        self._life = SubscriberLife(self._changed, _log)
+        self._life = SubscriberState(self._changed, _log)
 
     def set_loss(self, loss: Loss) -> None:
         """Other faults from now on. Any thread."""

@@ -30,10 +30,10 @@ from typing import Any, Final, Self
 from pubsub_lib.api import Subscriber
 from pubsub_lib.arguments import check_timeout
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.dispatch import HandlerPolicy
-from pubsub_lib.core.follower import Outcome
+from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Heads
+from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.core.table import Declared, TableTypes
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import WaitTimeout
@@ -62,7 +62,7 @@ class LocalEngine(Engine):
         reader: SyncReader,
         subscriber: Subscriber,
         cache: Cache,
-        on_events: Callable[[Outcome, bool], None],
+        on_events: Callable[[StepResult, bool], None],
         rng: random.Random,
     ) -> None:
         super().__init__(settings, reader, subscriber, cache, on_events, rng, now=time.now)
@@ -72,7 +72,7 @@ class LocalEngine(Engine):
     def run(self, now: float) -> bool:
         """A tick, and a sync, if they are due."""
         with self.lock:
-            ticks = self.follower.next_time() <= now
+            ticks = self.state.next_time() <= now
         if ticks:
             self._tick(now)
         syncs = self._job is not None
@@ -83,7 +83,7 @@ class LocalEngine(Engine):
     def next_time(self) -> float:
         """The follower's next deadline."""
         with self.lock:
-            return self.follower.next_time()
+            return self.state.next_time()
 
     def close(self, until: float) -> None:
         """See :meth:`.Engine.close`."""
@@ -133,7 +133,7 @@ class LocalReplica(Replica):
 
     def lacks(self, heads: Heads) -> str:
         """What is still to be applied or handled of what stood in the store at this reading; "": nothing."""
-        tracker = self._engine.follower.tracker
+        tracker = self._engine.state.tracker
         with self._engine.lock:
             if self._engine.failure is not None:
                 raise self._engine.failure

@@ -17,7 +17,7 @@ INSTANT: Final = 0.001
 """Seconds that pass when a part is due and has nothing to do after all."""
 
 
-class Part(Protocol):
+class TimedPart(Protocol):
     """Something that does things in time."""
 
     def run(self, now: float) -> bool:
@@ -32,18 +32,18 @@ class LocalTime:
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._parts: list[Part] = []
+        self._parts: list[TimedPart] = []
         self._lock = threading.RLock()
 
     def now(self) -> float:
         """Seconds since the beginning. Does not block."""
         return self._now
 
-    def add(self, part: Part) -> None:
+    def add(self, part: TimedPart) -> None:
         """Let this part live from now on. Parts run in the order in which they were added."""
         self._parts = [*self._parts, part]
 
-    def remove(self, part: Part) -> None:
+    def remove(self, part: TimedPart) -> None:
         """Not any more. Idempotent."""
         self._parts = [other for other in self._parts if other is not part]
 

@@ -11,12 +11,12 @@ from typing import Final
 
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Link
-from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.driver_state import COUNTED, check_topic
 from pubsub_lib.errors import FrameError, StoreError
 from pubsub_lib.fault_injection import Loss, Lossy
-from pubsub_lib.lifecycle import COUNTED, check_topic
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.testing.local_time import LocalTime
@@ -73,7 +73,7 @@ class LocalSubscriber(Subscriber):
         self._questions.append(private)
         if len(self._questions) > _QUESTIONS:
             self._prefixes.discard(self._questions.popleft())
-        self._wire.ask(codec.read_ask(codec.ask_frame(nonce, topics)))
+        self._wire.ask(codec.read_hello_request(codec.hello_request_frame(nonce, topics)))
 
     def daemonize(self) -> None:
         """Listen from now on."""
@@ -124,7 +124,7 @@ class LocalWire:
         self._store = store
         self._time = time
         self._lock = threading.RLock()
-        self._core = Publishing(
+        self._core = Sequencer(
             settings.service, f"{rng.getrandbits(128):032x}", settings.timing, settings.limits, time.now()
         )
         self._listening: tuple[LocalSubscriber, ...] = ()
@@ -148,10 +148,10 @@ class LocalWire:
         with self._lock:
             self._send(self._core.publish(links, self._time.now()))
 
-    def ask(self, ask: HelloAsk) -> None:
-        """A replica asks for an own hello."""
+    def ask(self, ask: HelloRequest) -> None:
+        """A replica asks for a hello reply."""
         with self._lock:
-            self._core.asked(ask, self._time.now())
+            self._core.hello_requested(ask, self._time.now())
             self._say_hellos()
 
     def run(self, now: float) -> bool:

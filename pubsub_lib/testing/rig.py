@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pubsub_lib import contract
 from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.model import ZERO, Change, Link, Point
 from pubsub_lib.errors import TransportError
 
@@ -128,7 +128,7 @@ class Sender:
     """A publisher with the bookkeeping that a service does: identity and sequences."""
 
     publisher: Publisher
-    asks: list[HelloAsk] = field(default_factory=list)
+    asks: list[HelloRequest] = field(default_factory=list)
     connected: Connections = field(default_factory=Connections)
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sequences: Counter[str] = field(default_factory=Counter)
@@ -164,17 +164,17 @@ class Scene:
             self._sender = self.publisher()
         return self._sender
 
-    def publisher(self, on_ask: Callable[[HelloAsk], None] | None = None) -> Sender:
+    def publisher(self, on_hello_request: Callable[[HelloRequest], None] | None = None) -> Sender:
         """A new initialized publisher; by default it only remembers questions."""
         sender = Sender(contract.publisher(self.rig.driver, self.rig.settings))
         self._open.append(sender.publisher)
-        sender.publisher.initialize(on_ask or sender.asks.append, sender.connected)
+        sender.publisher.initialize(on_hello_request or sender.asks.append, sender.connected)
         return sender
 
     def answering(self) -> Sender:
         """A publisher that answers every question; ``send`` uses it from now on."""
 
-        def answer(ask: HelloAsk) -> None:
+        def answer(ask: HelloRequest) -> None:
             made.publisher.send_event(made.hello(ask.nonce))
 
         made = self._sender = self.publisher(answer)

@@ -2,10 +2,10 @@
 
 from pubsub_lib.api import OnEnvelope
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.lifecycle import SubscriberLife
+from pubsub_lib.driver_state import SubscriberState
 
 
-def ending_at(error: type[BaseException], life: SubscriberLife, on_envelope: OnEnvelope) -> OnEnvelope:
+def ending_at(error: type[BaseException], life: SubscriberState, on_envelope: OnEnvelope) -> OnEnvelope:
     """A callback whose first error of this kind ends the receiving thread."""
 
     def once(envelope: Envelope) -> None:

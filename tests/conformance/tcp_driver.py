@@ -9,13 +9,22 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
-from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import (
+    Capabilities,
+    Driver,
+    DriverSettings,
+    OnConnected,
+    OnEnvelope,
+    OnHelloRequest,
+    Publisher,
+    Subscriber,
+)
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
+from pubsub_lib.driver_state import PublisherState, SubscriberState, check_topic
 from pubsub_lib.errors import ConfigError, FrameError, TransportError
-from pubsub_lib.lifecycle import PublisherLife, SubscriberLife, check_topic
 from pubsub_lib.threads.start import ReadyThread
 from tests.conformance.tcp_broker import frames_of, message, packet, receive
 
@@ -89,18 +98,18 @@ class TcpPublisher(Publisher):
     def __init__(self, address: str, limits: Limits) -> None:
         self._limits = limits
         self.wire = Wire(address)
-        self._life = PublisherLife()
+        self._life = PublisherState()
         self._there = threading.Event()
         self._counts = {"sent": 0, "callback_errors": 0}
         self._count_lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         self._life.check_new()
         ready = ReadyThread("tcp-publisher")
         self._life.begin()
         self._thread = ready.thread
-        ready.run(partial(self.wire.run, self.greeting, partial(self._take, on_ask, on_connected)))
+        ready.run(partial(self.wire.run, self.greeting, partial(self._take, on_hello_request, on_connected)))
         if not self._there.wait(FIRST_SECONDS):
             self.close()
             raise TransportError("the broker is away; start it")
@@ -108,16 +117,16 @@ class TcpPublisher(Publisher):
     def greeting(self) -> bytes:
         return packet(b"P") + packet(b"Y")
 
-    def _take(self, on_ask: OnAsk, on_connected: OnConnected, kind: bytes, data: bytes) -> None:
+    def _take(self, on_hello_request: OnHelloRequest, on_connected: OnConnected, kind: bytes, data: bytes) -> None:
         if kind == b"R":
             self._there.set()
             self.tell(on_connected)
         elif kind == b"A":
             try:
-                ask = codec.read_ask(data, self._limits)
+                ask = codec.read_hello_request(data, self._limits)
             except FrameError:
                 return
-            self._call(partial(on_ask, ask))
+            self._call(partial(on_hello_request, ask))
 
     def tell(self, on_connected: OnConnected) -> None:
         self._call(on_connected)
@@ -161,7 +170,7 @@ class TcpSubscriber(Subscriber):
         self._lock = threading.Lock()
         self._prefixes = {codec.topic_frame(ALL)}
         self._nonces: deque[bytes] = deque(maxlen=QUESTIONS)
-        self.life = SubscriberLife(self._lock, _log)
+        self.life = SubscriberState(self._lock, _log)
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         self.life.initialize(on_envelope, on_connected)
@@ -179,7 +188,7 @@ class TcpSubscriber(Subscriber):
         self.life.check_open()
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        question = packet(b"A", codec.ask_frame(nonce, topics))
+        question = packet(b"A", codec.hello_request_frame(nonce, topics))
         self._change(self._nonces.append, b"S", codec.private_frame(nonce), question)
 
     def _change(self, note: Callable[[bytes], None], kind: bytes, prefix: bytes, more: bytes = b"") -> None:

@@ -8,7 +8,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pubsub_lib.api import Capabilities, Driver, DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import (
+    Capabilities,
+    Driver,
+    DriverSettings,
+    OnConnected,
+    OnEnvelope,
+    OnHelloRequest,
+    Publisher,
+    Subscriber,
+)
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import FrameError
@@ -155,10 +164,10 @@ class HangsInClose(MemorySubscriber):
 
 
 class DiesOfAQuestion(MemoryPublisher):
-    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         def once(ask: Any) -> None:
             try:
-                on_ask(ask)
+                on_hello_request(ask)
             except ValueError:
                 self._life.closed = True
 

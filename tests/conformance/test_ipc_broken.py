@@ -10,10 +10,10 @@ import pytest
 import zmq
 
 from pubsub_ipc import IpcDriver
-from pubsub_ipc.place import path_of
 from pubsub_ipc.publisher import IpcPublisher
+from pubsub_ipc.socket_path import path_of
 from pubsub_ipc.subscriber import IpcSubscriber
-from pubsub_lib.api import DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, OnHelloRequest, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import TransportError
 from pubsub_lib.testing.conformance import DriverConformance
@@ -45,15 +45,15 @@ class LeaksForeignException(IpcPublisher):
 
 
 class NeverConnectsAgain(IpcPublisher):
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         with pytest.MonkeyPatch.context() as changed:
             changed.setattr("pubsub_ipc.publisher._RECONNECT_MS", -1)
-            super().initialize(on_ask, on_connected)
+            super().initialize(on_hello_request, on_connected)
 
 
 class TellsOfAConnection(IpcPublisher):
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
-        super().initialize(on_ask, on_connected)
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        super().initialize(on_hello_request, on_connected)
         on_connected()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, Subscriber
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import TransportError
 from pubsub_lib.store import Store
@@ -52,7 +52,7 @@ class NumbersAllTopicsTogether(ChangelogFollower):
 
 
 class SilentAboutQuestions(ChangelogFollower):
-    def poll(self, store: Any, topics: Any, asks: Sequence[HelloAsk], clock: Any) -> Iterator[Envelope]:
+    def poll(self, store: Any, topics: Any, asks: Sequence[HelloRequest], clock: Any) -> Iterator[Envelope]:
         return super().poll(store, topics, (), clock)
 
 

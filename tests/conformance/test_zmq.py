@@ -16,7 +16,7 @@ from tests.conformance.proxies import proxies
 
 PUBLISHERS = 4
 """As many as a check has at once, and one for the stranger."""
-OPTIONS = {"reconnect_interval": 0.02, "reconnect_most": 0.1, "answer_time": 1.0}
+OPTIONS = {"reconnect_interval": 0.02, "max_reconnect_interval": 0.1, "answer_time": 1.0}
 
 
 class Stranger:

@@ -10,14 +10,14 @@ import pytest
 import zmq
 from _processes import poll
 
-from pubsub_lib.api import DriverSettings, OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
+from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, OnHelloRequest, Publisher, Subscriber
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.testing.conformance import DriverConformance
 from pubsub_zmq import ZmqDriver
-from pubsub_zmq.outbox import Outbox, Outgoing
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.receiver import Receiver
+from pubsub_zmq.send_queue import QueuedMessage, SendQueue
 from pubsub_zmq.settings import checked
 from pubsub_zmq.sockets import Monitor, Waker
 from pubsub_zmq.subscriber import ZmqSubscriber
@@ -43,10 +43,10 @@ class HearsEveryonesAnswers(Receiver):
 class AnswersWhenAllAreThere(ZmqPublisher):
     """Not broken: lets a check's three subscribers connect before the first answer, so that all could hear it."""
 
-    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
-        def patient(ask: HelloAsk) -> None:
+    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        def patient(ask: HelloRequest) -> None:
             poll(lambda: self.counters()["connected"] >= 3, 1.0)
-            on_ask(ask)
+            on_hello_request(ask)
 
         super()._answer(patient, on_connected)
 
@@ -89,20 +89,20 @@ class NeverConnectsAgain(Receiver):
 class ForgetsItsSubscriptions(Receiver):
     """As if every connection had to be told by the driver, and the driver did not know."""
 
-    def _hear(self, events: Iterable[tuple[int, str]]) -> None:
+    def _receive(self, events: Iterable[tuple[int, str]]) -> None:
         told = list(events)
         if any(event == zmq.EVENT_DISCONNECTED for event, _ in told):
             self._orders.extend(("unsubscribe", topic) for topic in ("", "tenant-1", "tenant-2", "tenant-3"))
-        super()._hear(told)
+        super()._receive(told)
 
 
 class TellsOfTheFirstConnection(Receiver):
     told = False
 
-    def _hear(self, events: Iterable[tuple[int, str]]) -> None:
+    def _receive(self, events: Iterable[tuple[int, str]]) -> None:
         connected, self._life.connected = self._life.connected, lambda: None  # type: ignore[method-assign]
         before = self._health.counts["connected"]
-        super()._hear(events)
+        super()._receive(events)
         self._life.connected = connected  # type: ignore[method-assign]
         if not self.told and self._health.counts["connected"] > before:
             self.told = True
@@ -110,8 +110,8 @@ class TellsOfTheFirstConnection(Receiver):
 
 
 class PublisherTellsOfNoConnection(ZmqPublisher):
-    def _answer(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
-        super()._answer(on_ask, lambda: None)
+    def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
+        super()._answer(on_hello_request, lambda: None)
 
 
 class LeaksWhenNobodyListens(ZmqPublisher):
@@ -139,9 +139,9 @@ class LeaksForeignException(ZmqSubscriber):
 
 
 class Reorders(ZmqPublisher):
-    held: tuple[Outgoing, ...] = ()
+    held: tuple[QueuedMessage, ...] = ()
 
-    def _send(self, xpub: Socket, outbox: Outbox) -> None:
+    def _send(self, xpub: Socket, outbox: SendQueue) -> None:
         self.held += tuple(outbox.take())
         while len(self.held) > 1:  # each waits for the one behind it
             first, second, *rest = self.held
@@ -157,7 +157,7 @@ class SendsInAChild(ZmqPublisher):
 
 
 class SilentAboutQuestions(ZmqPublisher):
-    def _hear(self, xpub: Socket) -> bool:
+    def _receive(self, xpub: Socket) -> bool:
         while xpub.poll(0):
             xpub.recv()
         return False

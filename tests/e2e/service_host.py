@@ -27,10 +27,12 @@ class Host:
         name: str = "api-1",
         at: Namespace | None = None,
         follow_interval: float = 0.05,
+        trim_interval: float = 60.0,
         **options: Any,
     ) -> None:
         """``at``: in a network of its own; else on this machine's loopback. ``follow_interval``, seconds: what was
         missed shows soon; a service that stays for long should look less often, for this costs 7 % of a processor.
+        ``trim_interval``, seconds: how often the service removes ended leases and old links.
         """
         self.name = name
         self.address = "127.0.0.1" if at is None else at.its
@@ -46,6 +48,7 @@ class Host:
             f"publisher_bind_address = {self.address}\npublisher_port = {port}\n"
             f"publisher_multiproc_socket = {folder}/hop/socket\n{general}"
             f"[publisher_service]\nlease = 2\nfollow_interval = {follow_interval}\ngrace = 0.3\n"
+            f"trim_interval = {trim_interval}\n"
             f"metrics_port = {self.metrics_port}\nmetrics_address = {self.address}\n"
         )
         self.settings = Settings.from_file(self.config)

@@ -20,8 +20,9 @@ from pubsub_lib.errors import (
     ConfigError,
     DriverError,
     FrameError,
-    NotFollowed,
+    InvalidValueError,
     NotFound,
+    NotSubscribedError,
     PubSubError,
     SchemaError,
     StoreBusy,
@@ -29,7 +30,6 @@ from pubsub_lib.errors import (
     StoreReadOnly,
     StoreUnavailable,
     UsageError,
-    ValueRefused,
     VersionMismatch,
 )
 from pubsub_lib.store import StoreSettings
@@ -77,27 +77,27 @@ for _ in range(200):
     DEEP = [DEEP]
 
 VERBS: dict[str, tuple[type[PubSubError], str, Callable[[Any], object]]] = {
-    "unknown table": (ValueRefused, "'router'", lambda tx: tx.set("router", "r", {})),
-    "key empty": (ValueRefused, "key", lambda tx: tx.set("lport", "", Port("x"))),
-    "key over-long": (ValueRefused, "at most", lambda tx: tx.set("lport", "k" * 513, Port("x"))),
-    "key with NUL": (ValueRefused, "NUL", lambda tx: tx.set("lport", "a\0b", Port("x"))),
-    "key no text": (ValueRefused, "bytes", lambda tx: tx.set("lport", b"k", Port("x"))),
-    "key half a surrogate": (ValueRefused, "Unicode", lambda tx: tx.set("lport", "\ud800", Port("x"))),
-    "topic empty": (ValueRefused, "topic", lambda tx: tx.set("lport", "p", Port("x"), topic="")),
-    "topic over-long": (ValueRefused, "topic", lambda tx: tx.set("lport", "p", Port("x"), topic="t" * 256)),
-    "topic with NUL": (ValueRefused, "NUL", lambda tx: tx.set("lport", "p", Port("x"), topic="t\0")),
-    "value against its type": (ValueRefused, "switch", lambda tx: tx.set("lport", "p", {"switch": 7})),
-    "value no JSON": (ValueRefused, "lport", lambda tx: tx.set("lport", "p", {"switch": object()})),
-    "value not finite": (ValueRefused, "lport", lambda tx: tx.set("lport", "p", {"switch": float("nan")})),
-    "value too large": (ValueRefused, "262144", lambda tx: tx.set("lport", "p", Port("x" * 300_000))),
-    "value too deep": (ValueRefused, "lport", lambda tx: tx.set("lport", "p", {"switch": DEEP})),
-    "version no position": (ValueRefused, "'one'", lambda tx: tx.set("lport", "p", Port("x"), version="one")),
+    "unknown table": (InvalidValueError, "'router'", lambda tx: tx.set("router", "r", {})),
+    "key empty": (InvalidValueError, "key", lambda tx: tx.set("lport", "", Port("x"))),
+    "key over-long": (InvalidValueError, "at most", lambda tx: tx.set("lport", "k" * 513, Port("x"))),
+    "key with NUL": (InvalidValueError, "NUL", lambda tx: tx.set("lport", "a\0b", Port("x"))),
+    "key no text": (InvalidValueError, "bytes", lambda tx: tx.set("lport", b"k", Port("x"))),
+    "key half a surrogate": (InvalidValueError, "Unicode", lambda tx: tx.set("lport", "\ud800", Port("x"))),
+    "topic empty": (InvalidValueError, "topic", lambda tx: tx.set("lport", "p", Port("x"), topic="")),
+    "topic over-long": (InvalidValueError, "topic", lambda tx: tx.set("lport", "p", Port("x"), topic="t" * 256)),
+    "topic with NUL": (InvalidValueError, "NUL", lambda tx: tx.set("lport", "p", Port("x"), topic="t\0")),
+    "value against its type": (InvalidValueError, "switch", lambda tx: tx.set("lport", "p", {"switch": 7})),
+    "value no JSON": (InvalidValueError, "lport", lambda tx: tx.set("lport", "p", {"switch": object()})),
+    "value not finite": (InvalidValueError, "lport", lambda tx: tx.set("lport", "p", {"switch": float("nan")})),
+    "value too large": (InvalidValueError, "262144", lambda tx: tx.set("lport", "p", Port("x" * 300_000))),
+    "value too deep": (InvalidValueError, "lport", lambda tx: tx.set("lport", "p", {"switch": DEEP})),
+    "version no position": (InvalidValueError, "'one'", lambda tx: tx.set("lport", "p", Port("x"), version="one")),
     "create of what exists": (AlreadyExists, "'p1'", lambda tx: tx.create("lport", "p1", Port("x"))),
     "update of what is missing": (NotFound, "'p2'", lambda tx: tx.update("lport", "p2", {"switch": "x"})),
     "delete of what is missing": (NotFound, "'p2'", lambda tx: tx.delete("lport", "p2")),
     "another version": (VersionMismatch, "'p1'", lambda tx: tx.set("lport", "p1", Port("x"), version=99)),
     "transaction too large": (
-        ValueRefused,
+        InvalidValueError,
         "100",
         lambda tx: [tx.set("lport", f"n{number}", Port("x")) for number in range(101)],
     ),
@@ -184,13 +184,13 @@ def test_drivers(sqlite_url: str) -> None:
 
 @pytest.mark.parametrize("topic", ["", "t\0", "t" * 300])
 def test_a_replicas_topics(topic: str, sqlite_url: str) -> None:
-    told(ValueRefused, "topic", lambda: Replica(Settings(store_url=sqlite_url), topics=["fine", topic]))
+    told(InvalidValueError, "topic", lambda: Replica(Settings(store_url=sqlite_url), topics=["fine", topic]))
 
 
 def test_what_a_replica_does_not_hold(store: Store, sqlite_url: str) -> None:
     with Replica(Settings(store_url=sqlite_url), topics=["t"]) as replica:
-        told(NotFollowed, "'other'", lambda: replica.records(topic="other"))
-        told(NotFollowed, "'colour'", lambda: replica.lookup("colour", "red"))
+        told(NotSubscribedError, "'other'", lambda: replica.records(topic="other"))
+        told(NotSubscribedError, "'colour'", lambda: replica.lookup("colour", "red"))
         told(UsageError, "no_function", lambda: replica.on("lport", "no_function"))  # type: ignore[arg-type]
 
 

@@ -297,7 +297,7 @@ def test_memory_does_not_grow_with_the_file(sqlite: World, tmp_path: Path) -> No
 
 
 def test_dropall_by_force_beside_a_service_that_goes_on_after_init(sqlite_url: str, tmp_path: Path) -> None:
-    host = Host(tmp_path, sqlite_url, sync_backoff=0.1, sync_backoff_most=0.5, max_idle_time=1.0, poll_interval=0.2)
+    host = Host(tmp_path, sqlite_url, sync_backoff=0.1, max_sync_backoff=0.5, max_idle_time=1.0, poll_interval=0.2)
     world = World(sqlite_url, host.config, host)
     try:
         world.open().close()

@@ -31,7 +31,7 @@ TIMING = Timing(
     sync_jitter=0.05,
     sync_interval=0.05,
     sync_backoff=0.2,
-    sync_backoff_most=0.5,
+    max_sync_backoff=0.5,
 )
 
 

@@ -58,14 +58,14 @@ class Counting:
         self._store = store
         self._lock = threading.Lock()
         self._running = 0
-        self.most = 0
+        self.maximum = 0
         self.wants: list[Mapping[str, Want]] = []
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         with self._lock:
             self.wants.append(wants)
             self._running += 1
-            self.most = max(self.most, self._running)
+            self.maximum = max(self.maximum, self._running)
         try:
             time.sleep(0.05)  # a database that is not next door
             return self._store.read_sync(wants)
@@ -104,7 +104,7 @@ def test_a_slow_subscriber_over_its_hwm_sees_holes_reads_deltas_one_at_a_time_an
     assert status.driver["lost"] > 0
     assert sum(status.counters.deltas.values()) > 0
     assert sum(status.counters.fulls.values()) == fulls, "a hole is no reason to read everything"
-    assert reader.most == 1, "more than one sync at a time"
+    assert reader.maximum == 1, "more than one sync at a time"
     assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
 
 
@@ -230,12 +230,12 @@ def test_a_topic_that_is_followed_while_under_fire_ends_equal(sqlite_url: str) -
             for _ in range(3):
                 for topic in ("b", "c"):
                     shots(10)
-                    replica.follow(topic)
+                    replica.subscribe(topic)
                     replica.wait_for(shots(10), LONG, topics=[topic])  # synced, and following while more comes
-                replica.unfollow("b")
-                replica.unfollow("c")
+                replica.unsubscribe("b")
+                replica.unsubscribe("c")
             shots(10)
-            replica.follow("b", "c")
+            replica.subscribe("b", "c")
             shots(10)
         finally:
             ceased.set()
@@ -291,7 +291,7 @@ def test_a_half_open_connection_is_noticed_by_both_ends_and_by_the_replica_withi
 ) -> None:
     """The cable of the publisher's host is pulled: no FIN, no RST, packets vanish."""
     quick: dict[str, Any] = {"max_idle_time": 1.0, "reading_age": 0.5, "round_trip": 0.5, "poll_interval": 0.2}
-    noticed = ZmqOptions().most_silence
+    noticed = ZmqOptions().max_silence
     host = Host(tmp_path / "there", sqlite_url, "api-1", network, **quick)
     here = Host(tmp_path / "here", sqlite_url, "here", discovery_interval=0.3, **quick)
     # A lease that expires on a busy machine removes the address: what follows would be a first connection again.

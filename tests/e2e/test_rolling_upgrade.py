@@ -14,7 +14,7 @@ import zmq
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_zmq.driver import ZmqDriver
@@ -199,7 +199,7 @@ def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(futu
 
 
 def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
-    asked: SimpleQueue[HelloAsk] = SimpleQueue()
+    asked: SimpleQueue[HelloRequest] = SimpleQueue()
     publisher = ZmqDriver.publisher(DriverSettings(limits=Limits(), bind_address="tcp://127.0.0.1:*"))
     with contextlib.closing(publisher), zmq.Context() as context, context.socket(zmq.SUB) as sub:
         publisher.initialize(asked.put, lambda: None)
@@ -209,7 +209,9 @@ def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
         sub.subscribe(b"Habc123\0")
         sub.subscribe(b"Habc123\0\x91\xa1a")
         sub.connect(publisher.endpoint)  # type: ignore[attr-defined]
-        assert asked.get(timeout=PATIENCE) == HelloAsk("abc123", ("a",))  # and all subscriptions before it are there
+        assert asked.get(timeout=PATIENCE) == HelloRequest(
+            "abc123", ("a",)
+        )  # and all subscriptions before it are there
         for name in NAMES:
             publisher.send_event(codec.decode(recorded(name)))
             head, body = sub.recv_multipart()
@@ -238,9 +240,9 @@ def test_a_replica_of_a_topic_hears_an_old_publishers_hellos_about_it() -> None:
 
 def test_a_replica_of_1_0_that_follows_a_topic_is_served_by_own_hellos() -> None:
     """It does not subscribe to hellos to everybody, so it misses those of a publisher of today. Freshness and every
-    bound rest on own hellos, which it asks for as ever.
+    bound rest on hello replies, which it asks for as ever.
     """
-    asked: SimpleQueue[HelloAsk] = SimpleQueue()
+    asked: SimpleQueue[HelloRequest] = SimpleQueue()
     publisher = ZmqDriver.publisher(DriverSettings(limits=Limits(), bind_address="tcp://127.0.0.1:*"))
     with contextlib.closing(publisher), zmq.Context() as context, context.socket(zmq.SUB) as sub:
         publisher.initialize(asked.put, lambda: None)
@@ -250,7 +252,9 @@ def test_a_replica_of_1_0_that_follows_a_topic_is_served_by_own_hellos() -> None
         sub.subscribe(b"Habc123\0")
         sub.subscribe(b"Habc123\0\x91\xa1a")
         sub.connect(publisher.endpoint)  # type: ignore[attr-defined]
-        assert asked.get(timeout=PATIENCE) == HelloAsk("abc123", ("a",))  # and all subscriptions before it are there
+        assert asked.get(timeout=PATIENCE) == HelloRequest(
+            "abc123", ("a",)
+        )  # and all subscriptions before it are there
         for name in ("hello", "own-hello"):
             publisher.send_event(codec.decode(recorded(name)))
         head, body = sub.recv_multipart()

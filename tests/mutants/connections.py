@@ -11,14 +11,14 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 CORE = partial(_mutant, "pubsub_lib/core/reconnection.py", "tests/unit/core/test_reconnection.py")
 TRACKER = partial(_mutant, "pubsub_lib/core/tracker.py", "tests/unit/core/test_tracker.py")
-HELLOS = partial(_mutant, "pubsub_lib/core/publishing.py", "tests/unit/core/test_publishing.py")
+HELLOS = partial(_mutant, "pubsub_lib/core/sequencer.py", "tests/unit/core/test_sequencer.py")
 PORTIONS = partial(_mutant, "pubsub_lib/core/hello_portions.py", "tests/unit/core/test_hello_portions.py")
-GREETING = partial(_mutant, "pubsub_lib/core/publishing.py", "tests/scheduler/test_publisher.py")
+GREETING = partial(_mutant, "pubsub_lib/core/sequencer.py", "tests/scheduler/test_publisher.py")
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/conformance/test_zmq_broken.py")
 SOCKETS = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "tests/unit/drivers/zmq/test_sockets.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/conformance/test_zmq_broken.py")
 BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "tests/unit/drivers/test_memory.py")
-LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "tests/unit/test_lifecycle.py")
+LIFE = partial(_mutant, "pubsub_lib/driver_state.py", "tests/unit/test_driver_state.py")
 UNBROKEN = "test_the_same_checks_pass_for_the_driver_unbroken"
 
 MUTANTS = (
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     GREETING(
         "refused_greeting_waits_for_idle_time",
-        "            self._hello_at = min(self._hello_at, self._said_at + pause)\n",
+        "            self._hello_at = min(self._hello_at, self._broadcast_at + pause)\n",
         "",
         "test_greeting_that_is_refused_is_sent_soon_again",
         "a subscriber whose greeting was refused gets no hello before the idle time",
@@ -122,8 +122,8 @@ MUTANTS = (
     ),
     HELLOS(
         "hello_comes_before_the_subscriptions",
-        "max(now + HELLO_DELAY, self._said_at + HELLO_SPACING)",
-        "max(now, self._said_at + HELLO_SPACING)",
+        "max(now + HELLO_DELAY, self._broadcast_at + HELLO_SPACING)",
+        "max(now, self._broadcast_at + HELLO_SPACING)",
         "test_rule_06_a_start_hello_that_nobody_heard_is_said_again_when_the_first_subscriber_comes",
         "the hello that a connection causes is sent before the subscriber can receive it",
     ),

@@ -12,9 +12,9 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 RECEIVER = partial(_mutant, "drivers/pubsub_zmq/receiver.py", "test_zmq.py")
 SUBSCRIBER = partial(_mutant, "drivers/pubsub_zmq/subscriber.py", "test_zmq.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "test_zmq.py")
-OUTBOX = partial(_mutant, "drivers/pubsub_zmq/outbox.py", "test_zmq.py")
-ASKS = partial(_mutant, "drivers/pubsub_zmq/asks.py", "test_zmq.py")
-LIFE = partial(_mutant, "pubsub_lib/lifecycle.py", "test_zmq.py")
+OUTBOX = partial(_mutant, "drivers/pubsub_zmq/send_queue.py", "test_zmq.py")
+ASKS = partial(_mutant, "drivers/pubsub_zmq/hello_requests.py", "test_zmq.py")
+LIFE = partial(_mutant, "pubsub_lib/driver_state.py", "test_zmq.py")
 BUS = partial(_mutant, "drivers/pubsub_memory/bus.py", "test_memory.py")
 MEMORY_SUBSCRIBER = partial(_mutant, "drivers/pubsub_memory/subscriber.py", "test_memory.py")
 MEMORY_PUBLISHER = partial(_mutant, "drivers/pubsub_memory/publisher.py", "test_memory.py")
@@ -62,8 +62,8 @@ ZMQ = (
     ),
     PUBLISHER(
         "sender_clears_its_waker_too_late",
-        "                        more = self._hear(xpub)\n",
-        "                        more = self._hear(xpub)\n                    waker.clear()\n",
+        "                        more = self._receive(xpub)\n",
+        "                        more = self._receive(xpub)\n                    waker.clear()\n",
         "test_publisher_sends_what_it_accepts_at_once_and_in_order",
         "a message waits for the next one",
     ),
@@ -84,9 +84,9 @@ ZMQ = (
     PUBLISHER(
         "sender_sends_without_the_socket_lock",
         "                    with self._socket_lock:\n                        self._send(xpub, outbox)\n"
-        "                        more = self._hear(xpub)\n",
+        "                        more = self._receive(xpub)\n",
         "                    self._send(xpub, outbox)\n                    with self._socket_lock:\n"
-        "                        more = self._hear(xpub)\n",
+        "                        more = self._receive(xpub)\n",
         "test_publisher_sends_what_it_accepts_at_once_and_in_order",
         "two threads use one socket, which ends the process",
     ),
@@ -224,8 +224,8 @@ OTHERS = (
     ),
     POLLING(
         "poller_is_not_woken_by_a_question",
-        "            self._asks.append(HelloAsk(nonce, tuple(topics)))\n            self._wake()\n",
-        "            self._asks.append(HelloAsk(nonce, tuple(topics)))\n",
+        "            self._asks.append(HelloRequest(nonce, tuple(topics)))\n            self._wake()\n",
+        "            self._asks.append(HelloRequest(nonce, tuple(topics)))\n",
         "test_poller_answers_every_question_at_once",
         "a question waits for the next regular poll",
     ),

@@ -14,10 +14,10 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 
 ENGINE = partial(_mutant, "pubsub_lib/replica/engine.py", "test_replica.py")
-FOLLOWER = partial(_mutant, "pubsub_lib/core/follower.py", "test_replica.py")
+FOLLOWER = partial(_mutant, "pubsub_lib/core/replica_state.py", "test_replica.py")
 REPLICA = partial(_mutant, "pubsub_lib/replica/replica.py", "test_replica.py")
 HANDLERS = partial(_mutant, "pubsub_lib/replica/handlers.py", "test_handlers.py")
-LOOP = partial(_mutant, "pubsub_lib/threads/loop.py", "test_loop.py")
+LOOP = partial(_mutant, "pubsub_lib/threads/periodic_thread.py", "test_loop.py")
 PUBLISHER = partial(_mutant, "pubsub_lib/publisher/publisher.py", "test_publisher.py")
 WORKER = partial(_mutant, "pubsub_lib/publisher/worker.py", "test_worker.py")
 OUTGOING = partial(_mutant, "pubsub_lib/service/outgoing.py", "test_service.py")
@@ -48,8 +48,8 @@ WAKE_UPS = (
     ),
     ENGINE(
         "clock_is_not_woken_after_a_sync",
-        "        self._carry_out(outcome)\n        self._clock.wake()\n        self._complain(doubtful)",
-        "        self._carry_out(outcome)\n        self._complain(doubtful)",
+        "        self._carry_out(outcome)\n        self._clock.wake()\n        self._complain(mismatching)",
+        "        self._carry_out(outcome)\n        self._complain(mismatching)",
         "test_clock_starts_when_a_link_begins_to_wait",
         "links that a sync leaves waiting start no clock",
     ),
@@ -69,15 +69,15 @@ WAKE_UPS = (
     ),
     ENGINE(
         "clock_is_not_woken_by_a_connection",
-        "            self.follower.connected(self.now())\n        self._clock.wake()",
-        "            self.follower.connected(self.now())",
+        "            self.state.connected(self.now())\n        self._clock.wake()",
+        "            self.state.connected(self.now())",
         "test_connection_is_followed_by_a_question",
-        "the replica does not ask for own hellos when it is connected again",
+        "the replica does not ask for hello replies when it is connected again",
     ),
     ENGINE(
         "clock_is_not_woken_by_a_resync",
-        "tuple(self.follower.tracker.topics), self.now())\n        self._clock.wake()",
-        "tuple(self.follower.tracker.topics), self.now())",
+        "tuple(self.state.tracker.topics), self.now())\n        self._clock.wake()",
+        "tuple(self.state.tracker.topics), self.now())",
         "test_resync_and_follow_start_at_once",
         "resync() does nothing before the next tick",
     ),
@@ -130,10 +130,10 @@ WAKE_UPS = (
     ),
     LOOP(
         "loop_clears_before_it_waits",
-        "            self._wake.wait(min(max(until - time.monotonic(), 0.0), MOST_SLEEP))\n"
+        "            self._wake.wait(min(max(until - time.monotonic(), 0.0), MAX_SLEEP))\n"
         "            self._wake.clear()",
         "            self._wake.clear()\n"
-        "            self._wake.wait(min(max(until - time.monotonic(), 0.0), MOST_SLEEP))",
+        "            self._wake.wait(min(max(until - time.monotonic(), 0.0), MAX_SLEEP))",
         "test_loop_takes_a_step_after_every_wake_without_waiting",
         "a wake-up during a step is lost",
     ),
@@ -153,17 +153,18 @@ WAKE_UPS = (
     ),
     PUBLISHER(
         "loop_is_not_woken_by_a_question",
-        "            self._core.asked(ask, time.monotonic())\n        self._say_hellos()\n        self._loop.wake()",
-        "            self._core.asked(ask, time.monotonic())\n        self._say_hellos()",
+        "            self._core.hello_requested(ask, time.monotonic())\n        self._say_hellos()\n"
+        "        self._loop.wake()",
+        "            self._core.hello_requested(ask, time.monotonic())\n        self._say_hellos()",
         "test_question_is_answered_after_one_reading",
         "a question that needs a reading is answered at the next idle hello",
     ),
     PUBLISHER(
         "loop_is_woken_before_it_has_the_question",
-        "        with self._lock:\n            self._core.asked(ask, time.monotonic())\n"
+        "        with self._lock:\n            self._core.hello_requested(ask, time.monotonic())\n"
         "        self._say_hellos()\n        self._loop.wake()",
         "        self._loop.wake()\n        with self._lock:\n"
-        "            self._core.asked(ask, time.monotonic())\n        self._say_hellos()",
+        "            self._core.hello_requested(ask, time.monotonic())\n        self._say_hellos()",
         "test_question_wakes_the_loop",
         "the loop looks for questions, finds none, and sleeps until the next idle hello",
     ),
@@ -208,16 +209,16 @@ WAKE_UPS = (
 LOCKS = (
     ENGINE(
         "events_of_a_message_are_queued_without_the_lock",
-        "            outcome = self.follower.feed(envelope, self.now())\n            self._tell(outcome)\n"
+        "            outcome = self.state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
         "            restless",
-        "            outcome = self.follower.feed(envelope, self.now())\n        self._tell(outcome)\n"
+        "            outcome = self.state.feed(envelope, self.now())\n        self._notify_handlers(outcome)\n"
         "        with self.lock:\n            restless",
         "test_handler_registered_while_links_arrive_misses_nothing",
         "events of two steps may reach a handler in the wrong order",
     ),
     ENGINE(
         "events_of_a_sync_are_queued_without_the_lock",
-        "            self._tell(outcome, first=first)\n        self._carry_out(outcome)",
+        "            self._notify_handlers(outcome, first=first)\n        self._carry_out(outcome)",
         "        if outcome.events:\n            self._on_events(outcome, first)\n        with self.lock:\n"
         "            self._announce()\n        self._carry_out(outcome)",
         "test_need_that_a_sync_leaves_is_met_at_once",
@@ -225,27 +226,28 @@ LOCKS = (
     ),
     ENGINE(
         "events_of_an_unfollow_are_queued_without_the_lock",
-        "                    self._journal.dropping(topic)\n                self._tell(outcome)\n",
+        "                    self._journal.dropping(topic)\n                self._notify_handlers(outcome)\n",
         "                    self._journal.dropping(topic)\n            if outcome.events:\n"
         "                self._on_events(outcome, False)\n            with self.lock:\n"
         "                self._announce()\n",
         "test_events_of_a_topic_that_is_dropped_keep_their_order",
-        "the deletes of an unfollow may overtake changes that came before",
+        "the deletes of an unsubscribe may overtake changes that came before",
     ),
     ENGINE(
         "messages_are_applied_without_the_lock",
-        "            outcome = self.follower.feed(envelope, self.now())\n            self._tell(outcome)\n"
+        "            outcome = self.state.feed(envelope, self.now())\n            self._notify_handlers(outcome)\n"
         "            restless",
-        "        outcome = self.follower.feed(envelope, self.now())\n        with self.lock:\n"
-        "            self._tell(outcome)\n            restless",
+        "        outcome = self.state.feed(envelope, self.now())\n        with self.lock:\n"
+        "            self._notify_handlers(outcome)\n            restless",
         "test_links_that_begin_to_wait_at_a_tick_are_not_forgotten",
         "two threads change the tracker and the cache at the same time",
     ),
     ENGINE(
         "unsubscribes_outside_of_the_topics_lock",
-        "                self._tell(outcome)\n            self._subscriber.unregister_topic(topic)\n"
+        "                self._notify_handlers(outcome)\n            self._subscriber.unregister_topic(topic)\n"
         "            return True\n",
-        "                self._tell(outcome)\n        self._subscriber.unregister_topic(topic)\n        return True\n",
+        "                self._notify_handlers(outcome)\n        self._subscriber.unregister_topic(topic)\n"
+        "        return True\n",
         "test_new_topic_is_subscribed_to_before_it_is_asked_about",
         "a topic that is followed again meanwhile is not subscribed to",
     ),
@@ -370,8 +372,8 @@ ORDER = (
     ENGINE(
         "asks_before_it_subscribes",
         "                for topic in fresh:\n                    self._subscriber.register_topic(topic)\n"
-        "                self._begin_to_follow(fresh)\n",
-        "                self._begin_to_follow(fresh)\n                for topic in fresh:\n"
+        "                self._begin_to_subscribe(fresh)\n",
+        "                self._begin_to_subscribe(fresh)\n                for topic in fresh:\n"
         "                    self._subscriber.register_topic(topic)\n",
         "test_new_topic_is_subscribed_to_before_it_is_asked_about",
         "what is sent between the answer and the subscription is lost, and nobody notices at once",
@@ -380,10 +382,10 @@ ORDER = (
         "asks_before_it_receives",
         "        self._subscriber.daemonize()\n        if self._discovery is not None:\n"
         "            self._discovery.start()\n"
-        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_follow(topics)\n"
+        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n",
         "        if self._discovery is not None:\n            self._discovery.start()\n"
-        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_follow(topics)\n"
+        "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n        self._subscriber.daemonize()\n",
         "test_clock_starts_when_a_link_begins_to_wait",
         "the answers to the first question are not received",
@@ -427,19 +429,19 @@ ORDER = (
     ),
     FOLLOWER(
         "messages_are_applied_before_the_journal_has_them",
-        "        if self.witness is not None:\n            self.witness.heard(envelope, actions, self.tracker)\n"
-        "        outcome = self._carry_out(actions, now) if actions else NOTHING\n",
-        "        outcome = self._carry_out(actions, now) if actions else NOTHING\n"
-        "        if self.witness is not None:\n            self.witness.heard(envelope, actions, self.tracker)\n",
+        "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n"
+        "        outcome = self._carry_out(effects, now) if effects else NOTHING\n",
+        "        outcome = self._carry_out(effects, now) if effects else NOTHING\n"
+        "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n",
         "test_replica_that_is_closed_while_it_works_ends_once",
         "a replica that is killed holds what its journal does not have",
     ),
     FOLLOWER(
         "syncs_are_applied_before_the_journal_has_them",
-        "        if self.witness is not None:\n            self.witness.synced(answer, number, actions, self.tracker)\n"
-        "        outcome = self._carry_out(actions, now)\n",
-        "        outcome = self._carry_out(actions, now)\n        if self.witness is not None:\n"
-        "            self.witness.synced(answer, number, actions, self.tracker)\n",
+        "        if self.witness is not None:\n            self.witness.synced(answer, number, effects, self.tracker)\n"
+        "        outcome = self._carry_out(effects, now)\n",
+        "        outcome = self._carry_out(effects, now)\n        if self.witness is not None:\n"
+        "            self.witness.synced(answer, number, effects, self.tracker)\n",
         "test_clock_starts_when_a_link_begins_to_wait",
         "a replica that is killed holds what its journal does not have",
     ),
@@ -464,8 +466,8 @@ ORDER = (
     RECEIVING(
         "links_are_sent_on_before_the_journal_has_them",
         '            if self._journal is not None:\n                self._journal.links("taken", links)\n'
-        "            self._outgoing.handed(links)",
-        "            self._outgoing.handed(links)\n            if self._journal is not None:\n"
+        "            self._outgoing.handed_over(links)",
+        "            self._outgoing.handed_over(links)\n            if self._journal is not None:\n"
         '                self._journal.links("taken", links)',
         "test_what_is_taken_is_in_the_journal_before_it_is_sent",
         "the audit finds links that the service sent and never got",

@@ -4,7 +4,7 @@ from _mutants.table import Mutant
 
 STORE = "pubsub_lib/store"
 CHANGELOG = "tests/unit/store/test_changelog.py"
-COMMITTING = "tests/unit/store/test_committing.py"
+COMMITTING = "tests/unit/store/test_commit.py"
 LINKS = "tests/unit/store/test_links.py"
 SESSION = "tests/unit/store/test_session.py"
 SNAPSHOT = "tests/unit/store/test_snapshot.py"

@@ -3,13 +3,13 @@
 from _mutants.table import Mutant
 
 TRACKER = "pubsub_lib/core/tracker.py"
-LIVENESS = "pubsub_lib/core/liveness.py"
+LIVENESS = "pubsub_lib/core/freshness.py"
 CHAIN = "pubsub_lib/core/chain.py"
-QUEUE = "pubsub_lib/core/dispatch.py"
+QUEUE = "pubsub_lib/core/handler_queue.py"
 NOTICE = "tests/unit/core/test_history_change.py"
-FOLLOWER = "tests/unit/core/test_follower.py"
+FOLLOWER = "tests/unit/core/test_replica_state.py"
 RULES = "tests/unit/core/test_tracker.py"
-PROOFS = "tests/unit/core/test_liveness.py"
+PROOFS = "tests/unit/core/test_freshness.py"
 
 MUTANTS = (
     Mutant(
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         name="own_hello_greets_every_topic",
         path=TRACKER,
-        before="for topic in [each for each in self._joining if each in question.topics]:",
+        before="for topic in [each for each in self._joining if each in request.topics]:",
         after="for topic in list(self._joining):",
         tests=(f"{RULES}::test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about",),
         wrong="a new topic is read before its subscription was proved, so that changes sent meanwhile are lost",
@@ -31,15 +31,15 @@ MUTANTS = (
     Mutant(
         name="covered_outlives_a_full_sync",
         path=LIVENESS,
-        before="        self.covered = 0\n        self.count(claim, now)",
-        after="        self.count(claim, now)",
+        before="        self.covered = 0\n        self.count(reading, now)",
+        after="        self.count(reading, now)",
         tests=(f"{PROOFS}::test_rule_07_a_full_sync_ends_what_an_undone_history_covered",),
         wrong="after a restore, waiting for a position returns although its changes are not here",
     ),
     Mutant(
         name="claims_outlive_a_full_sync",
         path=LIVENESS,
-        before=" if kept.time >= claim.time}",
+        before=" if kept.time >= reading.time}",
         after="}",
         tests=(f"{PROOFS}::test_rule_07_a_full_sync_drops_the_claims_of_an_undone_history",),
         wrong="a claim of an undone history counts when a second restore brings its point back",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         name="rot_is_another_history",
-        path="pubsub_lib/core/follower.py",
+        path="pubsub_lib/core/replica_state.py",
         before="return not back if answer.contains_known is None else answer.contains_known",
         after="return not back",
         tests=(f"{FOLLOWER}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         name="known_is_not_asked_about",
-        path="pubsub_lib/core/follower.py",
+        path="pubsub_lib/core/replica_state.py",
         before="        if want.after is not None:\n            return want\n",
         after="        if want.after is not None or want.buckets is None:\n            return want\n",
         tests=(f"{FOLLOWER}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
@@ -103,16 +103,16 @@ MUTANTS = (
     Mutant(
         name="late_answer_takes_a_proof_back",
         path=LIVENESS,
-        before="self.proof = max(self.proof, claim.time)",
-        after="self.proof = claim.time",
+        before="self.proof = max(self.proof, reading.time)",
+        after="self.proof = reading.time",
         tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_takes_no_proof_back",),
         wrong="an older answer that comes late makes the replica look staler than it is",
     ),
     Mutant(
         name="late_answer_takes_a_publishers_proof_back",
         path=LIVENESS,
-        before="self.publisher_proof = max(self.publisher_proof, claim.time)",
-        after="self.publisher_proof = claim.time",
+        before="self.publisher_proof = max(self.publisher_proof, reading.time)",
+        after="self.publisher_proof = reading.time",
         tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_starts_no_polling",),
         wrong="an older answer that comes late makes the replica poll the database without need",
     ),

@@ -3,7 +3,7 @@
 from typing import Any, Final, cast
 
 from pubsub_lib import Publisher, Settings, Timing
-from pubsub_lib.core.envelope import HelloAsk
+from pubsub_lib.core.envelope import HelloRequest
 from pubsub_lib.journal import Journal
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble
 from tests.scheduler.explore import World
@@ -36,7 +36,7 @@ class Bench:
     def ask(self, nonce: str, *topics: str) -> None:
         """On the driver's thread."""
         self.world.scheduler.point(f"is asked {nonce}")
-        self.driver.on_ask(HelloAsk(nonce, topics or ("t",)))
+        self.driver.on_hello_request(HelloRequest(nonce, topics or ("t",)))
 
     def check_ended(self) -> None:
         self.world.sleep(5.0)

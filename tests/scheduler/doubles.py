@@ -6,8 +6,8 @@ A call of a double is a synchronisation point. What it checks is the contract th
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pubsub_lib.api import OnAsk, OnConnected, OnEnvelope, Publisher, Subscriber
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.api import OnConnected, OnEnvelope, OnHelloRequest, Publisher, Subscriber
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, Point, SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from tests.scheduler.explore import World
@@ -71,12 +71,12 @@ class StoreDouble:
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         return self._read(lambda: self.history.answer(wants))
 
-    def read_links(self, after: Any, most: int, /) -> tuple[list[Link], Any, bool]:
+    def read_links(self, after: Any, maximum: int, /) -> tuple[list[Link], Any, bool]:
         def read() -> tuple[list[Link], Any, bool]:
             history = self.history
             links = [link for link in history.links if after is None or link.point.position > after.position]
             complete = after is None or after.position >= history.floor
-            return links[:most] if complete else [], history.point, complete
+            return links[:maximum] if complete else [], history.point, complete
 
         return self._read(read)
 
@@ -129,16 +129,16 @@ class PublisherDouble(Publisher):
         self.refusing = 0.0
         """Seconds after which each send is refused; 0.0: it is not."""
         self.initialized = self.closed = False
-        self.on_ask: OnAsk = lambda ask: None
+        self.on_hello_request: OnHelloRequest = lambda ask: None
         self.on_connected: OnConnected = lambda: None
 
-    def initialize(self, on_ask: OnAsk, on_connected: OnConnected) -> None:
+    def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         self.world.scheduler.point("initializes the driver")
         self.world.check(not self.initialized, "initialize() twice")
         if self.closed:
             raise TransportError("closed")
         self.initialized = True
-        self.on_ask, self.on_connected = on_ask, on_connected
+        self.on_hello_request, self.on_connected = on_hello_request, on_connected
 
     def send_event(self, envelope: Envelope) -> None:
         self.world.scheduler.point(f"sends {'a hello' if envelope.hello else envelope.sequence} of {envelope.topic!r}")
@@ -194,7 +194,7 @@ class SubscriberDouble(Subscriber):
         self.world = world
         self.journal = journal
         self.topics: set[str] = set()
-        self.asked: list[HelloAsk] = []
+        self.asked: list[HelloRequest] = []
         self.running = self.closed = False
         self.on_envelope: OnEnvelope = lambda envelope: None
         self.on_connected: OnConnected = lambda: None
@@ -229,7 +229,7 @@ class SubscriberDouble(Subscriber):
             self.world.check(subscribed, f"asks about {topic!r} before it subscribes to it")
         if self.journal is not None:
             self.world.check(not self.journal.lacks("ask", nonce), f"asks {nonce} before the journal has it")
-        self.asked.append(HelloAsk(nonce, tuple(topics)))
+        self.asked.append(HelloRequest(nonce, tuple(topics)))
 
     def daemonize(self) -> None:
         self._point("starts receiving")

@@ -76,10 +76,10 @@ class World:
         for thread in [self.spawn(target) for target in targets]:
             thread.join()
 
-    def until(self, done: Callable[[], object], what: str, most: float) -> None:
+    def until(self, done: Callable[[], object], what: str, maximum: float) -> None:
         """Wait until ``done()``, for at most so many virtual seconds; else the run fails: ``what`` did not come."""
-        came = self.scheduler.block(what, lambda: bool(done()), self.now + most)
-        self.check(came, f"{what} did not come within {most:g} s")
+        came = self.scheduler.block(what, lambda: bool(done()), self.now + maximum)
+        self.check(came, f"{what} did not come within {maximum:g} s")
 
 
 def explore(
@@ -87,15 +87,15 @@ def explore(
     *,
     deviations: int | None = None,
     seeds: Collection[int] = (),
-    most: int = 20_000,
+    maximum: int = 20_000,
     lines: Collection[ModuleType] = (),
     lags: bool = False,
 ) -> int:
     """Run a scenario under every schedule of at most so many deviations, and under each seed's. How many runs it were.
 
     ``lines``: modules of which each line is a synchronisation point. ``lags``: see Scheduler. Raises Failure, whose
-    schedule repeats the run: ``PUBSUB_LIB_SCHEDULE="seed 17" pytest -k NAME``; AssertionError when more than ``most``
-    runs would be needed.
+    schedule repeats the run: ``PUBSUB_LIB_SCHEDULE="seed 17" pytest -k NAME``; AssertionError when more than
+    ``maximum`` runs would be needed.
     """
 
     def one(chooser: Chooser, about: str) -> None:
@@ -114,7 +114,7 @@ def explore(
     while branch is not None:
         one(branch, f"run {runs}, at most {deviations} deviations")
         runs += 1
-        assert runs <= most, f"more than {most} runs with {deviations} deviations; make the scenario smaller"
+        assert runs <= maximum, f"more than {maximum} runs with {deviations} deviations; make the scenario smaller"
         branch = branch.following(deviations or 0)
     for seed in seeds:
         one(Chance(seed), f"seed {seed}")

@@ -13,7 +13,7 @@ import msgspec
 from pubsub_lib import Timing
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import SyncAnswer, Want
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 from pubsub_sql.subscriber import PollingSubscriber
 from tests.scheduler.bench import Bench
 from tests.scheduler.choices import Chance
@@ -116,7 +116,7 @@ def _sync_fails(world: World, lost: bool) -> Started:
         store.commit()
         replica.resync("t")
         if lost:
-            Loop.wake(replica._engine._clock)  # this one is not what it is about
+            PeriodicThread.wake(replica._engine._clock)  # this one is not what it is about
 
     return begin, lambda: replica.known("t") == 3
 
@@ -124,7 +124,7 @@ def _sync_fails(world: World, lost: bool) -> Started:
 def _topic_is_followed(world: World, lost: bool) -> Started:
     replica, _ = _replica(world)
     _lose(lost, replica._engine._clock)
-    return lambda: replica.follow("u"), lambda: replica.known("u") == 2
+    return lambda: replica.subscribe("u"), lambda: replica.known("u") == 2
 
 
 def _replica_is_connected(world: World, lost: bool) -> Started:
@@ -175,7 +175,7 @@ def _subscriber_connects(world: World, lost: bool) -> Started:
 def _poller_is_asked(world: World, lost: bool) -> Started:
     store = StoreDouble(world, LATENCY)
     subscriber = PollingSubscriber(
-        lambda: store, Limits(), fastest=0.1, slowest=SLOWEST_POLL, batch=100, backoff_most=SLOWEST_POLL
+        lambda: store, Limits(), fastest=0.1, slowest=SLOWEST_POLL, batch=100, max_backoff=SLOWEST_POLL
     )
     received: list[Any] = []
     subscriber.initialize(received.append, lambda: None)
@@ -214,7 +214,7 @@ CASES: Final = (
     ),
     Case(
         "clock, when the replica is connected",
-        "it asks for own hellos",
+        "it asks for hello replies",
         TIMING.connect_jitter,
         TIMING.max_idle_time,
         "`max_idle_time`",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.scheduler.scheduler import NEVER, Scheduler, Task
+from tests.scheduler.scheduler import NEVER_DUE, Scheduler, Task
 
 
 def _site() -> str:
@@ -41,7 +41,7 @@ class Lock:
             scheduler.point(f"tries {self.name}")
         else:
             scheduler.point(f"takes {self.name}")
-            until = scheduler.now + timeout if timeout >= 0 else NEVER
+            until = scheduler.now + timeout if timeout >= 0 else NEVER_DUE
             if self.owner is not None:
                 scheduler.block(self.name, lambda: self.owner is None, until, holder=lambda: self.owner)
         if self.owner is not None:
@@ -113,7 +113,7 @@ class Condition:
         waiter = _Waiter()
         self._waiters.append(waiter)
         depth = self.lock.give_up()
-        until = NEVER if timeout is None else self._scheduler.now + max(timeout, 0.0)
+        until = NEVER_DUE if timeout is None else self._scheduler.now + max(timeout, 0.0)
         try:
             self._scheduler.block(self._name, lambda: waiter.notified, until)
         finally:
@@ -123,12 +123,12 @@ class Condition:
         return waiter.notified
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        until = NEVER if timeout is None else self._scheduler.now + timeout
+        until = NEVER_DUE if timeout is None else self._scheduler.now + timeout
         while not (result := predicate()):
             left = until - self._scheduler.now
             if left <= 0:
                 break
-            self.wait(None if left == NEVER else left)
+            self.wait(None if left == NEVER_DUE else left)
         return result
 
     def notify(self, n: int = 1) -> None:
@@ -166,7 +166,7 @@ class Event:
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        until = NEVER if timeout is None else self._scheduler.now + max(timeout, 0.0)
+        until = NEVER_DUE if timeout is None else self._scheduler.now + max(timeout, 0.0)
         return self._scheduler.block(self._name, lambda: self._set, until)
 
 
@@ -195,7 +195,7 @@ class Thread:
         self._scheduler.start(self.task)
 
     def join(self, timeout: float | None = None) -> None:
-        until = NEVER if timeout is None else self._scheduler.now + max(timeout, 0.0)
+        until = NEVER_DUE if timeout is None else self._scheduler.now + max(timeout, 0.0)
         self._scheduler.block(f"the end of {self.name}", lambda: self.task.done, until)
 
     def is_alive(self) -> bool:

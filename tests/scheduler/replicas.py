@@ -8,8 +8,8 @@ from typing import Any, cast
 from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.follower import Outcome
 from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, SyncAnswer, Want
+from pubsub_lib.core.replica_state import StepResult
 from pubsub_lib.journal import Journal
 from pubsub_lib.replica.engine import Engine, SyncReader
 from pubsub_lib.replica.handlers import Handlers
@@ -28,7 +28,7 @@ SLOW_TICKS = Timing(
     sync_jitter=0.0,
     sync_interval=0.0,
     sync_backoff=1.0,
-    sync_backoff_most=4.0,
+    max_sync_backoff=4.0,
     sync_timeout=600.0,
 )
 """The next tick without a reason is minutes away: what depends on it comes far too late."""
@@ -78,7 +78,7 @@ class WatchedReplica(Replica):
         guard(world, self._cache, engine, self.entries)
         return engine
 
-    def _checked(self, outcome: Outcome, first: bool) -> None:
+    def _checked(self, outcome: StepResult, first: bool) -> None:
         world, lock = self.world, cast("Any", self._engine.lock)
         world.check(lock.is_mine, "events are queued without the lock")
         world.check(not self.stopped, "events come after close()")
@@ -91,7 +91,7 @@ class WatchedReplica(Replica):
 
     def known(self, topic: str) -> int:
         """Position up to which the replica has everything of a topic."""
-        tracker = self._engine.follower.tracker
+        tracker = self._engine.state.tracker
         point = tracker.chain(topic).known if topic in tracker.topics else None
         return 0 if point is None else point.position
 
@@ -166,7 +166,7 @@ def synced(world: World, replica: WatchedReplica) -> WatchedReplica:
     """Start it, and wait for its first sync."""
     with world.calm():
         replica.start()
-        tracker = replica._engine.follower.tracker
+        tracker = replica._engine.state.tracker
         world.until(lambda: tracker.topics and tracker.synced, "the first sync", 5.0)
         world.sleep(0.1)
     return replica

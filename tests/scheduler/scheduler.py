@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Any, Final, Protocol
 
-NEVER: Final = float("inf")
+NEVER_DUE: Final = float("inf")
 MAX_STEPS: Final = 50_000
 """Synchronisation points of one run; more are taken for threads that go round in circles."""
 MAX_LAG: Final = 1.0
@@ -64,7 +64,7 @@ class Task:
         self.done = False
         self.ready: Callable[[], bool] | None = None
         """Whether it may go on; None: it does not wait."""
-        self.until = NEVER
+        self.until = NEVER_DUE
         self.waits_for = ""
         self.holder: Callable[[], Task | None] = lambda: None
         """Who has what it waits for."""
@@ -158,7 +158,7 @@ class Scheduler:
         self,
         what: str,
         ready: Callable[[], bool],
-        until: float = NEVER,
+        until: float = NEVER_DUE,
         holder: Callable[[], Task | None] = lambda: None,
     ) -> bool:
         """Let the running thread wait until ``ready()``, or until the virtual time ``until``; whether it is ready.
@@ -168,7 +168,7 @@ class Scheduler:
         self._step(task, what)
         task.ready, task.until, task.waits_for, task.holder = ready, until, what, holder
         self._switch(task)
-        task.ready, task.until = None, NEVER
+        task.ready, task.until = None, NEVER_DUE
         return ready()
 
     def sleep(self, seconds: float) -> None:
@@ -210,10 +210,10 @@ class Scheduler:
             preemptive = task in candidates
             last = task.number if task is not None else self._last
             candidates.sort(key=lambda each: (each is not task, each.number <= last, each.number))
-            deadline = min((each.until for each in alive), default=NEVER)
-            passes = self._lags and self.now < deadline < NEVER
+            deadline = min((each.until for each in alive), default=NEVER_DUE)
+            passes = self._lags and self.now < deadline < NEVER_DUE
             if not candidates:
-                if deadline == NEVER:
+                if deadline == NEVER_DUE:
                     self._note_failure("deadlock: every thread waits, and no wait has an end")
                     return task if task is not None else self._next(None)
                 self.now = max(self.now, deadline)
@@ -268,7 +268,7 @@ class Scheduler:
         lines = ["threads:"]
         for task in self._alive():
             doing = f"waits: {task.waits_for}" if task.ready is not None else "can run"
-            until = f" until {task.until:.3f}" if task.until < NEVER else ""
+            until = f" until {task.until:.3f}" if task.until < NEVER_DUE else ""
             holder = task.holder() if task.ready is not None else None
             held = f", held by {holder.name}" if holder is not None else ""
             lines.append(f"  {task.name:<20} {doing}{until}{held}")

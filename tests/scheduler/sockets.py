@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 import zmq
 
-from pubsub_ipc.place import SocketLock
 from pubsub_ipc.publisher import IpcPublisher
+from pubsub_ipc.socket_path import SocketLock
 from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.core.limits import Limits
 from pubsub_zmq.publisher import ZmqPublisher
@@ -22,7 +22,7 @@ from pubsub_zmq.settings import ZmqOptions
 from pubsub_zmq.sockets import Monitor, Waker
 from pubsub_zmq.subscriber import ZmqSubscriber
 from tests.scheduler.explore import World
-from tests.scheduler.scheduler import NEVER
+from tests.scheduler.scheduler import NEVER_DUE
 
 _Context = zmq.Context[zmq.Socket[bytes]]
 _Socket = zmq.Socket[bytes]
@@ -57,7 +57,7 @@ class PollerDouble:
         self._registered.append(source)
 
     def poll(self, milliseconds: float | None = None) -> list[tuple[object, int]]:
-        until = NEVER if milliseconds is None else self._world.now + milliseconds / 1000
+        until = NEVER_DUE if milliseconds is None else self._world.now + milliseconds / 1000
         self._world.scheduler.block("polls", lambda: bool(self._ready()), until)
         return [(source, int(zmq.POLLIN)) for source in self._ready()]
 
@@ -301,7 +301,7 @@ class EventDouble:
 
 
 class NoLock:
-    """``pubsub_ipc.place.SocketLock``."""
+    """``pubsub_ipc.socket_path.SocketLock``."""
 
     def release(self) -> None:
         pass

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from pubsub_lib.core.dispatch import HandlerPolicy, Selector
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.handler_queue import HandlerPolicy, Selector
 from pubsub_lib.errors import ClosedError
 from pubsub_lib.replica.handlers import Handle, Handlers
 from tests.scheduler.explore import World, explore
@@ -172,7 +172,7 @@ def test_handler_closes_its_own_handlers() -> None:
 
 
 def test_failed_change_is_tried_again_and_parked_in_time() -> None:
-    policy = HandlerPolicy(tries=3, backoff=1.0, backoff_most=8.0)
+    policy = HandlerPolicy(tries=3, backoff=1.0, max_backoff=8.0)
 
     def scenario(world: World) -> None:
         owner = Owner(world, policy)

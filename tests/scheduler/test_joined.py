@@ -31,10 +31,10 @@ TIMING = Timing(
     sync_jitter=0.1,
     sync_interval=0.1,
     sync_backoff=0.5,
-    sync_backoff_most=2.0,
+    max_sync_backoff=2.0,
 )
 LATENCY = 0.02
-BOUND = lost_message_bound(TIMING, LATENCY, sync_wait=TIMING.sync_backoff_most + TIMING.sync_interval)
+BOUND = lost_message_bound(TIMING, LATENCY, sync_wait=TIMING.max_sync_backoff + TIMING.sync_interval)
 TOPICS = ("t", "u")
 
 
@@ -93,9 +93,9 @@ class System:
     def change_interest(self) -> None:
         for _ in range(2):
             self.world.sleep(self.world.rng.uniform(0.0, 1.0))
-            self.replica.follow("v")
+            self.replica.subscribe("v")
             self.world.sleep(self.world.rng.uniform(0.0, 1.0))
-            self.replica.unfollow("v")
+            self.replica.unsubscribe("v")
 
     def look(self) -> None:
         for _ in range(25):

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
-from pubsub_lib.service.namesakes import Entry
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.service.leases import MAINTENANCE, ORPHANS, Leases
+from pubsub_lib.service.name_conflicts import ServiceLease
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.scheduler.explore import World, explore
 
 SECONDS = 3.0
@@ -19,9 +19,9 @@ class DirectoryDouble:
     def __init__(self, world: World) -> None:
         self.world = world
         self.latency = 0.0
-        self._entries: dict[str, tuple[Entry, float]] = {}
+        self._entries: dict[str, tuple[ServiceLease, float]] = {}
         self._leases: dict[str, tuple[str, float]] = {}
-        self.registrations: list[tuple[Entry, float]] = []
+        self.registrations: list[tuple[ServiceLease, float]] = []
         """Each with its time."""
         self.granted: dict[tuple[str, str], float] = {}
         """(lease, holder) → when it was last granted."""
@@ -37,7 +37,7 @@ class DirectoryDouble:
     def unregister(self, uuid: str) -> bool:
         return self._entries.pop(uuid, None) is not None
 
-    def live(self) -> Sequence[Entry]:
+    def live(self) -> Sequence[ServiceLease]:
         self._take()
         found = [entry for entry, until in self._entries.values() if until > self.world.now]
         self._take()
@@ -80,7 +80,7 @@ def services(world: World, directory: DirectoryDouble) -> list[Leases]:
         Leases(directory, name, uuid, f"tcp://{name}", SECONDS, world.now) for name, uuid in (("a", "1"), ("b", "2"))
     ]
     for each in made:
-        Loop("leases", each.step).start()
+        PeriodicThread("leases", each.step).start()
     return made
 
 
@@ -93,7 +93,7 @@ def test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended
         def look() -> None:
             for _ in range(60):
                 world.sleep(0.25)
-                for name in (ORPHANS, UPKEEP):
+                for name in (ORPHANS, MAINTENANCE):
                     holders = [each for each in made if each.holds(name, world.now)]
                     world.check(len(holders) <= 1, f"two services hold {name!r}")
                 for each, uuid in zip(made, "12", strict=True):
@@ -117,9 +117,9 @@ def test_holder_of_the_orphans_knows_every_service_that_registered_before_the_gr
         directory = DirectoryDouble(world)
         directory.latency = 0.1
         first, second = (checked(world, directory, name, uuid) for name, uuid in (("a", "1"), ("b", "2")))
-        Loop("leases", first.step).start()
+        PeriodicThread("leases", first.step).start()
         world.sleep(world.rng.uniform(0.0, 3.0))
-        Loop("leases", second.step).start()
+        PeriodicThread("leases", second.step).start()
         world.sleep(4.0)
 
     explore(scenario, seeds=range(80))

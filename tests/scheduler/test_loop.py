@@ -1,8 +1,8 @@
 """The loop under every order of its thread and of those that wake and close it. Each of its lines is a switch."""
 
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.threads import loop as module
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.threads import periodic_thread as module
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.scheduler.explore import World, explore
 
 HOUR = 3600.0
@@ -16,7 +16,7 @@ def test_loop_takes_a_step_after_every_wake_without_waiting() -> None:
             done[0] = wanted[0]
             return now + HOUR
 
-        loop = Loop("testing", step)
+        loop = PeriodicThread("testing", step)
         loop.start()
         for _ in range(2):
             wanted[0] += 1
@@ -35,7 +35,7 @@ def test_loop_closes_at_once_and_takes_no_step_afterwards() -> None:
             steps[0] += 1
             return now + HOUR
 
-        loop = Loop("testing", step)
+        loop = PeriodicThread("testing", step)
         loop.start()
         began = world.now
         world.together(loop.wake, lambda: world.check(loop.close(10.0), "close() says that a step still runs"))
@@ -57,7 +57,7 @@ def test_loop_closed_by_its_own_step_ends() -> None:
             world.check(not loop.close(10.0), "close() in the step says that the step has ended")
             return now + HOUR
 
-        loop = Loop("testing", step)
+        loop = PeriodicThread("testing", step)
         loop.start()
         loop.wake()
         world.check(loop.close(10.0), "the loop did not end")
@@ -76,7 +76,7 @@ def test_loop_tries_a_failed_step_again_in_time() -> None:
                 raise StoreUnavailable("out")
             return now + HOUR
 
-        loop = Loop("testing", step)
+        loop = PeriodicThread("testing", step)
         loop.start()
         world.until(lambda: len(times) == 3, "the third try", 2.5 * module.AFTER_FAILURE)
         world.check(loop.failures == 2, f"{loop.failures} failures were counted")
@@ -90,12 +90,12 @@ def test_loop_is_busy_only_inside_a_step() -> None:
             world.sleep(5.0)
             return now + HOUR
 
-        loop = Loop("testing", step)
+        loop = PeriodicThread("testing", step)
         loop.start()
-        seen = [(loop.busy(world.now), world.now)]
+        seen = [(loop.running_for(world.now), world.now)]
         for _ in range(3):
             world.sleep(2.0)
-            seen.append((loop.busy(world.now), world.now))
+            seen.append((loop.running_for(world.now), world.now))
         begun = 1000.0
         for busy, at in seen:
             world.check(busy in (0.0, at - begun) and busy <= 5.0, f"busy for {busy} s at {at}")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import TransportError
@@ -26,7 +26,7 @@ class Bus:
         self.publisher = MemoryPublisher(bus, Limits())
         self.subscriber = MemorySubscriber(bus, Limits(), 100)
         self.received: list[Envelope] = []
-        self.asked: list[HelloAsk] = []
+        self.asked: list[HelloRequest] = []
         self.met = {"publisher": 0, "subscriber": 0}
         self.may_be_called = True
 
@@ -45,7 +45,7 @@ class Bus:
             self.world.sleep(SOON)
         return self
 
-    def _ask(self, ask: HelloAsk) -> None:
+    def _ask(self, ask: HelloRequest) -> None:
         """Answer at once: the asker must hear it."""
         self.asked.append(ask)
         try:

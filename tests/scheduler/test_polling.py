@@ -24,7 +24,7 @@ class Poll:
         self.store = StoreDouble(world, latency)
         self.latency = latency
         self.subscriber = PollingSubscriber(
-            lambda: self.store, Limits(), fastest=HOUR, slowest=HOUR, batch=2, backoff_most=HOUR
+            lambda: self.store, Limits(), fastest=HOUR, slowest=HOUR, batch=2, max_backoff=HOUR
         )
         self.received: list[Envelope] = []
         self.may_be_called = True
@@ -72,8 +72,8 @@ def test_poller_answers_every_question_at_once() -> None:
                 world.sleep(0.1)
 
         world.together(lambda: ask("n1", "n2"), lambda: ask("n3"), write)
-        most = 6 * poll.latency + SOON  # the poll that runs, and one more, of up to three readings
-        world.until(lambda: poll.answered == {"n1", "n2", "n3"}, "the answers", most)
+        maximum = 6 * poll.latency + SOON  # the poll that runs, and one more, of up to three readings
+        world.until(lambda: poll.answered == {"n1", "n2", "n3"}, "the answers", maximum)
 
     explore(scenario, deviations=1)
     explore(scenario, seeds=range(150))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pubsub_lib.core.publishing import HELLO_DELAY, HELLO_SPACING
+from pubsub_lib.core.sequencer import HELLO_DELAY, HELLO_SPACING
 from pubsub_lib.errors import ClosedError, PubSubError
 from tests.scheduler.bench import TIMING, Bench
 from tests.scheduler.doubles import unavailable

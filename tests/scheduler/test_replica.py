@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from pubsub_lib import Timing
-from pubsub_lib.core.dispatch import HandlerPolicy
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.model import ALL, DEFAULT_TOPIC, Point
 from pubsub_lib.errors import ClosedError, PubSubError
@@ -79,7 +79,7 @@ def test_answer_ends_a_wait_although_another_link_waits() -> None:
         replica = synced(world, replica_of(world, store, timing=timing))
         store.commit()
         deliver(replica, *store.commit())  # it waits for the one before it, for a minute
-        replica.follow("u")
+        replica.subscribe("u")
         world.until(lambda: "u" in replica.driver.asked[-1].topics, "the question", SOON)
         world.together(lambda: answer(replica, store), replica._engine._clock.wake)
         world.until(lambda: replica.known("u") == 2, "the new topic's sync", SOON)
@@ -110,7 +110,7 @@ def test_events_of_a_topic_that_is_dropped_keep_their_order() -> None:
         store.commit()
         replica = synced(world, replica_of(world, store, ["t", "u"]))
         replica.on("port", lambda event: None)
-        world.together(lambda: replica.unfollow("t"), lambda: deliver(replica, *store.commit()))
+        world.together(lambda: replica.unsubscribe("t"), lambda: deliver(replica, *store.commit()))
         world.check(not replica.records(topic="u"), "objects of a topic that was dropped")
 
     explore(scenario, deviations=2)
@@ -169,7 +169,7 @@ def test_resync_and_follow_start_at_once() -> None:
         store.commit()
         replica.resync()
         world.until(lambda: replica.known("t") == 3, "the resync", SOON)
-        world.together(lambda: replica.follow("u"), lambda: replica.resync("t"))
+        world.together(lambda: replica.subscribe("u"), lambda: replica.resync("t"))
         world.until(lambda: replica.known("u") == 2, "the new topic's sync", SLOW_TICKS.hello_wait + SOON)
         world.check("u" in replica.driver.topics, "the new topic is not subscribed to")
 
@@ -183,8 +183,8 @@ def test_new_topic_is_subscribed_to_before_it_is_asked_about() -> None:
         replica = synced(world, replica_of(world, store, journal=True))
 
         def follow_and_drop() -> None:
-            replica.follow("u")
-            replica.unfollow("u")
+            replica.subscribe("u")
+            replica.unsubscribe("u")
 
         world.together(follow_and_drop, follow_and_drop)
         world.check(set(replica.topics) == {"t", DEFAULT_TOPIC}, f"{replica.topics} are followed")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pubsub_lib.threads import loop as module
+from pubsub_lib.threads import periodic_thread as module
 from tests.scheduler.choices import Replay
 from tests.scheduler.explore import World, explore, run
 from tests.scheduler.scheduler import Failure

@@ -6,12 +6,12 @@ import pytest
 
 from pubsub_lib import Settings
 from pubsub_lib.core.model import Link
-from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.publisher.publisher import Publisher
-from pubsub_lib.service.following import Following
+from pubsub_lib.service.changelog_reader import ChangelogReader
 from pubsub_lib.service.outgoing import Outgoing
 from pubsub_lib.service.receiving import Receiving
-from pubsub_lib.threads.loop import Loop
+from pubsub_lib.threads.periodic_thread import PeriodicThread
 from tests.scheduler.doubles import JournalDouble, PublisherDouble, StoreDouble, SubscriberDouble
 from tests.scheduler.explore import World, explore
 from tests.unit.core.builders import envelope
@@ -21,15 +21,15 @@ INTERVAL = 0.2
 SOON = 0.01
 
 
-class Deciding(Takeover):
+class Deciding(UnpublishedLinks):
     """Notes which links were decided to be sent, in this order."""
 
     def __init__(self) -> None:
         super().__init__("api-1", GRACE, 60.0)
         self.decided: list[int] = []
 
-    def handed(self, links: Sequence[Link]) -> list[Link]:
-        return self._noted(super().handed(links))
+    def handed_over(self, links: Sequence[Link]) -> list[Link]:
+        return self._noted(super().handed_over(links))
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
         return self._noted(super().due(now, live, holds_orphans))
@@ -51,11 +51,11 @@ class Host:
         settings = Settings(store_url="sqlite://", service="api-1")
         given: object = self.journal
         self.publisher = Publisher(settings, self.store, self.driver, journal=given)  # type: ignore[arg-type]
-        self.takeover = Deciding()
-        self.outgoing = Outgoing("api-1", self.takeover, self.publisher)
+        self.unpublished = Deciding()
+        self.outgoing = Outgoing("api-1", self.unpublished, self.publisher)
         self.receiving = Receiving(self.hop, "api-1", self.outgoing, given)  # type: ignore[arg-type]
-        self.following = Following(self.store, self.outgoing, INTERVAL, lambda now: ((), True))
-        self.loop = Loop("following", self.following.step)
+        self.changelog_reader = ChangelogReader(self.store, self.outgoing, INTERVAL, lambda now: ((), True))
+        self.loop = PeriodicThread("changelog", self.changelog_reader.step)
 
     def start(self) -> "Host":
         with self.world.calm():
@@ -108,7 +108,7 @@ def test_links_leave_in_the_order_in_which_they_are_decided(late: bool) -> None:
 
         world.together(hand_over)
         world.sleep(2.0)
-        decided, sent = host.takeover.decided, host.driver.positions
+        decided, sent = host.unpublished.decided, host.driver.positions
         world.check(sent == decided, f"decided: {decided}, sent: {sent}")
 
     explore(scenario, deviations=2)

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, HelloAsk, Message
+from pubsub_lib.core.envelope import Envelope, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Heads
 from pubsub_lib.errors import TransportError
@@ -89,7 +89,7 @@ def test_receiver_asks_at_once_and_listens_for_the_answer_first() -> None:
         ]
         world.together(*asks, lambda: bench.deliver(envelope(History().one())))
         for nonce in ("n1", "n2"):
-            private, question = codec.private_frame(nonce), codec.ask_frame(nonce, ["t"])
+            private, question = codec.private_frame(nonce), codec.hello_request_frame(nonce, ["t"])
             world.until(lambda asked=question: asked in bench.sub.subscribed, f"the question {nonce}", SOON)  # type: ignore[misc]
             order = bench.sub.subscribed.index
             world.check(order(private) < order(question), "the answer may come before its prefix is subscribed to")
@@ -153,7 +153,7 @@ class Sending:
         self.world = world
         self.publisher = ControlledPublisher(world, doubled(world), options or ZmqOptions())
         self.xpub = self.publisher.xpub
-        self.asked: list[HelloAsk] = []
+        self.asked: list[HelloRequest] = []
         self.arrivals = 0
         self._history = History()
         self._numbers: dict[str, int] = {}
@@ -171,7 +171,7 @@ class Sending:
             self.publisher.send_event(Envelope("api-1", UUID, topic, sequence, [Message(link, 1, 1)]))
 
     def subscribe(self, nonce: str) -> None:
-        self.xpub.arrive(b"\1" + codec.ask_frame(nonce, ["t"]))
+        self.xpub.arrive(b"\1" + codec.hello_request_frame(nonce, ["t"]))
 
     def sent(self, topic: str) -> list[int]:
         """The sequences of a topic in the order in which they left."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from simulator.run import Result, run_seed
 from tests.simulator.mutants import MUTANTS, infected
 
-MOST_SEEDS = 300
+MAX_SEEDS = 300
 CAUGHT = Path(__file__).with_name("caught.py")
 HEAD = '''"""Where ``hunt.py`` saw each mutant first, and by which invariant. Written by it."""
 
@@ -34,7 +34,7 @@ def hunt(name: str, first: int = 0) -> Result | None:
     a patch that does not fit the product any more would pass for caught.
     """
     with infected(name):
-        for seed in (*range(first, MOST_SEEDS), *range(first)):
+        for seed in (*range(first, MAX_SEEDS), *range(first)):
             result = run_seed(seed)
             if result.invariant not in ("", "crash"):
                 return result
@@ -45,7 +45,7 @@ def _lines() -> Iterator[str]:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         for name, result in zip(MUTANTS, pool.imap(hunt, MUTANTS), strict=True):
             if result is None:
-                sys.exit(f"{name} lives on after {MOST_SEEDS} seeds")
+                sys.exit(f"{name} lives on after {MAX_SEEDS} seeds")
             yield f'    "{name}": Caught({result.seed}, "{result.invariant}"),\n'
 
 

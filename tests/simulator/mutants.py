@@ -13,19 +13,19 @@ import msgspec
 from pubsub_lib.core.awaited import Awaited
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
-from pubsub_lib.core.dispatch import HandlerQueue
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.freshness import Freshness, FreshnessMonitor
+from pubsub_lib.core.handler_queue import HandlerQueue
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.lease import Lease
-from pubsub_lib.core.liveness import Freshness, Liveness
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Incomplete, TopicSnapshot, Want
-from pubsub_lib.core.publishing import Publishing
 from pubsub_lib.core.reconnection import Reconnection
-from pubsub_lib.core.syncing import SyncSlot
+from pubsub_lib.core.reorder_buffer import PendingStep, ReorderBuffer
+from pubsub_lib.core.sequencer import Sequencer
+from pubsub_lib.core.sync_scheduler import SyncScheduler
 from pubsub_lib.core.tracker import Tracker
-from pubsub_lib.core.transitions import SYNCING, Happening, State
-from pubsub_lib.core.waiting import Held, Waiting
+from pubsub_lib.core.transitions import SYNCING, State, Trigger
 from simulator.database import Database
 from simulator.network import Network
 from simulator.publisher import PublisherTasks
@@ -72,16 +72,16 @@ def infected(name: str) -> Iterator[None]:
 
 @mutant("links are applied ahead of a hole")
 def ahead_of_hole() -> list[Patch]:
-    hear = Tracker._hear
+    hear = Tracker._receive
 
-    def _hear(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
+    def _receive(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
         link, known = message.link, chain.known
         if not chain.frozen and known is not None and link.point.position > known.position and chain.is_whole(message):
             self._apply(chain, link.point, [link], now, applied)
         else:
             hear(self, chain, message, now, applied)
 
-    return [(Tracker, "_hear", _hear)]
+    return [(Tracker, "_receive", _receive)]
 
 
 @mutant("links are applied while a full sync runs")
@@ -101,7 +101,7 @@ def half_a_transaction() -> list[Patch]:
 
 @mutant("a waiting step counts as complete when one of its links is there")
 def half_a_step() -> list[Patch]:
-    return [(Held, "complete", property(lambda self: len(self._parts) == sum(self._totals.values())))]
+    return [(PendingStep, "complete", property(lambda self: len(self._parts) == sum(self._totals.values())))]
 
 
 @mutant("points are compared by position only (tracker)")
@@ -117,7 +117,7 @@ def tracker_by_position() -> list[Patch]:
         point = link.tx_prev if self.name == ALL else link.prev
         return self.known if self.known is not None and point.position == self.known.position else point
 
-    return [(Waiting, "take", take), (Chain, "previous", previous)]
+    return [(ReorderBuffer, "take", take), (Chain, "previous", previous)]
 
 
 @mutant("points are compared by position only (store)")
@@ -133,15 +133,15 @@ def delta_from_known_itself() -> list[Patch]:
 
 @mutant("> for ≥ on points: a link at known is taken for new")
 def known_taken_for_new() -> list[Patch]:
-    def _hear(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
+    def _receive(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
         link, known = message.link, chain.known
         if not chain.frozen and link.point == known and chain.is_whole(message):
             self._apply(chain, link.point, [link], now, applied)
         else:
             hear(self, chain, message, now, applied)
 
-    hear = Tracker._hear
-    return [(Tracker, "_hear", _hear)]
+    hear = Tracker._receive
+    return [(Tracker, "_receive", _receive)]
 
 
 # -- histories -------------------------------------------------------------------------------------------------------
@@ -174,17 +174,17 @@ def behind_is_late() -> list[Patch]:
 
 @mutant("a hello with known's position and another nonce is taken for known")
 def same_position_is_known() -> list[Patch]:
-    hear, judge = Tracker._hear_head, Tracker._judge_told
+    hear, judge = Tracker._receive_head, Tracker._judge_hello_head
 
-    def _hear_head(self: Any, chain: Any, head: Any, *rest: Any) -> None:
+    def _receive_head(self: Any, chain: Any, head: Any, *rest: Any) -> None:
         same = chain.known is not None and head.position == chain.known.position
         hear(self, chain, chain.known if same else head, *rest)
 
-    def _judge_told(self: Any, chain: Any, head: Any, now: float) -> None:
+    def _judge_hello_head(self: Any, chain: Any, head: Any, now: float) -> None:
         if head.point.position != chain.known.position:
             judge(self, chain, head, now)
 
-    return [(Tracker, "_hear_head", _hear_head), (Tracker, "_judge_told", _judge_told)]
+    return [(Tracker, "_receive_head", _receive_head), (Tracker, "_judge_hello_head", _judge_hello_head)]
 
 
 @mutant("a wait for a commit compares positions")
@@ -196,7 +196,7 @@ def waits_by_position() -> list[Patch]:
 def held_is_applied() -> list[Patch]:
     def answered(self: Any, question: Any, held: Any) -> None:
         if held[0]:
-            self._settled.add(question.chain)
+            self._settled[question.chain] = self._asked[question.chain][2]
 
     return [(Awaited, "answered", answered)]
 
@@ -303,14 +303,14 @@ def commit_retried() -> list[Patch]:
 
 @mutant("links that wait are kept over a sync")
 def waiting_kept() -> list[Patch]:
-    return [(Waiting, "drop_before", lambda self, turn: 0), (Chain, "drop_heads_before", lambda self, turn: None)]
+    return [(ReorderBuffer, "drop_before", lambda self, turn: 0), (Chain, "drop_heads_before", lambda self, turn: None)]
 
 
 @mutant("each link that waits starts the clock anew")
 def clock_restarted() -> list[Patch]:
     def clock_started(self: Any) -> float | None:
         times = [head.received for head in self.heads]
-        times += [step.received for step in self.waiting._steps.values()]
+        times += [step.received for step in self.reorder_buffer._steps.values()]
         return max(times, default=None)
 
     return [(Chain, "clock_started", clock_started)]
@@ -323,7 +323,7 @@ def clock_cleared() -> list[Patch]:
     def _apply(self: Any, chain: Any, *arguments: Any) -> None:
         apply(self, chain, *arguments)
         if chain.state is State.HOLDING:
-            self._happen(chain, Happening.SETTLED, arguments[2])
+            self._trigger(chain, Trigger.SETTLED, arguments[2])
 
     return [(Tracker, "_apply", _apply)]
 
@@ -335,7 +335,7 @@ def clock_forgotten() -> list[Patch]:
 
 @mutant("what waits is not bounded")
 def waiting_unbounded() -> list[Patch]:
-    hold = Waiting.hold
+    hold = ReorderBuffer.hold
 
     def _hold(self: Any, *arguments: Any) -> bool:
         limits, self._limits = self._limits, msgspec.structs.replace(self._limits, max_waiting_links=10_000)
@@ -344,7 +344,7 @@ def waiting_unbounded() -> list[Patch]:
         finally:
             self._limits = limits
 
-    return [(Waiting, "hold", _hold)]
+    return [(ReorderBuffer, "hold", _hold)]
 
 
 # -- syncs -----------------------------------------------------------------------------------------------------------
@@ -357,25 +357,25 @@ def overflow_restarts() -> list[Patch]:
     def _hold(self: Any, chain: Any, message: Any, now: float) -> None:
         before = self.counters.overflowed
         hold(self, chain, message, now)
-        if self.counters.overflowed > before and self.slot.running:
-            self.slot.running = False
+        if self.counters.overflowed > before and self.syncs.running:
+            self.syncs.running = False
             for other in self._chains.values():
                 if other.state in SYNCING:
-                    self._happen(other, Happening.FAILED, now)
-            self.slot.need_now(now)
+                    self._trigger(other, Trigger.FAILED, now)
+            self.syncs.need_now(now)
 
     return [(Tracker, "_hold", _hold)]
 
 
 @mutant("a need that arises while a sync runs is forgotten (slot)")
 def need_forgotten() -> list[Patch]:
-    need = SyncSlot.need
+    need = SyncScheduler.need
 
     def _need(self: Any, now: float) -> None:
         if not self.running:
             need(self, now)
 
-    return [(SyncSlot, "need", _need), (Tracker, "_remember_needs", lambda self, now: None)]
+    return [(SyncScheduler, "need", _need), (Tracker, "_remember_needs", lambda self, now: None)]
 
 
 @mutant("an answer that came too late is used")
@@ -384,25 +384,25 @@ def late_answer_used() -> list[Patch]:
 
     def _done(self: Any, number: int, answer: Any, now: float) -> Any:
         known = all(name in answer.chains for name, at in self._chains.items() if at.state in SYNCING)
-        return done(self, self.slot.number if self.slot.running and known else number, answer, now)
+        return done(self, self.syncs.number if self.syncs.running and known else number, answer, now)
 
     return [(Tracker, "sync_done", _done)]
 
 
 @mutant("a failed sync is never tried again")
 def failed_forever() -> list[Patch]:
-    failed = SyncSlot.failed
+    failed = SyncScheduler.failed
 
     def _failed(self: Any, now: float) -> None:
         failed(self, now)
         self._free_from = float("inf")
 
-    return [(SyncSlot, "failed", _failed)]
+    return [(SyncScheduler, "failed", _failed)]
 
 
 @mutant("a sync that takes too long is waited for")
 def no_sync_timeout() -> list[Patch]:
-    return [(SyncSlot, "timed_out", lambda self, now: False)]
+    return [(SyncScheduler, "timed_out", lambda self, now: False)]
 
 
 @mutant("a sync proves as of its answer, not of its request")
@@ -410,8 +410,8 @@ def sync_proves_its_end() -> list[Patch]:
     done = Tracker.sync_done
 
     def _done(self: Any, number: int, answer: Any, now: float) -> Any:
-        if self.slot.running and self.slot.number == number:
-            self.slot.begun = now
+        if self.syncs.running and self.syncs.number == number:
+            self.syncs.begun = now
         return done(self, number, answer, now)
 
     return [(Tracker, "sync_done", _done)]
@@ -427,75 +427,75 @@ def full_for_delta() -> list[Patch]:
 
 @mutant("a hello's proof counts before known reached its head")
 def proof_too_early() -> list[Patch]:
-    return [(Freshness, "claim", lambda self, chain, head, claim, now: self.count(claim, now))]
+    return [(Freshness, "add_reading", lambda self, chain, head, claim, now: self.count(claim, now))]
 
 
 @mutant("staleness is measured from the answer's arrival")
 def staleness_from_arrival() -> list[Patch]:
-    head = Tracker._hear_head
+    head = Tracker._receive_head
 
-    def _hear_head(
+    def _receive_head(
         self: Any, chain: Any, point: Any, began: float | None, hello: Any, now: float, lost_at: float
     ) -> None:
         head(self, chain, point, None if began is None else now, hello, now, lost_at)
 
-    return [(Tracker, "_hear_head", _hear_head)]
+    return [(Tracker, "_receive_head", _receive_head)]
 
 
 @mutant("every question bears the same nonce")
 def nonce_reused() -> list[Patch]:
-    ask, question = Liveness.ask, Liveness.question
+    ask, question = FreshnessMonitor.request_sent, FreshnessMonitor.request_of
     return [
-        (Liveness, "ask", lambda self, nonce, topics, now: ask(self, "", topics, now)),
-        (Liveness, "question", lambda self, nonce: question(self, "")),
+        (FreshnessMonitor, "request_sent", lambda self, nonce, topics, now: ask(self, "", topics, now)),
+        (FreshnessMonitor, "request_of", lambda self, nonce: question(self, "")),
     ]
 
 
 @mutant("the age of the reading is forgotten")
 def age_forgotten() -> list[Patch]:
-    hello = Publishing._hello
+    hello = Sequencer._hello
 
     def _hello(self: Any, *arguments: Any, **more: Any) -> Any:
         envelope = hello(self, *arguments, **more)
         told = None if envelope.hello is None else msgspec.structs.replace(envelope.hello, age=0.0)
         return msgspec.structs.replace(envelope, hello=told)
 
-    return [(Publishing, "_hello", _hello)]
+    return [(Sequencer, "_hello", _hello)]
 
 
 @mutant("the age of the reading counts from its end")
 def age_from_answer() -> list[Patch]:
-    read = Publishing.heads_read
-    return [(Publishing, "heads_read", lambda self, heads, began, now: read(self, heads, now, now))]
+    read = Sequencer.heads_read
+    return [(Sequencer, "heads_read", lambda self, heads, began, now: read(self, heads, now, now))]
 
 
-@mutant("own hellos are asked for only when idle")
+@mutant("hello replies are asked for only when idle")
 def asked_when_idle() -> list[Patch]:
     apply = Tracker._apply
 
     def _apply(self: Any, chain: Any, point: Any, links: Any, now: float, applied: Any) -> None:
         apply(self, chain, point, links, now, applied)
-        self.liveness.ask_at = now + self._timing.max_idle_time
+        self.freshness.ask_at = now + self._timing.max_idle_time
 
     return [(Tracker, "_apply", _apply)]
 
 
 @mutant("the store is polled only when no answer at all comes")
 def polled_when_silent() -> list[Patch]:
-    hear = Tracker._hear_hello
+    hear = Tracker._receive_hello
 
-    def _hear_hello(self: Any, envelope: Any, hello: Any, now: float) -> None:
+    def _receive_hello(self: Any, envelope: Any, hello: Any, now: float) -> None:
         hear(self, envelope, hello, now)
         if hello.nonce:
             for name in self._chains:
-                self.liveness.of(name).publisher_proof = now
+                self.freshness.of(name).publisher_proof = now
 
-    return [(Tracker, "_hear_hello", _hear_hello)]
+    return [(Tracker, "_receive_hello", _receive_hello)]
 
 
 @mutant("the store is never polled")
 def never_polled() -> list[Patch]:
-    return [(Liveness, "_polls_from", lambda self, fresh: float("inf"))]
+    return [(FreshnessMonitor, "_polls_from", lambda self, fresh: float("inf"))]
 
 
 @mutant("a connection leads to no question")
@@ -532,12 +532,12 @@ def store_point_ignored() -> list[Patch]:
 
 @mutant("who connects is not greeted")
 def connection_not_greeted() -> list[Patch]:
-    return [(Publishing, "connected", lambda self, now: None)]
+    return [(Sequencer, "connected", lambda self, now: None)]
 
 
 @mutant("an idle publisher says one hello for each topic of the store")
 def hello_per_topic() -> list[Patch]:
-    next_hello = Publishing.next_hello
+    next_hello = Sequencer.next_hello
     rest: dict[Any, list[Envelope]] = {}
 
     def _next_hello(self: Any, now: float) -> Any:
@@ -548,18 +548,18 @@ def hello_per_topic() -> list[Patch]:
             rest[self] = [said for _ in self._heads.topics][1:]
         return said
 
-    return [(Publishing, "next_hello", _next_hello)]
+    return [(Sequencer, "next_hello", _next_hello)]
 
 
 @mutant("a broadcast names topics that its publisher never sent on")
 def hello_of_all_topics() -> list[Patch]:
-    hello = Publishing._hello
+    hello = Sequencer._hello
 
     def _hello(self: Any, topics: Any, heads: Any, now: float, **more: Any) -> Any:
         broadcast = self._heads is not None and not more
         return hello(self, topics, self._heads.topics if broadcast else heads, now, **more)
 
-    return [(Publishing, "_hello", _hello)]
+    return [(Sequencer, "_hello", _hello)]
 
 
 @mutant("a hello is sent with the lock that numbers links")
@@ -580,7 +580,7 @@ def refusal_ignored() -> list[Patch]:
     refused = PublisherTasks._refused
 
     def _refused(self: Any) -> bool:
-        with patch.object(Publishing, "refused", lambda self: 0):
+        with patch.object(Sequencer, "refused", lambda self: 0):
             refused(self)
         return False
 
@@ -589,9 +589,9 @@ def refusal_ignored() -> list[Patch]:
 
 @mutant("a replica of everything looks at the topics it knows: it misses a new topic's only message")
 def new_topic_missed() -> list[Patch]:
-    told = Tracker._told_heads
+    told = Tracker._hello_heads
 
-    def _told_heads(self: Any, hello: Any) -> Any:
+    def _hello_heads(self: Any, hello: Any) -> Any:
         chain = self._chains.get(ALL)
         for topic, point in told(self, hello):
             if topic == ALL and chain is not None and chain.known is not None:
@@ -599,7 +599,7 @@ def new_topic_missed() -> list[Patch]:
             else:
                 yield topic, point
 
-    return [(Tracker, "_told_heads", _told_heads)]
+    return [(Tracker, "_hello_heads", _hello_heads)]
 
 
 @mutant("the holder of a lease counts it from the answer, and rounds up")

@@ -6,7 +6,7 @@ import pytest
 from simulator import kernel
 from simulator.kernel import Kernel
 from simulator.plan import LEASE_SECONDS, TIMING, Cuts, ReplicaPlan, draw
-from simulator.rest import SLACK, at_rest
+from simulator.quiescence import SLACK, at_rest
 from simulator.service import SERVICE
 from simulator.world import World
 
@@ -40,7 +40,7 @@ def idle_world(seed: int) -> World:
 
 def syncs_of(world: World) -> dict[str, int]:
     """Syncs begun by each replica, of both kinds."""
-    counters = {name: replica.follower.tracker.counters for name, replica in world.replicas.items()}
+    counters = {name: replica.replica_state.tracker.counters for name, replica in world.replicas.items()}
     return {name: sum(each.deltas.values()) + sum(each.fulls.values()) for name, each in counters.items()}
 
 
@@ -50,7 +50,7 @@ def holders(world: World) -> list[str]:
 
 
 def test_an_hour_of_nothing_costs_no_lease_and_no_sync(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "MOST_STEPS", 1_000_000)  # meant for the half minute of a seed
+    monkeypatch.setattr(kernel, "MAX_STEPS", 1_000_000)  # meant for the half minute of a seed
     world = idle_world(seed)
     world.kernel.run(SETTLED)
     for replica in world.replicas.values():
@@ -68,7 +68,7 @@ def test_an_hour_of_nothing_costs_no_lease_and_no_sync(seed: int, monkeypatch: p
         for each in world.services.values():
             assert each.own_lease.held(each.process.clock.now()), f"{at}: {each.name} is not certain of its entry"
         for name, replica in world.replicas.items():
-            staleness = replica.follower.tracker.staleness(replica.clock.now())
+            staleness = replica.replica_state.tracker.staleness(replica.clock.now())
             assert staleness <= FRESH, f"{at}: {name} may be stale by {staleness:.3f} s"
     assert syncs_of(world) == syncs
     for replica in world.replicas.values():

@@ -6,7 +6,7 @@ import pytest
 
 from simulator.run import run_seed
 from tests.simulator.caught import CAUGHT
-from tests.simulator.hunt import MOST_SEEDS, hunt
+from tests.simulator.hunt import MAX_SEEDS, hunt
 from tests.simulator.mutants import MUTANTS, infected
 
 # What was asked for, in its words, and the mutants that stand for it.
@@ -22,7 +22,7 @@ ASKED_FOR = {
     "a hello that is behind taken always for late": ("behind_is_late",),
     "a hello's proof counted before known reached its head": ("proof_too_early",),
     "staleness measured from arrival": ("staleness_from_arrival",),
-    "own hello asked only when idle": ("asked_when_idle",),
+    "hello reply asked only when idle": ("asked_when_idle",),
     "polling only when no answer at all comes": ("polled_when_silent",),
     "the clock restarted by each waiting link": ("clock_restarted",),
     "and cleared when the first of two connects": ("clock_cleared",),
@@ -49,7 +49,7 @@ def test_there_are_enough_mutants() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(name: str) -> None:
     result = hunt(name, CAUGHT[name].seed)
-    assert result is not None, f"{name} ({MUTANTS[name].wrong}) lives on after {MOST_SEEDS} seeds"
+    assert result is not None, f"{name} ({MUTANTS[name].wrong}) lives on after {MAX_SEEDS} seeds"
     print(f"{name}: caught at seed {result.seed} by {result.invariant!r}: {result.what[:200]}")
 
 

@@ -28,7 +28,7 @@ REPLICA: dict[str, tuple[Callable[[Any], object], str]] = {
     "on order": (lambda on: on.on("t", print, order=5), "order must be a list of tables, not 5"),
     "records topic": (lambda on: on.records(topic=[]), r"topic must be a string, not \[\]"),
     "lookup index": (lambda on: on.lookup([], 1), r"index must be a string.*, not \[\]"),
-    "unfollow": (lambda on: on.unfollow([]), r"topic must be a string, not \[\]"),
+    "unsubscribe": (lambda on: on.unsubscribe([]), r"topic must be a string, not \[\]"),
     "resync": (lambda on: on.resync([]), r"topic must be a string, not \[\]"),
     "wait_for topics": (lambda on: on.wait_for(1, 1, topics=5), "topics must be a list of names, not 5"),
     "wait_for a topic": (lambda on: on.wait_for(1, 1, topics=[5]), "topic must be a string, not 5"),

@@ -31,7 +31,7 @@ class OldSubscriber(MemorySubscriber):
 class OldPublisher(MemoryPublisher):
     """As a publisher was written before there was ``on_connected``."""
 
-    def initialize(self, on_ask: Any) -> None:  # type: ignore[override]
+    def initialize(self, on_hello_request: Any) -> None:  # type: ignore[override]
         """One callback."""
 
 
@@ -57,7 +57,7 @@ SUBSCRIBER = (
     "initialize of its subscriber takes (on_envelope) and is called with (on_envelope, on_connected); install a "
     "release of the package that fits, or change the method as docs/writing-a-driver.md says"
 )
-PUBLISHER = SUBSCRIBER.replace("subscriber", "publisher").replace("on_envelope", "on_ask")
+PUBLISHER = SUBSCRIBER.replace("subscriber", "publisher").replace("on_envelope", "on_hello_request")
 
 
 @pytest.fixture

@@ -101,6 +101,6 @@ def test_every_name_is_reached_somewhere_and_no_other_is() -> None:
 def test_at_every_name_a_test_kills_a_process() -> None:
     killed = set()
     # A follower is killed where its verdicts are compared with the batch's: Spark's runs are dear.
-    for path in [*(ROOT / "tests" / "e2e").glob("test_*kill*.py"), ROOT / "tests/unit/audit/stream/test_following.py"]:
+    for path in [*(ROOT / "tests" / "e2e").glob("test_*kill*.py"), ROOT / "tests/unit/audit/stream/test_loop.py"]:
         killed |= killed_at(path.read_text())
     assert failpoints.NAMES - killed == set(), "kill a process there, in tests/e2e/test_…kill….py"

@@ -17,7 +17,7 @@ def run(seed: int, loss: Loss, count: int) -> tuple[list[int], Lossy[int]]:
     out = []
     for now in range(count):
         out += link.due(now) + link.push(now, now)
-    out += link.due(count + loss.delay_most)
+    out += link.due(count + loss.max_delay)
     assert link.next_time() is None
     return out, link
 
@@ -30,7 +30,7 @@ def test_a_perfect_link_changes_nothing() -> None:
 def test_nothing_is_invented_and_every_item_is_accounted_for(
     seed: int, drop: float, duplicate: float, reorder: float, delay: float, count: int
 ) -> None:
-    loss = Loss(drop=drop, duplicate=duplicate, reorder=reorder, delay=delay, delay_most=3)
+    loss = Loss(drop=drop, duplicate=duplicate, reorder=reorder, delay=delay, max_delay=3)
     out, link = run(seed, loss, count)
     assert len(out) == count - link.counts["drop"] + link.counts["duplicate"]
     assert len(set(out)) == count - link.counts["drop"]
@@ -46,14 +46,14 @@ def test_each_fault_happens_about_as_often_as_told(fault: str) -> None:
 
 
 def test_reorder_lets_the_next_one_pass() -> None:
-    link: Lossy[str] = Lossy(random.Random(1), Loss(reorder=1.0, delay_most=5))
+    link: Lossy[str] = Lossy(random.Random(1), Loss(reorder=1.0, max_delay=5))
     assert link.push("a", 0) == []
     link.loss = PERFECT
     assert link.push("b", 1) == ["b", "a"]
 
 
 def test_what_nothing_overtakes_comes_in_time() -> None:
-    link: Lossy[str] = Lossy(random.Random(1), Loss(reorder=1.0, delay_most=5))
+    link: Lossy[str] = Lossy(random.Random(1), Loss(reorder=1.0, max_delay=5))
     link.push("a", 0)
     assert link.next_time() == 5
     assert link.due(4.9) == []

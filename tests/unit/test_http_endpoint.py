@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pubsub_lib.errors import ClosedError, TransportError
-from pubsub_lib.http_endpoint import MOST_CONNECTIONS, TEXT, Endpoint, _is_own_host
+from pubsub_lib.http_endpoint import MAX_CONNECTIONS, TEXT, Endpoint, _is_own_host
 from pubsub_lib.http_routes import Answered, Query
 
 problems: list[str] = []
@@ -143,7 +143,7 @@ def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.
 
 
 def test_more_connections_than_there_are_threads_for_are_closed_at_once(endpoint: Endpoint) -> None:
-    held = [socket.create_connection(("127.0.0.1", endpoint.port), 10) for _ in range(MOST_CONNECTIONS)]
+    held = [socket.create_connection(("127.0.0.1", endpoint.port), 10) for _ in range(MAX_CONNECTIONS)]
     try:
         # Connections are accepted in order, so that each of the others has its thread when this one is looked at.
         with socket.create_connection(("127.0.0.1", endpoint.port), 10) as more:

@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg, generator
 
 from pubsub_lib import options
-from pubsub_lib.core.dispatch import HandlerPolicy
+from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import DriverError
@@ -59,14 +59,14 @@ def test_the_stores_settings_have_their_options_with_the_same_defaults() -> None
 def test_the_stores_options_and_settings_have_one_range() -> None:
     """The file refuses by the option's name what the settings would refuse by a name that stands in no file."""
     hints = get_type_hints(StoreSettings, include_extras=True)
-    most = {f"store_{name}": hint.__metadata__[0].le for name, hint in hints.items()}
-    assert {option.name: vars(option.type)["max"] for option in options.STORE} == most
+    maximum = {f"store_{name}": hint.__metadata__[0].le for name, hint in hints.items()}
+    assert {option.name: vars(option.type)["max"] for option in options.STORE} == maximum
 
 
 def test_every_time_ends_before_timers_do() -> None:
     floats = [each for each in (*options.OPTIONS, *options.SERVICE) if isinstance(each, cfg.FloatOpt)]
-    most = {each.name: vars(each.type)["max"] for each in floats}
-    assert {name for name, seconds in most.items() if seconds is None or seconds > threading.TIMEOUT_MAX} == set()
+    maximum = {each.name: vars(each.type)["max"] for each in floats}
+    assert {name for name, seconds in maximum.items() if seconds is None or seconds > threading.TIMEOUT_MAX} == set()
 
 
 def test_handling_has_its_options_with_the_same_defaults() -> None:

@@ -1,8 +1,11 @@
 """The public face: what every public method does before the start and after the close."""
 
+import ast
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -46,8 +49,8 @@ REPLICA: Final[Table] = {
     "synced": (lambda r: r.synced, FALSE, ClosedError),
     "staleness": (lambda r: r.staleness(), INFINITE, ClosedError),
     "status": (lambda r: r.status(), UNREADY, ClosedError),
-    "follow": (lambda r: r.follow("t"), NotStarted, ClosedError),
-    "unfollow": (lambda r: r.unfollow("t"), NotStarted, ClosedError),
+    "subscribe": (lambda r: r.subscribe("t"), NotStarted, ClosedError),
+    "unsubscribe": (lambda r: r.unsubscribe("t"), NotStarted, ClosedError),
     "topics": (lambda r: r.topics, NotStarted, ClosedError),
     "publishers": (lambda r: r.publishers, NotStarted, ClosedError),
     "get": (lambda r: r.get("lport", "p1"), NotStarted, ClosedError),
@@ -81,7 +84,7 @@ PUBLISHER: Final[Table] = {
     "publish": (lambda p: p.publish([]), NotStarted, ClosedError),
     # What it counts and is may be asked at any time.
     "counters": (lambda p: p.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
-    "busy": (lambda p: p.busy(0.0), Gives(lambda answer: answer == 0.0), ANY),
+    "running_for": (lambda p: p.running_for(0.0), Gives(lambda answer: answer == 0.0), ANY),
     "uuid": (lambda p: p.uuid, ANY, ANY),
 }
 
@@ -206,3 +209,42 @@ def test_everything_that_is_exported_is_there_and_in_the_reference() -> None:
             continue  # a constant; docs/using.md shows it
         documented = re.search(rf"auto(class|function):: \S+\.{name}$", pages, re.MULTILINE)
         assert documented or found.__module__ in modules, f"{name} is not in docs/reference"
+
+
+def loaded(line: str) -> set[str]:
+    """The modules of a fresh process that runs this line."""
+    code = f"import sys; {line}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "line", ["import pubsub_lib", "import pubsub_lib.errors", "from pubsub_lib.errors import NotFound"]
+)
+def test_importing_the_errors_loads_no_foreign_package(line: str) -> None:
+    ours = {name.partition(".")[0] for name in loaded(line) - loaded("pass")} - set(sys.stdlib_module_names)
+    assert ours == {"pubsub_lib"}
+
+
+def test_each_public_name_is_imported_when_it_is_used() -> None:
+    assert "sqlalchemy" in loaded("from pubsub_lib import Store")
+    assert "pubsub_lib.replica.replica" not in loaded("from pubsub_lib import Timing")
+    for name in pubsub_lib.__all__:
+        assert getattr(pubsub_lib, name) is not None
+        assert name in dir(pubsub_lib)
+    with pytest.raises(AttributeError, match="has no attribute 'Replika'"):
+        pubsub_lib.Replika  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_type_checkers_and_the_interpreter_import_the_same_names() -> None:
+    tree = ast.parse(Path(pubsub_lib.__file__).read_text())
+    for_checkers = {
+        alias.name: (node.module or "").removeprefix("pubsub_lib.")
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert for_checkers == pubsub_lib._MODULES
+    assert sorted(for_checkers) == sorted(pubsub_lib.__all__)

@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from pubsub_lib import loader, options
-from pubsub_lib.core.dispatch import HandlerPolicy
+from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.errors import ConfigError, DriverError
@@ -53,11 +53,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "service too long": ({"service": "s" * 256}, "service name"),
     "time zero": ({"timing": Timing(max_idle_time=0)}, "timing.max_idle_time is 0"),
     "time not finite": ({"timing": Timing(max_idle_time=float("nan"))}, "timing.max_idle_time is nan"),
-    "times contradict": ({"timing": Timing(sync_backoff=60)}, "sync_backoff_most"),
+    "times contradict": ({"timing": Timing(sync_backoff=60)}, "max_sync_backoff"),
     "limit zero": ({"limits": Limits(max_frame_bytes=0)}, "limits.max_frame_bytes is 0"),
     "value beyond frame": ({"limits": Limits(max_value_bytes=2**20)}, "max_frame_bytes"),
     "tries zero": ({"handling": HandlerPolicy(tries=0)}, "handling.tries is 0"),
-    "backoffs contradict": ({"handling": HandlerPolicy(backoff=60)}, "handler_backoff_most"),
+    "backoffs contradict": ({"handling": HandlerPolicy(backoff=60)}, "max_handler_backoff"),
     "port of metrics beyond": ({"metrics_port": 70000}, "metrics_port is 70000"),
     "address of metrics empty": ({"metrics_address": ""}, "metrics_address is ''"),
     "discovery never": ({"discovery_interval": float("inf")}, "discovery_interval is inf but must be finite"),
@@ -87,8 +87,8 @@ WRONG_FILES = {
     "time below 0": ("[pubsub]\nstore_url = x\nmax_idle_time = -1\n", "max_idle_time"),
     "time not finite": ("[pubsub]\nstore_url = x\nmax_idle_time = inf\n", "'max_idle_time' in group .* equal to 3e.09"),
     "time beyond a timer": (
-        "[pubsub]\nstore_url = x\nhandler_backoff_most = 1e300\n",
-        "'handler_backoff_most' in group",
+        "[pubsub]\nstore_url = x\nmax_handler_backoff = 1e300\n",
+        "'max_handler_backoff' in group",
     ),
     "time no number": (
         "[pubsub]\nstore_url = x\nstore_lock_timeout = nan\n",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pubsub_lib import Settings, Timing
-from pubsub_lib.core.dispatch import HandlerPolicy
+from pubsub_lib.core.handler_queue import HandlerPolicy
 
 QUICK = Timing(
     max_idle_time=0.3,
@@ -17,7 +17,7 @@ QUICK = Timing(
     sync_jitter=0.01,
     sync_interval=0.02,
     sync_backoff=0.05,
-    sync_backoff_most=0.2,
+    max_sync_backoff=0.2,
     sync_timeout=10.0,
 )
 _buses = itertools.count()
@@ -30,7 +30,7 @@ def settings(url: str, **changes: Any) -> Settings:
         "driver": "memory",
         "service": "writer",
         "timing": QUICK,
-        "handling": HandlerPolicy(tries=3, backoff=0.01, backoff_most=0.05),
+        "handling": HandlerPolicy(tries=3, backoff=0.01, max_backoff=0.05),
         "paranoid": True,
         "driver_options": {"bus": f"test-{next(_buses)}"},
     }

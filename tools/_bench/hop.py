@@ -14,7 +14,7 @@ from _bench.measure import Row, Say, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
 from _bench.store import PlannedStore
-from pubsub_lib.core.takeover import Takeover
+from pubsub_lib.core.unpublished_links import UnpublishedLinks
 from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.publisher.worker import Worker
 from pubsub_lib.service.outgoing import Outgoing
@@ -59,7 +59,7 @@ def serve(line: Line, port: int, path: Path, plans: Sequence[Plan]) -> None:
     sender, subscriber = drivers(made)
     assert subscriber is not None
     with Publisher(made, store, sender) as publisher:
-        outgoing = Outgoing(made.service, Takeover(made.service, 1.0, 60.0), publisher)
+        outgoing = Outgoing(made.service, UnpublishedLinks(made.service, 1.0, 60.0), publisher)
         receiving = Receiving(subscriber, made.service, outgoing)
         receiving.start()
         line.say()

@@ -35,7 +35,7 @@ def settings(port: int, hop: Path | None = None) -> Settings:
 
 
 def started(replica: Replica) -> None:
-    """Wait until it is synced and its subscriptions have arrived, which an own hello proves."""
+    """Wait until it is synced and its subscriptions have arrived, which a hello reply proves."""
     replica.wait_synced(60.0)
     while not replica.status().driver["received"]:
         time.sleep(LOOK)

@@ -55,13 +55,13 @@ def measure(what: str, folder: Path, memory: str) -> Measured:
 
 def _audit(rows: "DataFrame") -> dict[str, int]:
     """All that ``pubsub-audit run`` does until it prints its summary; the verdicts of that, and what is not 0."""
-    from pubsub_lib.audit.report.derived import derive
-    from pubsub_lib.audit.report.summarizing import summarize
+    from pubsub_lib.audit.report.aggregates import aggregate
+    from pubsub_lib.audit.report.collect import collect
     from pubsub_lib.audit.rules.pipeline import audit
 
     settings = AuditSettings()
     tables = audit(rows, settings)
-    summary = summarize(tables, derive(tables, settings), settings)
+    summary = collect(tables, aggregate(tables, settings), settings)
     found = {each.verdict: each.count for each in summary.counts}
     return {**found, "exit code": summary.exit_code} if summary.exit_code else found
 

@@ -36,7 +36,7 @@ class TrialError(Exception):
     """One sentence for the user: why mutants cannot be tried."""
 
 
-class Outcome(StrEnum):
+class Verdict(StrEnum):
     """How a mutant ended."""
 
     CAUGHT = "caught"
@@ -53,7 +53,7 @@ class Trial(msgspec.Struct, frozen=True):
 
     area: str
     name: str
-    outcome: Outcome
+    outcome: Verdict
     seconds: float
     by: str = ""
     """The test that caught it, or the sentence why it is not caught."""
@@ -161,7 +161,7 @@ class Laboratory:
                 status, output = self._run(copy, mutant.tests)
             outcome, by = judged(status, output)
         except ValueError as error:
-            outcome, by = Outcome.DOES_NOT_APPLY, str(error)
+            outcome, by = Verdict.DOES_NOT_APPLY, str(error)
         finally:
             self._copies.put(copy)
         return Trial(area, mutant.name, outcome, round(time.monotonic() - started, 1), by)
@@ -182,7 +182,7 @@ def tried(root: Path, pairs: Sequence[Pair], jobs: int, done: Callable[[Trial], 
     """Check that the tests pass, then try every mutant whose server is installed. Raises TrialError."""
     missing = missing_servers()
     trials = [
-        Trial(area, mutant.name, Outcome.NOT_RUN, 0.0, missing[mutant.marker])
+        Trial(area, mutant.name, Verdict.NOT_RUN, 0.0, missing[mutant.marker])
         for area, mutant in pairs
         if mutant.marker in missing
     ]
@@ -207,18 +207,18 @@ def missing_servers() -> dict[str, str]:
     return missing
 
 
-def judged(status: int | None, output: str) -> tuple[Outcome, str]:
+def judged(status: int | None, output: str) -> tuple[Verdict, str]:
     """What pytest's exit status and output tell about a mutant."""
     if status is None:
-        return Outcome.HUNG, "its tests did not end; they must fail by themselves"
+        return Verdict.HUNG, "its tests did not end; they must fail by themselves"
     if status == TESTS_FAILED:
         summary = output.rpartition("short test summary info")[2]  # before it a log may have lines like these
         failed = [line for line in summary.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return Outcome.CAUGHT, failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
+        return Verdict.CAUGHT, failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
     last = output.strip().splitlines()[-1:] or [""]
     if status == 0 and " passed" in last[0]:
-        return Outcome.SURVIVED, last[0]
-    return Outcome.NOT_RUN, last[0]
+        return Verdict.SURVIVED, last[0]
+    return Verdict.NOT_RUN, last[0]
 
 
 def _result(running: "subprocess.Popen[str]", timeout: float) -> tuple[int | None, str]:

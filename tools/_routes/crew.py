@@ -98,7 +98,7 @@ class Crew:
         """Start all writers and wait until they have written everything; kill who is to be killed meanwhile."""
         plan = self._plan
         victims = {kill.victim: kill.at for kill in plan.kills}
-        routes = list(data.read(plan.changes, plan.most_changes))
+        routes = list(data.read(plan.changes, plan.max_changes))
         with self._progress.bar("replaying updates", len(routes)):
             for index in range(plan.writers):
                 mine = len(data.share(routes, index, plan.writers))
@@ -271,7 +271,7 @@ class Crew:
             name=name,
             configuration=str(self._configuration.polling if self._service is None else self._configuration.zmq),
             changes=str(plan.changes),
-            most=plan.most_changes,
+            maximum=plan.max_changes,
             index=index,
             of=plan.writers,
             size=plan.write_size,

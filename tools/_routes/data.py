@@ -29,12 +29,12 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     value: dict[str, Any] | None
 
 
-def read(path: Path, most: int | None = None) -> Iterator[Route]:
-    """The lines of a file, at most ``most``. Raises UsageError when it is missing or not what it should be."""
+def read(path: Path, maximum: int | None = None) -> Iterator[Route]:
+    """The lines of a file, at most ``maximum``. Raises UsageError when it is missing or not what it should be."""
     decoder = msgspec.json.Decoder(Route)
     try:
         with gzip.open(path) as lines:
-            for line in itertools.islice(lines, most):
+            for line in itertools.islice(lines, maximum):
                 yield decoder.decode(line)
     except FileNotFoundError as error:
         raise UsageError(f"the file {path} is missing; name the folder that holds it") from error

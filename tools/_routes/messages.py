@@ -78,7 +78,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     latency_p50: float | None
     """From the writer's stamp, just before its COMMIT, to the handler; of changes written while nothing was away."""
     latency_p99: float | None
-    latency_most: float | None
+    max_latency: float | None
     """The longest of all, faults included."""
     memory: int
 

@@ -38,7 +38,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One run. ``most_routes`` and ``most_changes`` cut the files, None: whole. Sizes in lines a transaction."""
+    """One run. ``max_routes`` and ``max_changes`` cut the files, None: whole. Sizes in lines a transaction."""
 
     database: str
     """What people call it."""
@@ -49,8 +49,8 @@ class Plan(msgspec.Struct, frozen=True):
     service: bool = True
     """Writers are workers of a publisher-service, replicas follow its messages; else everybody polls."""
     kills: tuple[Kill, ...] = ()
-    most_routes: int | None = None
-    most_changes: int | None = None
+    max_routes: int | None = None
+    max_changes: int | None = None
     writers: Annotated[int, msgspec.Meta(ge=1)] = 4
     load_size: Annotated[int, msgspec.Meta(ge=1)] = 2000
     write_size: Annotated[int, msgspec.Meta(ge=1)] = 10
@@ -81,7 +81,7 @@ class WriterTask(msgspec.Struct, frozen=True, tag=True):
     name: str
     configuration: str
     changes: str
-    most: int | None
+    maximum: int | None
     index: int
     of: int
     size: int

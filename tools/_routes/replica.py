@@ -85,7 +85,7 @@ def sabotage(replica: Replica) -> tuple[str, str]:
     """
     record = min(replica.records(), key=lambda each: (each.table, each.key))
     # A topic has only the tables of which it holds an object.
-    tables = [topic.tables.get(record.table, {}) for topic in replica._engine.follower.cache._topics.values()]
+    tables = [topic.tables.get(record.table, {}) for topic in replica._engine.state.cache._topics.values()]
     (entry,) = [objects[record.key] for objects in tables if record.key in objects]
     entry.value = b'{"sabotaged":true}'
     return record.table, record.key
@@ -112,7 +112,7 @@ def account(replica: Replica, watch: Watch, order: Finish, sabotaged: tuple[str,
         faults=status.faults.guarded + status.faults.mismatches,
         latency_p50=percentile(undisturbed, 50),
         latency_p99=percentile(undisturbed, 99),
-        latency_most=max((latency for _, latency in watch.latencies), default=None),
+        max_latency=max((latency for _, latency in watch.latencies), default=None),
         memory=memory,
         sabotaged=sabotaged,
     )

@@ -170,7 +170,7 @@ def show(report: Report, console: Console) -> None:
     for row in report.replicas:
         say(
             f"{row.name}: first sync {row.sync_seconds:.1f} s after its start, {row.memory / 1e6:.0f} MB at the end, "
-            f"longest latency {_ms(row.latency_most)} ms{' (* killed: of the second process)' if row.kills else ''}."
+            f"longest latency {_ms(row.max_latency)} ms{' (* killed: of the second process)' if row.kills else ''}."
         )
     say(
         f"{report.routes:,} routes loaded in {report.load_seconds:.1f} s "

@@ -46,7 +46,7 @@ class Run:
             children = stack.enter_context(Children(self._folder))
             crew = Crew(plan, self._folder, store, children, service, configuration, self._progress)
             routes, load_seconds = self._load(store)
-            data.follow(self._expected, data.read(plan.changes, plan.most_changes))
+            data.follow(self._expected, data.read(plan.changes, plan.max_changes))
             crew.start_service()
             crew.start_replicas()
             replay_began = time.monotonic()
@@ -84,10 +84,10 @@ class Run:
     def _load(self, store: Store) -> tuple[int, float]:
         """Load the routes; how many, and in how many seconds (those of the transactions)."""
         plan = self._plan
-        total = plan.most_routes or data.count(plan.routes)
+        total = plan.max_routes or data.count(plan.routes)
         number, seconds = 0, 0.0
         with self._progress.bar("loading routes", total):
-            for part in data.batches(data.read(plan.routes, plan.most_routes), plan.load_size):
+            for part in data.batches(data.read(plan.routes, plan.max_routes), plan.load_size):
                 began = time.monotonic()
                 with store.transaction() as tx:
                     for route in part:
@@ -100,7 +100,7 @@ class Run:
 
 
 def _sessions(plan: Plan) -> comparison.Sessions:
-    routes = list(data.read(plan.changes, plan.most_changes))
+    routes = list(data.read(plan.changes, plan.max_changes))
     found: dict[str, list[dict[str, object]]] = {}
     for index in range(plan.writers):
         for topic, number in Counter(each.topic for each in data.share(routes, index, plan.writers)).items():

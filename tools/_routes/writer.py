@@ -28,7 +28,7 @@ from pubsub_lib.store.links import Commit
 
 def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
     """Replay the whole share, from where the database says that it is. Raises PubSubError."""
-    share = data.share(data.read(Path(task.changes), task.most), task.index, task.of)
+    share = data.share(data.read(Path(task.changes), task.maximum), task.index, task.of)
     settings = Settings.from_file(task.configuration)
     with Store(settings) as store, handing_over(settings, store):
         done, version = _progress(store, task.name)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pubsub_lib.audit.spark.addresses import path_of, to_read
-from pubsub_lib.audit.spark.small import small
+from pubsub_lib.audit.spark.arrow_tables import small
 from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
 from pubsub_lib.journal.reading import check_parquet, find, unreadable
-from pubsub_lib.journal.rolling import PARQUET_SUFFIX, write_parquet
 from pubsub_lib.journal.rows import COLUMNS
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.summary import counting
-from pubsub_lib.audit.rules.words import POINT
+from pubsub_lib.audit.rules.base_tables import POINT
 from pubsub_lib.audit.settings import AuditSettings
 
 BLAMELESS: Final = ("ok", "excused", "pending")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import plotly.io
 
-from pubsub_lib.audit.report.kinds import HOPS, SUMS
+from pubsub_lib.audit.report.labels import HOPS, SUMS
 from pubsub_lib.audit.report.summary import Balance, Losses
 
 ROWS: Final = 20

@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
-from pubsub_lib.audit.report.kinds import faults
+from pubsub_lib.audit.report.labels import faults
 from pubsub_lib.audit.report.summary import Balance, Summary
 
 _PREFIX: Final = "pubsub_audit_"

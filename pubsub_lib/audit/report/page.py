@@ -15,7 +15,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from pubsub_lib.audit.report import figures
-from pubsub_lib.audit.report.kinds import BLAMES, HOPS, VERDICTS, verdict
+from pubsub_lib.audit.report.labels import BLAMES, HOPS, VERDICTS, verdict
 from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, TABLES, Summary
 
 LIMIT: Final = 8_000_000

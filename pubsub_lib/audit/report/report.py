@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pubsub_lib.audit.report.kinds import HOPS, verdict
+from pubsub_lib.audit.report.labels import HOPS, verdict
 from pubsub_lib.audit.report.metrics import write_metrics
 from pubsub_lib.audit.report.page import page
 from pubsub_lib.audit.report.summary import CATEGORIES, TABLES, Balance, Detector, Summary, counting
@@ -16,7 +16,7 @@ from pubsub_lib.audit.spark.addresses import to_write
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pubsub_lib.audit.report.derived import Derived
+    from pubsub_lib.audit.report.aggregates import Aggregates
     from pubsub_lib.audit.rules.pipeline import Tables
 
 SUMMARY: Final = "summary.json"
@@ -102,7 +102,7 @@ def _beside(folder: Path) -> Path:
     return folder.parent / f".{folder.name}.unfinished"
 
 
-def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
+def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
     """Write the tables as Parquet, and what ``save_summary`` writes; all of it is there, or nothing. Blocks.
 
     ``folder``: as ``check_free`` gave it. Raises ConfigError when the folder cannot be written, and what Spark raises.
@@ -118,7 +118,7 @@ def save(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -
         shutil.rmtree(beside, ignore_errors=True)  # whatever broke it off: half of the results only fills the disk
 
 
-def _save_into(tables: "Tables", derived: "Derived", summary: Summary, folder: Path) -> None:
+def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
     every = {**msgspec.structs.asdict(tables), **msgspec.structs.asdict(derived)}
     for name in TABLES:
         writer = every[name].write

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.words import POINT
-from pubsub_lib.audit.spark.small import small
+from pubsub_lib.audit.rules.base_tables import POINT
+from pubsub_lib.audit.spark.arrow_tables import small
 
 WITH_TRAIL: Final = 5
 """Anomalies of each kind that get a trail."""

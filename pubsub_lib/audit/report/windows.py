@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report.summary import CATEGORIES
+from pubsub_lib.audit.rules.base_tables import closed, window_of
 from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
-from pubsub_lib.audit.rules.words import closed, window_of
 from pubsub_lib.audit.settings import AuditSettings
 
 SUMS: Final = ("expected", *CATEGORIES)

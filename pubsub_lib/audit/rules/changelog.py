@@ -5,8 +5,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import words
-from pubsub_lib.audit.rules.words import POINT, closed, hidden_at_publisher, settled
+from pubsub_lib.audit.rules import base_tables
+from pubsub_lib.audit.rules.base_tables import POINT, closed, hidden_at_publisher, settled
 from pubsub_lib.audit.settings import AuditSettings
 
 COLUMNS: Final = (*POINT, "verdict")
@@ -34,7 +34,7 @@ def findings(
     about = F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
     committed = commits.filter("committed")
     unpublished = (
-        words.unpublished(committed, sent_points, settings)
+        base_tables.unpublished(committed, sent_points, settings)
         .join(known.select("domain"), "domain", "left_semi")
         .join(about, "domain", "left")
         .filter(closed(F.col("p"), F.col("closed_until"), settings) & ~hidden_at_publisher(settings))
@@ -45,7 +45,7 @@ def findings(
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
         .join(committed.select(*POINT), POINT, "left_anti")
     )
-    doubts = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "doubted"))
+    doubts = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "history changed"))
     verdict = F.lit("phantom_publish")
     if not doubts.isEmpty():
         phantom = _restorable(phantom, doubts, committed, settings)
@@ -55,8 +55,9 @@ def findings(
 
 
 def _restorable(phantom: DataFrame, doubts: DataFrame, committed: DataFrame, settings: AuditSettings) -> DataFrame:
-    """With whether a restored backup may explain the point: of all syncs that doubted history, the first one after the
-    publication decides, because the later one begins, the more of the changelog is older than the restoring.
+    """With whether a restored backup may explain the point: of all syncs whose cause is a changed history, the first
+    one after the publication decides, because the later one begins, the more of the changelog is older than the
+    restoring.
     """
     walls = F.broadcast(doubts.groupBy("domain").agg(F.collect_set("wall").alias("doubts")))
     after = F.filter("doubts", lambda wall: wall >= F.col("sent_at") - settings.grace)

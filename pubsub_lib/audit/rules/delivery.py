@@ -10,8 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.receipts import neighbours, received
-from pubsub_lib.audit.rules.words import (
+from pubsub_lib.audit.rules.base_tables import (
     ID,
     POINT,
     closed,
@@ -21,6 +20,7 @@ from pubsub_lib.audit.rules.words import (
     window_of,
     with_skew,
 )
+from pubsub_lib.audit.rules.receipts import neighbours, received
 from pubsub_lib.audit.settings import AuditSettings
 
 COLUMNS: Final = (
@@ -68,7 +68,8 @@ def items(
     settings: AuditSettings,
 ) -> DataFrame:
     """Publications, unpublished commits, and (kind ``polled``) commits, in one table. ``shown``: see
-    :class:`pubsub_lib.audit.rules.strays.Unrecorded`; the commits that were received so are marked ``shown``.
+    :class:`pubsub_lib.audit.rules.unexpected_receipts.Unrecorded`; the commits that were received so are marked
+    ``shown``.
     """
     unsent = unpublished(commits, sent_points, settings).withColumn("kind", F.lit("unpublished"))
     if shown is None:

@@ -6,8 +6,17 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import changelog, delivery, receipts, state, straight, strays, syncs, words
-from pubsub_lib.audit.rules.words import HOSTS, POINT, RUN, settled
+from pubsub_lib.audit.rules import (
+    base_tables,
+    changelog,
+    delivery,
+    fast_path,
+    receipts,
+    state,
+    syncs,
+    unexpected_receipts,
+)
+from pubsub_lib.audit.rules.base_tables import HOSTS, POINT, RUN, settled
 from pubsub_lib.audit.settings import AuditSettings
 
 
@@ -39,24 +48,24 @@ def audit(rows: DataFrame, settings: AuditSettings, straight_from: int = STRAIGH
     What several tables are made of is computed at once: plans that hold plans take longer to think about than small
     journals to read.
     """
-    events = settled(words.events(rows))
-    overview = settled(words.overview(rows))
-    runs = settled(words.runs(overview, rows))
-    intervals = settled(words.intervals(events, rows, runs))
-    commits = settled(words.commits(rows, settings))
+    events = settled(base_tables.events(rows))
+    overview = settled(base_tables.overview(rows))
+    runs = settled(base_tables.runs(overview, rows))
+    intervals = settled(base_tables.intervals(events, rows, runs))
+    commits = settled(base_tables.commits(rows, settings))
     # Only commits and a changelog are compared with them.
     has_changelog = not events.filter("kind = 'changelog'").isEmpty()
     asked_for = has_changelog or not commits.isEmpty()
     heard = receipts.heard(rows, runs, intervals, settings)
-    skews = settled(_all_skews(words.skews(events, settings), overview, heard, rows, settings))
+    skews = settled(_all_skews(base_tables.skews(events, settings), overview, heard, rows, settings))
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
     known = _Known(
         overview=overview,
         runs=runs,
-        domains=settled(words.domains(runs, settings)),
+        domains=settled(base_tables.domains(runs, settings)),
         intervals=intervals,
         commits=commits,
-        sent_points=settled(words.sent_points(rows if asked_for else rows.limit(0))),
+        sent_points=settled(base_tables.sent_points(rows if asked_for else rows.limit(0))),
         skews=skews,
         histories=settled(delivery.histories(intervals, topics, skews)),
         stale=settled(receipts.stale(rows, events)),
@@ -73,7 +82,7 @@ def audit(rows: DataFrame, settings: AuditSettings, straight_from: int = STRAIGH
         syncs=syncs.syncs(events).persist(),
         runs=runs,
         domains=known.domains,
-        skews=skews.filter(F.col("until") == words.FOREVER).drop("since", "until"),
+        skews=skews.filter(F.col("until") == base_tables.FOREVER).drop("since", "until"),
         rows=rows,
         kept=kept,
     )
@@ -102,25 +111,25 @@ def _judged(
         delivered = delivered.persist()
         return delivered, strayed, delivered
     listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
-    streams = settled(words.streams(known.overview))
-    received = words.received_streams(known.overview, known.runs)
-    plain = straight.straight(rows, heard, listeners, streams, received, known.skews, known.stale, settings)
+    streams = settled(base_tables.streams(known.overview))
+    received = base_tables.received_streams(known.overview, known.runs)
+    plain = fast_path.fast_path(rows, heard, listeners, streams, received, known.skews, known.stale, settings)
     at_once = plain.delivery.select(*delivery.COLUMNS)
     if plain.every and known.commits.isEmpty():
-        return at_once, strays.none(rows), plain.joined
+        return at_once, unexpected_receipts.none(rows), plain.joined
     delivered, strayed = _by_rules(plain.rest(rows), rows, known, settings)
     return settled(delivered).unionByName(at_once), strayed, plain.joined
 
 
 def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSettings) -> tuple[DataFrame, DataFrame]:
     """Deliveries and strays of the messages in ``rest``: records of whole streams."""
-    publications = settled(words.publications(rest))
+    publications = settled(base_tables.publications(rest))
     streams = settled(receipts.sent_streams(publications))
     heard = receipts.heard(rest, known.runs, known.intervals, settings)
     heard = receipts.looked_up(settled(receipts.receipts(heard, streams)), publications, streams)
-    publishers = settled(strays.publishers(known.overview, known.runs))
-    unsent = settled(strays.unsent(heard, publishers, known.skews, settings))
-    unrecorded = strays.unrecorded(
+    publishers = settled(unexpected_receipts.publishers(known.overview, known.runs))
+    unsent = settled(unexpected_receipts.unsent(heard, publishers, known.skews, settings))
+    unrecorded = unexpected_receipts.unrecorded(
         publications, publishers, heard, unsent, known.histories, known.commits, known.sent_points, settings
     )
     items = delivery.items(publications, known.commits, known.sent_points, unrecorded.shown, settings)
@@ -132,7 +141,7 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
         expected, heard, known.histories, applied, known.stale, known.skews, known.domains, settings
     )
     delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items))
-    return delivered, strays.strays(heard, known.runs, unsent)
+    return delivered, unexpected_receipts.strays(heard, known.runs, unsent)
 
 
 _UNRECORDED: Final = {
@@ -164,16 +173,16 @@ def _all_skews(
         there.join(sent.agg(F.min("sent_wall").alias("begin")), "domain")
         .filter(F.col("replica_host") != F.col("publisher_host"))
         .join(asked, HOSTS, "left")
-        .withColumn("asked", F.coalesce("asked", F.lit(words.FOREVER)))
+        .withColumn("asked", F.coalesce("asked", F.lit(base_tables.FOREVER)))
         .filter(F.col("begin") < F.col("asked"))
         .drop("begin")
     )
     unasked = settled(unasked)
     if unasked.isEmpty():
         return measured
-    publications = words.publications(rows).select(*words.ID, "p", "publisher_host")
-    raw = heard.withColumnRenamed("host", "replica_host").join(publications, words.ID)
-    since = words.window_of(F.col("p"), settings)
+    publications = base_tables.publications(rows).select(*base_tables.ID, "p", "publisher_host")
+    raw = heard.withColumnRenamed("host", "replica_host").join(publications, base_tables.ID)
+    since = base_tables.window_of(F.col("p"), settings)
     least = (
         raw.join(F.broadcast(unasked), HOSTS)
         .filter(F.col("wall") <= F.col("p") + settings.reach)
@@ -181,6 +190,6 @@ def _all_skews(
         .agg(F.least(F.lit(0), F.min(F.col("wall") - F.col("p"))).alias("best"))
         .filter(F.col("since") < F.col("asked"))
     )
-    guessed = words.steps(least).withColumn("until", F.least("until", "asked"))
+    guessed = base_tables.steps(least).withColumn("until", F.least("until", "asked"))
     guessed = guessed.filter(F.col("best") < 0)
     return measured.unionByName(guessed.select(*HOSTS, "since", "until", F.col("best").alias("skew")))

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.words import ID, RUN, settled
+from pubsub_lib.audit.rules.base_tables import ID, RUN, settled
 from pubsub_lib.audit.settings import AuditSettings
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]

@@ -5,8 +5,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pubsub_lib.audit.rules.base_tables import RUN, settled
 from pubsub_lib.audit.rules.changelog import limits
-from pubsub_lib.audit.rules.words import RUN, settled
 from pubsub_lib.audit.settings import AuditSettings
 
 COLUMNS: Final = (

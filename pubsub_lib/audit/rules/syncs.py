@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules.words import RUN
+from pubsub_lib.audit.rules.base_tables import RUN
 
 COLUMNS: Final = (
     "domain", "name", "run", "topic", "sequence", "cause", "outcome", "began", "took", "count", "size",

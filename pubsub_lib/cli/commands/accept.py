@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.asking import add_yes, check_names, confirm
-from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.context import writing
 from pubsub_lib.cli.output import Show
+from pubsub_lib.cli.prompts import add_yes, check_names, confirm
 from pubsub_lib.core.model import EMPTY
 from pubsub_lib.errors import NotFound
 
@@ -32,7 +32,7 @@ class Accept(Show):
         check_names(parsed_args)
         topic = parsed_args.topic
         with writing(self) as opened:
-            found = opened.store.look.verify(topic)
+            found = opened.store.inspect.verify(topic)
             if found.stored == EMPTY == found.counted:
                 raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
             if found.right:

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli import asking, writing_one
-from pubsub_lib.cli.opening import settings_of, writing
+from pubsub_lib.cli import prompts, write_result
+from pubsub_lib.cli.context import settings_of, writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.errors import AlreadyExists
 
@@ -27,7 +27,7 @@ class Add(Show):
         """One transaction. Raises AlreadyExists."""
         table, key = parsed_args.table, parsed_args.key
         settings = settings_of(self)
-        value = asking.value(parsed_args.value, settings.limits)
+        value = prompts.value(parsed_args.value, settings.limits)
         with writing(self, settings) as opened:
             try:
                 with opened.store.transaction() as tx:
@@ -36,4 +36,4 @@ class Add(Show):
                 raise AlreadyExists(
                     f"the object {key!r} exists already in the table {table!r}; give --replace, or use pubsub-db update"
                 ) from error
-            return writing_one.outcome(opened.store, table, key, tx.commit)
+            return write_result.outcome(opened.store, table, key, tx.commit)

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli import writing_one
-from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli import write_result
+from pubsub_lib.cli.context import writing
 from pubsub_lib.cli.output import Show
 
 
@@ -26,6 +26,6 @@ class Bind(Show):
         """One transaction. Raises NotFound."""
         table, key = parsed_args.table, parsed_args.key
         with writing(self) as opened:
-            with writing_one.hinted(f"see pubsub-db ls {table}"), opened.store.transaction() as tx:
+            with write_result.hinted(f"see pubsub-db ls {table}"), opened.store.transaction() as tx:
                 tx.update(table, key, {parsed_args.member: parsed_args.host})
-            return writing_one.outcome(opened.store, table, key, tx.commit)
+            return write_result.outcome(opened.store, table, key, tx.commit)

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.asking import add_yes, check_names, confirm
-from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.bulk_delete import Removed, remove
+from pubsub_lib.cli.context import writing
 from pubsub_lib.cli.output import Show
-from pubsub_lib.cli.removing import Removed, remove
+from pubsub_lib.cli.prompts import add_yes, check_names, confirm
 from pubsub_lib.store import Store
 
 
@@ -39,7 +39,7 @@ def _what(store: Store, table: str | None, topic: str | None) -> str:
         number = sum(1 for _ in store.objects(table=table, topic=topic))
         return f"all objects of the table {table!r} on the topic {topic!r} ({number})"
     if table is not None:
-        return f"all objects of the table {table!r} ({store.look.tables().get(table, 0)})"
+        return f"all objects of the table {table!r} ({store.inspect.tables().get(table, 0)})"
     if topic is not None:
         return f"all objects on the topic {topic!r} ({heads[topic].count if topic in heads else 0})"
     return f"all {sum(each.count for each in heads.values())} objects of all tables"

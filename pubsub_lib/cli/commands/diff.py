@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from pubsub_lib.cli.asking import check_names
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.context import reading
 from pubsub_lib.cli.output import Json, List
+from pubsub_lib.cli.prompts import check_names
 from pubsub_lib.core.model import Change, Link
 from pubsub_lib.errors import ConfigError, NotFound
 from pubsub_lib.store import Store
-from pubsub_lib.store.looking import behind
+from pubsub_lib.store.inspection import behind
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -72,13 +72,13 @@ def differences(store: Store, first: int, second: int, topic: str | None) -> lis
             f"from 0 up to the store's head, {head}"
         )
     _check_kept(store, first, second, head)
-    found = fold(_between(store.look.every_link(behind(first), topic), first, second))
+    found = fold(_between(store.inspect.every_link(behind(first), topic), first, second))
     _check_kept(store, first, second, head)  # a service may have trimmed it while it was read
     return found
 
 
 def _check_kept(store: Store, first: int, second: int, head: int) -> None:
-    oldest = store.look.oldest()
+    oldest = store.inspect.oldest()
     begin = head if oldest is None else oldest.link.tx_prev.position
     if first < begin and first < second:
         raise NotFound(f"the changelog was trimmed up to position {begin}; what changed between {first} and it is gone")

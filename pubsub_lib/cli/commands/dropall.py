@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.asking import add_yes, confirm
-from pubsub_lib.cli.opening import shown, writing
+from pubsub_lib.cli.bulk_delete import Removed, remove
+from pubsub_lib.cli.context import shown, writing
 from pubsub_lib.cli.output import Show
-from pubsub_lib.cli.removing import Removed, remove
+from pubsub_lib.cli.prompts import add_yes, confirm
 from pubsub_lib.errors import ConditionFailed
 from pubsub_lib.store import administration
 

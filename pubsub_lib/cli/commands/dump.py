@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.asking import check_names
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.context import reading
 from pubsub_lib.cli.output import Json, List
+from pubsub_lib.cli.prompts import check_names
 
 
 class Dump(List):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from pubsub_lib.cli.asking import STANDARD, add_yes, check_names, confirm
-from pubsub_lib.cli.lines import created
-from pubsub_lib.cli.opening import settings_of
+from pubsub_lib.cli.context import settings_of
+from pubsub_lib.cli.jsonl import created
 from pubsub_lib.cli.output import Act
 from pubsub_lib.cli.progress import Progress
+from pubsub_lib.cli.prompts import STANDARD, add_yes, check_names, confirm
 from pubsub_lib.store import Store
 
 _log = logging.getLogger("pubsub_lib.cli")

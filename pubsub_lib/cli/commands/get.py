@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.context import reading
 from pubsub_lib.cli.output import Json, Show
 from pubsub_lib.errors import NotFound
 

@@ -4,12 +4,12 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.asking import check_names
-from pubsub_lib.cli.human import moment, transaction
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.context import reading
+from pubsub_lib.cli.formatting import moment, transaction
 from pubsub_lib.cli.output import Json, List
+from pubsub_lib.cli.prompts import check_names
 from pubsub_lib.errors import NotFound
-from pubsub_lib.store.looking import Version
+from pubsub_lib.store.inspection import Version
 
 
 class History(List):
@@ -31,7 +31,7 @@ class History(List):
         check_names(parsed_args)
         with reading(self) as store:
             # By version: of an object that moved, one transaction holds two changes, in links sorted by topic.
-            found = sorted(store.look.versions(table, key), key=lambda each: each.change.version)
+            found = sorted(store.inspect.versions(table, key), key=lambda each: each.change.version)
             now = None if found else store.get_record(table, key)
         if not found and now is None:
             raise NotFound(f"the store has no object {key!r} in the table {table!r}, and the changelog has none either")

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.lines import Reader
-from pubsub_lib.cli.loading import BATCH, Loaded, load, most_lines
-from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.bulk_load import BATCH, Loaded, load, max_lines
+from pubsub_lib.cli.context import writing
+from pubsub_lib.cli.jsonl import Reader
 from pubsub_lib.cli.output import Show
 from pubsub_lib.cli.progress import Progress
 from pubsub_lib.errors import UsageError
@@ -38,10 +38,10 @@ class Load(Show):
         """Transactions of bounded size. Raises FileError, StoreError."""
         loaded = Loaded()
         with writing(self) as opened:
-            most = most_lines(opened.settings.limits)
-            batch = min(BATCH, most) if parsed_args.batch is None else parsed_args.batch
-            if not 1 <= batch <= most:
-                raise UsageError(f"--batch {batch} is not possible; give a number from 1 to {most}")
+            maximum = max_lines(opened.settings.limits)
+            batch = min(BATCH, maximum) if parsed_args.batch is None else parsed_args.batch
+            if not 1 <= batch <= maximum:
+                raise UsageError(f"--batch {batch} is not possible; give a number from 1 to {maximum}")
             if parsed_args.from_line < 1:
                 raise UsageError(f"--from-line {parsed_args.from_line} is not possible; lines are numbered from 1")
             with (

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import msgspec
 
-from pubsub_lib.cli.asking import check_names
-from pubsub_lib.cli.human import moment, transaction
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.context import reading
+from pubsub_lib.cli.formatting import moment, transaction
 from pubsub_lib.cli.output import Json, List
-from pubsub_lib.cli.streaming import Column, Lines
+from pubsub_lib.cli.prompts import check_names
+from pubsub_lib.cli.row_printer import Column, RowPrinter
 from pubsub_lib.core.model import Link
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.store import Store
-from pubsub_lib.store.looking import Cursor, behind, cursor
+from pubsub_lib.store.inspection import Cursor, behind, cursor
 
 FOLLOW_EVERY: Final = 0.5
 """Seconds between two looks for what is new."""
@@ -71,11 +71,11 @@ class Log(List):
         limit, since, topic = parsed_args.limit, parsed_args.since, parsed_args.topic
         with reading(self) as store:
             if since is None:
-                rows = list(_rows(store.look.newest(limit, topic), parsed_args.values))[-limit:]
+                rows = list(_rows(store.inspect.newest(limit, topic), parsed_args.values))[-limit:]
             else:
                 self._warn_of_trimming(store, since)
                 # One more than wanted tells whether there is more.
-                rows = list(_rows(store.look.links(behind(since), limit + 1, topic), parsed_args.values, since))
+                rows = list(_rows(store.inspect.links(behind(since), limit + 1, topic), parsed_args.values, since))
                 if len(rows) > limit:
                     rows = rows[:limit]
                     self.app.LOG.info("there is more: pubsub-db log --since %d", rows[-1][0])
@@ -83,7 +83,7 @@ class Log(List):
 
     def _follow(self, parsed_args: argparse.Namespace) -> int:
         since, topic, values = parsed_args.since, parsed_args.topic, parsed_args.values
-        lines = Lines.of(self, _columns(values), parsed_args)
+        lines = RowPrinter.of(self, _columns(values), parsed_args)
         with reading(self) as store:
             if since is not None:
                 self._warn_of_trimming(store, since)
@@ -96,7 +96,7 @@ class Log(List):
                     time.sleep(FOLLOW_EVERY)
 
     def _warn_of_trimming(self, store: Store, since: int) -> None:
-        oldest = store.look.oldest()
+        oldest = store.inspect.oldest()
         begin = store.read_heads([]).store.position if oldest is None else oldest.link.tx_prev.position
         if since < begin:
             self.app.LOG.warning("the changelog was trimmed up to position %d; what is before that is gone", begin)
@@ -106,7 +106,7 @@ def more(
     store: Store, at: Cursor, topic: str | None, warn: Callable[[str, int], None]
 ) -> tuple[Cursor, list[Link]]:
     """One page of what came after a place, and the place behind it. ``warn`` is told when the store went back."""
-    links = store.look.links(at, store.settings.page_size, topic)
+    links = store.inspect.links(at, store.settings.page_size, topic)
     if links:
         return cursor(links[-1]), links
     head = store.read_heads([]).store.position

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.opening import settings_of
+from pubsub_lib.cli.context import settings_of
 from pubsub_lib.cli.output import Show
 from pubsub_lib.store import administration, migrate
 

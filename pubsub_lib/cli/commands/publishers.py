@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.opening import reading, settings_of
+from pubsub_lib.cli.context import reading, settings_of
 from pubsub_lib.cli.output import List
 from pubsub_lib.errors import NotFound
 from pubsub_lib.store import Service, Store

@@ -2,9 +2,9 @@
 
 import argparse
 
-from pubsub_lib.cli import exits
-from pubsub_lib.cli.asked_replica import AskedReplica
+from pubsub_lib.cli import exit_codes
 from pubsub_lib.cli.output import Act
+from pubsub_lib.cli.replica_client import ReplicaClient
 from pubsub_lib.core.limits import check_name
 
 
@@ -22,10 +22,10 @@ class Resync(Act):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Ask. Raises ConfigError, NotFollowed, TransportError."""
+        """Ask. Raises ConfigError, NotSubscribedError, TransportError."""
         topics = [check_name("topic", topic) for topic in parsed_args.topics]
-        replica = AskedReplica(parsed_args.url)
+        replica = ReplicaClient(parsed_args.url)
         replica.resync(topics)
         what = ", ".join(topics) if topics else "everything that it follows"
         self.app.LOG.info("the replica at %s reads %s anew; verify --against tells when it is done", replica.url, what)
-        return exits.OK
+        return exit_codes.OK

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.asking import add_yes, confirm
-from pubsub_lib.cli.opening import writing
+from pubsub_lib.cli.context import writing
 from pubsub_lib.cli.output import Show
-from pubsub_lib.cli.writing_one import hinted, version
+from pubsub_lib.cli.prompts import add_yes, confirm
+from pubsub_lib.cli.write_result import hinted, version
 from pubsub_lib.errors import UsageError
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from pubsub_lib.cli import asking, exits
-from pubsub_lib.cli.opening import Writing, settings_of, writing
+from pubsub_lib.cli import exit_codes, prompts
+from pubsub_lib.cli.context import Writing, settings_of, writing
 from pubsub_lib.cli.output import Show
 from pubsub_lib.errors import UsageError
 from pubsub_lib.replica.replica import Replica
@@ -47,11 +47,11 @@ class Send(Show):
         settings = settings_of(self)
         value = {"host": host, "sent": time.time()}
         if parsed_args.value is not None:
-            value = asking.value(parsed_args.value, settings.limits)
+            value = prompts.value(parsed_args.value, settings.limits)
         with writing(self, settings) as opened:
             position, seconds = _send(opened, topic, key, value, parsed_args.wait, parsed_args.keep)
             if opened.handing_over.error is not None:
-                self.exit_code = exits.UNREACHABLE
+                self.exit_code = exit_codes.UNREACHABLE
             arrived = None if seconds is None else round(seconds * 1000, 1)
             return ("topic", "key", "position", "told", "arrived_ms"), (
                 topic, key, position, opened.handing_over.how, arrived,

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pubsub_lib import loader
-from pubsub_lib.cli.human import Shown, duration, visible
-from pubsub_lib.cli.opening import reading, settings_of, shown
+from pubsub_lib.cli.context import reading, settings_of, shown
+from pubsub_lib.cli.formatting import Shown, duration, visible
+from pubsub_lib.cli.listener import Answer, ask_services
 from pubsub_lib.cli.output import Show
-from pubsub_lib.cli.tap import Answer, ask_services
 from pubsub_lib.core.model import ALL, Head
 from pubsub_lib.core.timing import Timing, lost_message_bound, no_publisher_bound
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Service, Store
-from pubsub_lib.store.looking import Kept
+from pubsub_lib.store.inspection import Kept
 
 ASK_SECONDS: Final = 2.0
-MOST_SHOWN: Final = 10
+MAX_SHOWN: Final = 10
 """Services and topics that a table shows; the other formats show all."""
 
 
@@ -43,7 +43,7 @@ class Status(Show):
         settings = settings_of(self)
         with reading(self) as store:
             heads = store.read_heads([ALL])
-            oldest = store.look.oldest()
+            oldest = store.inspect.oldest()
             # The question comes after the reading of the heads: who answers it with less is behind.
             services = self._services(settings, store, heads.store.position, parsed_args.ask)
         found = {
@@ -69,7 +69,7 @@ class Status(Show):
             except PubSubError as error:
                 # What the store says is worth showing all the same.
                 self.app.LOG.warning("the services were not asked: %s", error)
-        return services(entries, answers, store.look.last_by_origin(), head)
+        return services(entries, answers, store.inspect.last_by_origin(), head)
 
 
 def oldest_link(oldest: Kept | None) -> dict[str, Any] | None:
@@ -168,7 +168,7 @@ def _topics_text(found: Sequence[Mapping[str, Any]]) -> str:
 def _listed(texts: Sequence[str], none: str, more: str) -> str:
     if not texts:
         return none
-    lines = list(texts[:MOST_SHOWN])
-    if len(texts) > MOST_SHOWN:
-        lines.append(f"and {len(texts) - MOST_SHOWN} more, see {more}")
+    lines = list(texts[:MAX_SHOWN])
+    if len(texts) > MAX_SHOWN:
+        lines.append(f"and {len(texts) - MAX_SHOWN} more, see {more}")
     return "\n".join(lines)

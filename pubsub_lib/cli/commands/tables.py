@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.context import reading
 from pubsub_lib.cli.output import List
 
 
@@ -16,4 +16,4 @@ class Tables(List):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Count in the database."""
         with reading(self) as store:
-            return ("table", "objects"), store.look.tables().items()
+            return ("table", "objects"), store.inspect.tables().items()

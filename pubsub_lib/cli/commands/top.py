@@ -12,14 +12,14 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
-from pubsub_lib.cli import exits
-from pubsub_lib.cli.board import Board
+from pubsub_lib.cli import exit_codes
+from pubsub_lib.cli.context import reading, settings_of
 from pubsub_lib.cli.keyboard import Pressed, keys
-from pubsub_lib.cli.listening import Listening
-from pubsub_lib.cli.opening import reading, settings_of
+from pubsub_lib.cli.listener import CLOSE_TIMEOUT, Listener, listening
+from pubsub_lib.cli.message_rows import MessageRows
 from pubsub_lib.cli.output import Act
-from pubsub_lib.cli.screen import Screen
-from pubsub_lib.cli.tap import CLOSE_TIMEOUT, Tap, tapped
+from pubsub_lib.cli.top_model import TopModel
+from pubsub_lib.cli.top_view import TopView
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL
@@ -52,11 +52,11 @@ class Top(Act):
         settings = settings_of(self)
         with keys() as pressed, reading(self) as store, _quiet():
             shown = _Shown(settings, topics)
-            with tapped(settings, store, topics or [ALL], shown.hear) as tap, shown.reading(
-                store, tap, parsed_args.interval
+            with listening(settings, store, topics or [ALL], shown.receive) as listener, shown.reading(
+                store, listener, parsed_args.interval
             ):
-                _run(shown, tap, pressed, parsed_args.interval)
-        return exits.OK
+                _run(shown, listener, pressed, parsed_args.interval)
+        return exit_codes.OK
 
 
 class _Shown:
@@ -64,20 +64,20 @@ class _Shown:
 
     def __init__(self, settings: Settings, topics: Sequence[str]) -> None:
         self._lock = threading.Lock()
-        self._board = Board(time.monotonic(), topics)
-        self._listening = Listening()
+        self._model = TopModel(time.monotonic(), topics)
+        self._message_rows = MessageRows()
         self._title = url.shown(settings.store_url)
 
-    def hear(self, envelope: Envelope) -> None:
+    def receive(self, envelope: Envelope) -> None:
         """On the driver's thread."""
         now, hello = time.monotonic(), envelope.hello
         with self._lock:
-            self._board.heard(self._listening.feed(envelope, time.time()), now)
+            self._model.received(self._message_rows.feed(envelope, time.time()), now)
             if hello is not None and hello.nonce and hello.store is not None:
-                self._board.answered(envelope.service, hello.nonce, hello.store.position, now)
+                self._model.answered(envelope.service, hello.nonce, hello.store.position, now)
 
     @contextmanager
-    def reading(self, store: Store, tap: Tap, interval: float) -> Iterator[None]:
+    def reading(self, store: Store, listener: Listener, interval: float) -> Iterator[None]:
         """Read the store every so many seconds, on a thread of its own: a database that hangs must not keep keys
         from being heard.
         """
@@ -85,7 +85,7 @@ class _Shown:
 
         def read() -> None:
             while not ended.is_set():
-                self._read(store, tap)
+                self._read(store, listener)
                 ended.wait(interval)
 
         thread = threading.Thread(target=read, name="pubsub-top", daemon=True)
@@ -96,40 +96,40 @@ class _Shown:
             ended.set()
             thread.join(CLOSE_TIMEOUT)
 
-    def screen(self, source: str) -> Screen:
+    def screen(self, source: str) -> TopView:
         """What to draw now."""
         with self._lock:
-            view = self._board.view(time.monotonic())
-        return Screen(view, f"{self._title}  by {source}", datetime.now(UTC).strftime("%H:%M:%S UTC"))
+            view = self._model.view(time.monotonic())
+        return TopView(view, f"{self._title}  by {source}", datetime.now(UTC).strftime("%H:%M:%S UTC"))
 
-    def _read(self, store: Store, tap: Tap) -> None:
+    def _read(self, store: Store, listener: Listener) -> None:
         try:
             heads, entries = store.read_heads([ALL]), store.directory.entries()
         except PubSubError as error:
             with self._lock:
-                self._board.failed(str(error))
+                self._model.failed(str(error))
             return
         with self._lock:
-            self._board.stored(heads, entries, time.monotonic())
+            self._model.stored(heads, entries, time.monotonic())
         try:
-            nonces = tap.ask([ALL])
+            nonces = listener.ask([ALL])
         except TransportError:
             return  # it is being closed; what is not asked is not answered, and the lag shows as unknown
         with self._lock:
-            self._board.asked(nonces)
+            self._model.asked(nonces)
 
 
-def _run(shown: _Shown, tap: Tap, pressed: Pressed, interval: float) -> None:
+def _run(shown: _Shown, listener: Listener, pressed: Pressed, interval: float) -> None:
     console = Console(highlight=False)
     with Live(
-        shown.screen(tap.source), console=console, screen=True, auto_refresh=False, transient=True,
+        shown.screen(listener.source), console=console, screen=True, auto_refresh=False, transient=True,
         vertical_overflow="crop",
     ) as live:  # fmt: skip
         size, draw_at = console.size, 0.0
         while True:
             if time.monotonic() >= draw_at or console.size != size:
                 size, draw_at = console.size, time.monotonic() + interval
-                live.update(shown.screen(tap.source), refresh=True)
+                live.update(shown.screen(listener.source), refresh=True)
             if pressed(LOOK) in ("q", "Q"):
                 return
 

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli.human import hexadecimal
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli.context import reading
+from pubsub_lib.cli.formatting import hexadecimal
 from pubsub_lib.cli.output import List
 
 

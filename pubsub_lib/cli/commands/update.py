@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pubsub_lib.cli import asking, writing_one
-from pubsub_lib.cli.opening import settings_of, writing
+from pubsub_lib.cli import prompts, write_result
+from pubsub_lib.cli.context import settings_of, writing
 from pubsub_lib.cli.output import Show
-from pubsub_lib.cli.writing_one import version
+from pubsub_lib.cli.write_result import version
 
 
 class Update(Show):
@@ -26,11 +26,11 @@ class Update(Show):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """One transaction. Raises NotFound, VersionMismatch, ValueRefused."""
+        """One transaction. Raises NotFound, VersionMismatch, InvalidValueError."""
         table, key = parsed_args.table, parsed_args.key
         settings = settings_of(self)
-        value = asking.value(parsed_args.value, settings.limits)
+        value = prompts.value(parsed_args.value, settings.limits)
         with writing(self, settings) as opened:
-            with writing_one.hinted("use pubsub-db add"), opened.store.transaction() as tx:
+            with write_result.hinted("use pubsub-db add"), opened.store.transaction() as tx:
                 tx.update(table, key, value, topic=parsed_args.topic, version=parsed_args.if_version)
-            return writing_one.outcome(opened.store, table, key, tx.commit)
+            return write_result.outcome(opened.store, table, key, tx.commit)

@@ -5,23 +5,23 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pubsub_lib.cli import exits
-from pubsub_lib.cli.asked_replica import AskedReplica, Fingerprints, Told
-from pubsub_lib.cli.asking import check_names
-from pubsub_lib.cli.human import hexadecimal
-from pubsub_lib.cli.opening import reading
+from pubsub_lib.cli import exit_codes
+from pubsub_lib.cli.context import reading
+from pubsub_lib.cli.formatting import hexadecimal
 from pubsub_lib.cli.output import List
+from pubsub_lib.cli.prompts import check_names
+from pubsub_lib.cli.replica_client import Fingerprints, ReplicaAnswer, ReplicaClient
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, Full, Head, Point, Want
 from pubsub_lib.errors import NotFound, WaitTimeout
 from pubsub_lib.store import Store
-from pubsub_lib.store.looking import Verified
+from pubsub_lib.store.inspection import Verified
 
 COLUMNS: Final = ("check", "store", "found", "right")
 WAIT: Final = 10.0
 """Seconds for a replica to hold something that can be compared."""
 PAUSE: Final = 0.25
-MOST_NAMED: Final = 100
+MAX_NAMED: Final = 100
 """Objects that differ and are named; more are counted."""
 
 Row = tuple[str, str, str, bool]
@@ -41,19 +41,19 @@ class Verify(List):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
-        """Raises NotFound (no such topic), TransportError, NotFollowed, WaitTimeout, StoreError."""
+        """Raises NotFound (no such topic), TransportError, NotSubscribedError, WaitTimeout, StoreError."""
         check_names(parsed_args)
         topic = parsed_args.topic
-        replica = None if parsed_args.against is None else AskedReplica(parsed_args.against)
+        replica = None if parsed_args.against is None else ReplicaClient(parsed_args.against)
         with reading(self) as store:
-            verified = store.look.verify(topic)
+            verified = store.inspect.verify(topic)
             if verified.stored == EMPTY == verified.counted and replica is None:
                 raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
             rows = rows_of(verified)
             if replica is not None:
                 rows += against(store, topic, replica)
         if not all(right for *_, right in rows):
-            self.exit_code = exits.NOT_SO
+            self.exit_code = exit_codes.NOT_SO
         return COLUMNS, rows
 
 
@@ -77,7 +77,7 @@ def rows_of(verified: Verified) -> list[Row]:
     return rows
 
 
-def against(store: Store, topic: str, replica: AskedReplica, wait: float = WAIT) -> list[Row]:
+def against(store: Store, topic: str, replica: ReplicaClient, wait: float = WAIT) -> list[Row]:
     """The store against a replica, at the point that the replica knows: writers may go on.
 
     Raises WaitTimeout when the replica holds nothing that can be compared.
@@ -92,12 +92,12 @@ def against(store: Store, topic: str, replica: AskedReplica, wait: float = WAIT)
     return rows
 
 
-def _comparable(store: Store, topic: str, replica: AskedReplica, wait: float) -> tuple[Told, Head]:
+def _comparable(store: Store, topic: str, replica: ReplicaClient, wait: float) -> tuple[ReplicaAnswer, Head]:
     """What the replica holds, and the topic's head at that point, by the changelog."""
     until = time.monotonic() + wait
     while True:
         told = replica.contents(topic)
-        expected = None if told.known is None else store.look.head_at(topic, told.known.position)
+        expected = None if told.known is None else store.inspect.head_at(topic, told.known.position)
         # At the head's own position the replica's point must be the head's: else it is of another history.
         if told.known is not None and expected is not None and not _other_history(told.known, expected):
             return told, expected
@@ -110,7 +110,7 @@ def _other_history(known: Point, expected: Head) -> bool:
     return known.position == expected.point.position and known != expected.point
 
 
-def _why(told: Told, expected: Head | None) -> str:
+def _why(told: ReplicaAnswer, expected: Head | None) -> str:
     if told.known is None:
         return f"it holds nothing yet (it is {told.state})"
     if expected is None:
@@ -118,7 +118,7 @@ def _why(told: Told, expected: Head | None) -> str:
     return f"at position {told.known.position} it follows another history (the store was restored), and did not notice"
 
 
-def _named(store: Store, topic: str, replica: AskedReplica, wait: float) -> list[Row]:
+def _named(store: Store, topic: str, replica: ReplicaClient, wait: float) -> list[Row]:
     """The objects that differ. That needs both sides at the same point; a topic that is written to all the time may
     not stand still long enough."""
     until = time.monotonic() + wait
@@ -145,15 +145,15 @@ def _named(store: Store, topic: str, replica: AskedReplica, wait: float) -> list
 
 
 def compared(mine: Fingerprints, theirs: Fingerprints) -> list[Row]:
-    """One row for each object that differs, of ``MOST_NAMED`` at most."""
+    """One row for each object that differs, of ``MAX_NAMED`` at most."""
     rows = []
     for table, key in sorted(mine.keys() | theirs.keys()):
         here, there = mine.get((table, key)), theirs.get((table, key))
         if here != there:
             rows.append((f"replica: {table} {key}", _shown(here, there), _shown(there, here), False))
-    if len(rows) > MOST_NAMED:
-        more = len(rows) - MOST_NAMED
-        rows = [*rows[:MOST_NAMED], (f"replica: {more} more objects", "", "", False)]
+    if len(rows) > MAX_NAMED:
+        more = len(rows) - MAX_NAMED
+        rows = [*rows[:MAX_NAMED], (f"replica: {more} more objects", "", "", False)]
     return rows
 
 

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pubsub_lib.cli import exits
-from pubsub_lib.cli.human import duration
-from pubsub_lib.cli.listening import Heard, Listening
-from pubsub_lib.cli.opening import reading, settings_of
+from pubsub_lib.cli import exit_codes
+from pubsub_lib.cli.context import reading, settings_of
+from pubsub_lib.cli.formatting import duration
+from pubsub_lib.cli.listener import Listener, listening
+from pubsub_lib.cli.message_rows import MessageRows, ReceivedMessage
 from pubsub_lib.cli.output import List
-from pubsub_lib.cli.streaming import Column, Lines
-from pubsub_lib.cli.tap import Tap, tapped
+from pubsub_lib.cli.row_printer import Column, RowPrinter
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError
 
-MOST_WAITING: Final = 100_000
+MAX_WAITING: Final = 100_000
 """Rows that wait to be printed; more are counted and left out. What is missing was found before: no hole is made up."""
 ASK_AGAIN: Final = 0.2
 """Seconds between two questions while nobody has answered yet."""
@@ -66,16 +66,16 @@ class Watch(List):
         if (count is not None and count < 1) or (seconds is not None and not 0 < seconds < 1e9):
             raise ConfigError("--count wants a number from 1, --seconds one above 0")
         topics = [check_name("topic", topic) for topic in parsed_args.topics] or [ALL]
-        lines = Lines.of(self, _COLUMNS, parsed_args)
-        listening = Listening()
+        lines = RowPrinter.of(self, _COLUMNS, parsed_args)
+        message_rows = MessageRows()
         answered = threading.Event()
-        rows: queue.Queue[Heard] = queue.Queue(MOST_WAITING)
+        rows: queue.Queue[ReceivedMessage] = queue.Queue(MAX_WAITING)
         left_out = 0
 
-        def hear(envelope: Envelope) -> None:
+        def receive(envelope: Envelope) -> None:
             nonlocal left_out
             answered.set()
-            for row in listening.feed(envelope, time.time()):
+            for row in message_rows.feed(envelope, time.time()):
                 try:
                     rows.put_nowait(row)
                 except queue.Full:
@@ -83,18 +83,18 @@ class Watch(List):
 
         settings = settings_of(self)
         end = time.monotonic() + seconds if seconds is not None else float("inf")
-        with reading(self) as store, tapped(settings, store, topics, hear) as tap:
+        with reading(self) as store, listening(settings, store, topics, receive) as listener:
             # Whoever reads that it listens may rely on it: a connection stands once somebody answers.
             until = min(end, time.monotonic() + settings.timing.hello_wait)
             while not answered.is_set() and time.monotonic() < until:
-                tap.ask(topics)
+                listener.ask(topics)
                 answered.wait(ASK_AGAIN)
-            self._say(tap, topics)
+            self._say(listener, topics)
             shown, ask_at = 0, 0.0
             while (now := time.monotonic()) < end and (count is None or shown < count):
                 if now >= ask_at:
                     # As a replica does: an answer tells of what was lost at the end, behind which nothing comes.
-                    tap.ask(topics)
+                    listener.ask(topics)
                     ask_at = now + settings.timing.max_idle_time
                 try:
                     row = rows.get(timeout=min(end, ask_at) - now)
@@ -104,15 +104,15 @@ class Watch(List):
                 shown += 1
         if left_out:
             self.app.LOG.warning("%d messages were heard and not shown: the output was too slow", left_out)
-        return exits.OK
+        return exit_codes.OK
 
-    def _say(self, tap: Tap, topics: Sequence[str]) -> None:
+    def _say(self, listener: Listener, topics: Sequence[str]) -> None:
         what = "everything" if topics == [ALL] else ", ".join(topics)
-        where = f" at {', '.join(tap.addresses)}" if tap.addresses else ""
-        self.app.LOG.info("listening to %s by %s%s; Ctrl-C ends it", what, tap.source, where)
+        where = f" at {', '.join(listener.addresses)}" if listener.addresses else ""
+        self.app.LOG.info("listening to %s by %s%s; Ctrl-C ends it", what, listener.source, where)
 
 
-def cells(row: Heard) -> tuple[Sequence[Any], Sequence[str]]:
+def cells(row: ReceivedMessage) -> tuple[Sequence[Any], Sequence[str]]:
     """A row for programs (latency in milliseconds) and for people."""
     at = datetime.fromtimestamp(row.at, UTC)
     values = (

@@ -286,7 +286,7 @@ class Generator:
         visible = [link for link in asked if link["written"] <= time + self.hosts["h0"]]
         head = visible[-1] if visible else {"position": 0, "nonce": 0}
         before = known[topic]
-        cause = "doubted" if self.faults and time % 16 == 0 else "expired"
+        cause = "history changed" if self.faults and time % 16 == 0 else "expired"
         replica.say(time, kind="sync_begin", sequence=number, topic=topic, cause=cause, prev_position=before)
         if self.chance(0.1):
             return

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from pubsub_lib.core.actions import RequestHello, StartSync
 from pubsub_lib.core.cache import Cache
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
-from pubsub_lib.core.follower import Follower, Outcome
+from pubsub_lib.core.effects import RequestHello, StartSync
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Link, SyncAnswer
-from pubsub_lib.core.publishing import Publishing
+from pubsub_lib.core.replica_state import ReplicaState, StepResult
+from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import State
 from pubsub_lib.journal import Journal, JournalSettings
@@ -29,7 +29,7 @@ from pubsub_sql.follower import ChangelogFollower
 from tests.unit.audit.joined_parts import DROPPED, STALE, TWICE, BreakableTracker, Clock, Database, Planted
 from tests.unit.core.builders import Write
 
-TIMING: Final = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, sync_backoff_most=4.0)
+TIMING: Final = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, max_sync_backoff=4.0)
 SMALL: Final = Limits(max_frame_bytes=4096)
 """Publishers' limits in one half of the runs: a link of some large values is a run of messages. In the other half a
 frame has room for a whole batch.
@@ -77,7 +77,7 @@ class Sender(Process):
     def begin(self) -> None:
         self.open_journal()
         uuid = f"{self.world.rng.getrandbits(128):032x}"
-        self.core = Publishing(self.name, uuid, TIMING, self.world.limits, self.world.clock.now)
+        self.core = Sequencer(self.name, uuid, TIMING, self.world.limits, self.world.clock.now)
 
     def kill(self) -> None:
         self.pending.clear()
@@ -123,10 +123,10 @@ class Replica(Process):
         self.open_journal()
         self.journal = ReplicaJournal(self.note, polls=self.polls)
         rng = random.Random(self.world.rng.getrandbits(32))
-        self.follower = Follower(TIMING, Limits(), rng, Cache(), self.world.clock.now)
+        self.replica_state = ReplicaState(TIMING, Limits(), rng, Cache(), self.world.clock.now)
         self.tracker = BreakableTracker(TIMING, Limits(), rng, self.world.clock.now)
-        self.follower.tracker = self.tracker
-        self.follower.witness = self.journal
+        self.replica_state.tracker = self.tracker
+        self.replica_state.witness = self.journal
         self.wire: deque[Envelope] = deque()
         self.questions: list[RequestHello] = []
         self.job: StartSync | None = None
@@ -144,23 +144,23 @@ class Replica(Process):
 
     def follow(self, topics: Sequence[str]) -> None:
         self.journal.following(topics)
-        self.take(self.follower.follow(topics, self.world.clock.now))
+        self.take(self.replica_state.subscribe(topics, self.world.clock.now))
 
     def drop_and_follow(self) -> None:
         """The last message of the topic comes after it was dropped."""
         topic = self.world.rng.choice(list(self.tracker.topics))
         if self.spared:
             return
-        self.take(self.follower.unfollow(topic))
+        self.take(self.replica_state.unsubscribe(topic))
         self.journal.dropping(topic)
         late = [each for each in self.wire if topic in (each.topic, ALL)]
         self.wire = deque(each for each in self.wire if each not in late)
         for envelope in late[-1:]:
-            self.take(self.follower.feed(envelope, self.world.clock.now))
+            self.take(self.replica_state.feed(envelope, self.world.clock.now))
         self.follow([topic])
 
-    def take(self, outcome: Outcome) -> None:
-        for question in outcome.questions:
+    def take(self, outcome: StepResult) -> None:
+        for question in outcome.hello_requests:
             self.journal.asking(question)
             self.questions.append(question)
         if outcome.sync is not None:
@@ -174,7 +174,7 @@ class Replica(Process):
             if not keep:
                 del self.wire[index % len(self.wire)]
             self.world.largest = max(self.world.largest, len(envelope.messages))
-            self.take(self.follower.feed(envelope, self.world.clock.now))
+            self.take(self.replica_state.feed(envelope, self.world.clock.now))
 
     def lose(self, index: int) -> None:
         if self.wire:
@@ -186,15 +186,15 @@ class Replica(Process):
             return
         question = self.questions.pop(0)
         if self.polls:
-            self.poll([HelloAsk(question.nonce, question.topics)])
+            self.poll([HelloRequest(question.nonce, question.topics)])
         elif not lost:
             self.wire.extend(sender.answer(question) for sender in self.world.senders)
 
-    def poll(self, asks: Sequence[HelloAsk] = ()) -> None:
+    def poll(self, asks: Sequence[HelloRequest] = ()) -> None:
         if self.polls:
             clock: Callable[[], float] = self.world.clock.monotonic
             for envelope in self.poller.poll(self.world.database, lambda: self.tracker.topics, asks, clock):
-                self.take(self.follower.feed(envelope, clock()))
+                self.take(self.replica_state.feed(envelope, clock()))
 
     def read(self) -> None:
         """The running sync reads now."""
@@ -209,19 +209,19 @@ class Replica(Process):
         self.job = self.reading = None
         if well:
             assert reading is not None
-            self.take(self.follower.sync_done(job.number, reading, self.world.clock.now))
+            self.take(self.replica_state.sync_done(job.number, reading, self.world.clock.now))
         else:
-            self.follower.sync_failed(job.number, self.world.clock.now)
+            self.replica_state.sync_failed(job.number, self.world.clock.now)
             self.journal.sync_failed(job, "StoreUnavailable")
 
     def doubt(self) -> None:
         """Contents are said to differ: buckets, or everything, are read."""
         for chain in list(self.tracker.topics):
             if not self.tracker.chain(chain).frozen:
-                self.follower.mismatched(chain, self.world.clock.now)
+                self.replica_state.mismatched(chain, self.world.clock.now)
 
     def tick(self) -> None:
-        self.take(self.follower.tick(self.world.clock.now))
+        self.take(self.replica_state.tick(self.world.clock.now))
 
     @property
     def settled(self) -> bool:
@@ -239,8 +239,8 @@ class Replica(Process):
         for name in self.tracker.topics:
             known = self.tracker.chain(name).known
             assert known is not None
-            for topic in self.follower.cache.topics() if name == ALL else [name]:
-                self.journal.listing(topic, known, self.follower.cache.topic_records(topic))
+            for topic in self.replica_state.cache.topics() if name == ALL else [name]:
+                self.journal.listing(topic, known, self.replica_state.cache.topic_records(topic))
         self.journal.close()
 
 

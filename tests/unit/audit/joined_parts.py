@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from pubsub_lib.audit.ingest.fromstore import journal_of_store
-from pubsub_lib.core.actions import Action, Apply
+from pubsub_lib.audit.ingest.store_journal import journal_of_store
+from pubsub_lib.core.effects import Apply, Effect
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, Heads, Link, Point, SyncAnswer, Want
@@ -64,7 +64,7 @@ class Database(Protocol):
     def read_heads(self, topics: Collection[str]) -> Heads:
         """See :meth:`pubsub_lib.store.Store.read_heads`."""
 
-    def read_links(self, after: Point | None, most: int) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         """See :meth:`pubsub_lib.store.Store.read_links`."""
 
     def trim(self, keep: int) -> None:
@@ -104,7 +104,7 @@ class Modelled:
         heads = self._history.heads
         return Heads(self._history.point, heads if ALL in topics else {name: heads.get(name, EMPTY) for name in topics})
 
-    def read_links(self, after: Point | None, most: int) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
         """See :class:`Database`."""
         known = after or Point(0, 0)
         floor = self._history.floor
@@ -188,10 +188,10 @@ class BreakableTracker(Tracker):
         self._inline: set[tuple[str, str, int]] = set()
         """What was applied as it came, by UUID, topic and sequence."""
 
-    def feed(self, envelope: Envelope, now: float) -> list[Action]:
+    def feed(self, envelope: Envelope, now: float) -> list[Effect]:
         """See :meth:`pubsub_lib.core.tracker.Tracker.feed`."""
-        actions = super().feed(envelope, now)
-        links = [link for action in actions if isinstance(action, Apply) for link in action.links]
+        effects = super().feed(envelope, now)
+        links = [link for effect in effects if isinstance(effect, Apply) for link in effect.links]
         broken = self._break(envelope, links)
         if broken is not None:
             self.fault = ""
@@ -199,7 +199,7 @@ class BreakableTracker(Tracker):
         if links and len(links) == len(envelope.messages):
             numbered = enumerate(envelope.messages, envelope.sequence)
             self._inline |= {(envelope.uuid, envelope.topic, number) for number, each in numbered if each.parts == 1}
-        return actions
+        return effects
 
     def _break(self, envelope: Envelope, links: list[Link]) -> list[Link] | None:
         """What is applied instead of these links; None: there is no chance."""

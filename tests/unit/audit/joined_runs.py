@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pubsub_lib.audit.settings import SECOND, AuditSettings
-from pubsub_lib.core.transitions import Happening
+from pubsub_lib.core.transitions import Trigger
 from pubsub_lib.journal.reading import find, read
 from tests.unit.audit.conftest import write_cases
 from tests.unit.audit.joined import BOUND, GRACE, SILENCE, WINDOW, World
@@ -113,7 +113,7 @@ def _found_by_digest(one: Oracle, name: str, position: int) -> bool:
     noticed = {
         (row.run, row.topic, row.sequence)
         for row in mine
-        if row.kind == "sync_begin" and row.cause == Happening.MISMATCHED.value
+        if row.kind == "sync_begin" and row.cause == Trigger.MISMATCHED.value
     }
     return any(
         row.kind == "sync_end"

@@ -664,7 +664,7 @@ class Oracle:
             if (row.topic, row.position, row.nonce) == point
         )
         for row in self.rows:
-            if row.kind == "sync_begin" and row.cause == "doubted" and row.wall >= published - self.grace:
+            if row.kind == "sync_begin" and row.cause == "history changed" and row.wall >= published - self.grace:
                 older = [each for each in committed if self.horizon(self._light_of(each)) <= row.wall]
                 if all(position < point[1] for _, position, _ in older):
                     return True

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pubsub_lib.audit.report.kinds import HOPS, VERDICTS
+from pubsub_lib.audit.report.labels import HOPS, VERDICTS
 from pubsub_lib.audit.report.summary import Balance, Count, Detector, Losses, Summary
 
 BEGIN = 1_790_000_000_000_000

@@ -20,7 +20,7 @@ from pubsub_lib.audit.report.summary import TABLES, nothing
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.journal import writer
-from pubsub_lib.journal.rolling import roll
+from pubsub_lib.journal.compaction import compact
 from pubsub_lib.journal.writer import Journal
 from pubsub_lib.store import Store
 from tests.unit.journal.builders import link, settings
@@ -297,7 +297,7 @@ def test_a_journal_that_vanishes_under_spark_is_32(
 ) -> None:
     folder = tmp_path / "journals"
     lossy_journals(folder, monkeypatch)
-    roll(folder)
+    compact(folder)
     load = journals.load
 
     def vanish(*given: Any) -> Any:

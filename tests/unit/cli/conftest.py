@@ -16,6 +16,7 @@ KINDS = [
     pytest.param(("postgresql", True), id="postgresql-served", marks=pytest.mark.postgresql),
 ]
 
+DAY = 86_400.0
 Make = Callable[[str, bool], World]
 
 
@@ -42,7 +43,8 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         if (backend, served) not in made:
             folder = tmp_path_factory.mktemp("world")
             url = url_in(folder, backend)
-            host = Host(folder, url, follow_interval=0.25) if served else None
+            # The service must not remove what a test has put into the directory, however long the session lasts.
+            host = Host(folder, url, follow_interval=0.25, trim_interval=DAY) if served else None
             world = World(url, alone(folder, url) if host is None else host.config, host)
             world.open().close()  # makes the tables
             if host is not None:

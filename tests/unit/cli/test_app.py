@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.cli import exits
+from pubsub_lib.cli import exit_codes
 from pubsub_lib.cli.commands import COMMANDS, tables
 from tests.unit.cli.world import ROOT, World, start
 
@@ -97,14 +97,14 @@ def test_output_into_a_closed_pipe_ends_quietly(small: World) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait() == exits.CLOSED_PIPE
+    assert process.wait() == exit_codes.CLOSED_PIPE
 
 
 def test_output_on_a_full_disk_is_told(small: World) -> None:
     with Path("/dev/full").open("w") as full:
         process = small.process("tables", "-f", "json", stdout=full)
         err = process.communicate()[1]
-    assert process.returncode == exits.FILE
+    assert process.returncode == exit_codes.FILE
     assert err == "pubsub-db: a file or the output cannot be used: [Errno 28] No space left on device\n"
 
 
@@ -126,7 +126,7 @@ def test_what_is_no_text_is_refused(small: World) -> None:
 
 def test_exit_codes_are_documented_in_one_table() -> None:
     rows = re.findall(r"^\| (\d+) \|", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
     assert {int(each) for each in rows} == codes
     assert len(rows) == len(codes)
     help_text = start("--help").communicate()[0]

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import msgspec
 
-from pubsub_lib.core.actions import Action, Apply, Replace, RequestHello, StartSync
 from pubsub_lib.core.digest import add, bucket_of, fingerprint, subtract
+from pubsub_lib.core.effects import Apply, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import (
@@ -205,7 +205,7 @@ class Bench:
         self.sync: StartSync | None = None
         self.syncs: list[StartSync] = []
         self.began = self.now
-        self.do(self.tracker.follow(topics, self.now, known))
+        self.do(self.tracker.subscribe(topics, self.now, known))
 
     # -- what goes in
 
@@ -249,29 +249,29 @@ class Bench:
     def synced(self) -> "Bench":
         """Greet, run the first sync to its end, and go on to a moment without anything under way."""
         self.hear(self.history.reading(), nonce=self.questions[-1].nonce)
-        while self.tracker.slot.waits or self.sync is not None:
+        while self.tracker.syncs.waits or self.sync is not None:
             if self.sync is None:
-                self.wait(max(0.0, self.tracker.slot.next_time() - self.now))
+                self.wait(max(0.0, self.tracker.syncs.next_time() - self.now))
             self.answer()
         self.wait(0.25)
         return self
 
-    def do(self, actions: Sequence[Action]) -> None:
+    def do(self, effects: Sequence[Effect]) -> None:
         """Write down what the tracker asks for."""
-        for action in actions:
-            match action:
+        for effect in effects:
+            match effect:
                 case Apply(links):
                     self.applied.extend(links)
                 case Replace():
-                    self.replaced.append(action)
+                    self.replaced.append(effect)
                 case RequestHello():
-                    self.questions.append(action)
+                    self.questions.append(effect)
                 case StartSync():
                     late = self.now - self.began >= self.timing.sync_timeout
                     assert self.sync is None or late, "one sync at a time"
-                    self.sync = action
+                    self.sync = effect
                     self.began = self.now
-                    self.syncs.append(action)
+                    self.syncs.append(effect)
 
     # -- what came of it
 

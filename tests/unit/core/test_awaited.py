@@ -143,7 +143,8 @@ def test_while_everything_is_read_nothing_is_certain() -> None:
     assert wait.look(bench.tracker, ["t"]) is True
 
 
-def test_every_topic_that_was_written_to_must_have_it() -> None:
+def two_topics() -> tuple[History, Bench, Awaited, Link]:
+    """A wait for a commit that one of two topics has; and its link of the other."""
     history = History()
     history.commit(("t", "k", "1"), ("u", "k", "1"))
     bench = Bench(history, ["t", "u"]).synced()
@@ -151,8 +152,59 @@ def test_every_topic_that_was_written_to_must_have_it() -> None:
     wait = Awaited(first.point, bench.now)
     bench.feed(first)
     assert wait.look(bench.tracker, ["t", "u"]) is False
+    return history, bench, wait, second
+
+
+def test_every_topic_that_was_written_to_must_have_it() -> None:
+    _, bench, wait, second = two_topics()
     bench.feed(second)
     assert wait.look(bench.tracker, ["t", "u"]) is True
+
+
+def test_a_topic_that_is_dropped_and_followed_again_meanwhile_does_not_have_it() -> None:
+    _, bench, wait, second = two_topics()
+    bench.tracker.unsubscribe("t")
+    bench.do(bench.tracker.subscribe(["t"], bench.now))
+    bench.feed(second)
+    assert wait.look(bench.tracker, ["t", "u"]) is False
+    bench.synced()
+    assert wait.look(bench.tracker, ["t", "u"]) is True
+
+
+def test_a_commit_that_a_restore_takes_away_meanwhile_is_asked_about_again() -> None:
+    history, bench, wait, second = two_topics()
+    lost = bench.known("t")
+    assert lost is not None
+    bench.feed(second)
+    bench.history = history.restored(lost.position - 1, seed=9)
+    bench.tracker.resync(["t"], bench.now)
+    bench.wait(1.0)
+    bench.answer()
+    known = bench.known("t")
+    assert known is not None
+    assert known != lost
+    bench.history.one("t")
+    question = wait.look(bench.tracker, ["t", "u"])
+    assert question == PlaceQuestion("t", (lost, known)), "t went back"
+    bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
+    assert wait.look(bench.tracker, ["t", "u"]) is False
+    with pytest.raises(HistoryChanged):
+        wait.answered(question, [False, True])
+
+
+def test_what_the_store_said_of_a_history_that_was_replaced_meanwhile_is_not_believed() -> None:
+    history = History()
+    history.some(3)
+    early = history.links[1]
+    history, bench = following("t", history)
+    wait = wait_for(bench, early)
+    question = wait.look(bench.tracker, ["t"])
+    assert isinstance(question, PlaceQuestion)
+    bench.tracker.resync(["t"], bench.now)
+    bench.wait(1.0)
+    bench.answer()
+    wait.answered(question, [True, True])
+    assert isinstance(wait.look(bench.tracker, ["t"]), PlaceQuestion), "asked of the chain as it is now"
 
 
 def test_a_point_of_nobody_is_never_called_applied_whatever_the_store_says_of_known() -> None:

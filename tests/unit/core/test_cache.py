@@ -13,7 +13,7 @@ from pubsub_lib.core.cache import Applied, Cache
 from pubsub_lib.core.digest import MASK, bucket_of, fingerprint
 from pubsub_lib.core.events import Event, plain
 from pubsub_lib.core.model import ZERO, Action, Change, Head, Link, Point, Record, TopicSnapshot
-from pubsub_lib.errors import NotFollowed, UsageError
+from pubsub_lib.errors import NotSubscribedError, UsageError
 
 V1, V2, V3 = b'{"s":1}', b'{"s":2}', b'{"s":3}'
 
@@ -266,16 +266,16 @@ def test_a_replace_leaves_no_floor_above_its_position() -> None:
 
 
 def test_floors_of_other_topics_cost_a_replace_nothing() -> None:
-    """A whole sync of many topics is not quadratic: counted in looks at floors, not in seconds."""
+    """A whole sync of many topics is not quadratic: counted in looks at tombstones, not in seconds."""
     cache = Cache()
     topics = [f"t{number}" for number in range(300)]
     for number, topic in enumerate(topics):
         cache.apply(link(topic, 0, 2 * number + 1, put(topic, 2 * number + 1)))
         cache.apply(link(topic, 2 * number + 1, 2 * number + 2, delete(topic, 2 * number + 2)))
     merged = cache._merged
-    assert len(merged.floors) == len(topics)
+    assert len(merged.tombstones) == len(topics)
 
-    class Counted(type(merged.floors)):  # type: ignore[misc]
+    class Counted(type(merged.tombstones)):  # type: ignore[misc]
         looks = 0
 
         def items(self) -> object:
@@ -286,10 +286,10 @@ def test_floors_of_other_topics_cost_a_replace_nothing() -> None:
             Counted.looks += 1
             return super().__getitem__(ident)
 
-    merged.floors = Counted(merged.floors)
+    merged.tombstones = Counted(merged.tombstones)
     for topic in topics:
         cache.drop(topic)
-    assert list(merged.floors) == list(merged._floored) == []
+    assert list(merged.tombstones) == list(merged._tombstones_by_topic) == []
     assert Counted.looks <= len(topics)
 
 
@@ -348,7 +348,7 @@ def test_indexes_by_name() -> None:
     assert cache.lookup("by_s", 1) == [("x", V1)]
     with pytest.raises(UsageError, match="by_s"):
         cache.add_index("by_s", "port", "s")
-    with pytest.raises(NotFollowed, match="no index 'nobody'"):
+    with pytest.raises(NotSubscribedError, match="no index 'nobody'"):
         cache.lookup("nobody", 1)
 
 
@@ -457,10 +457,10 @@ class Histories(RuleBasedStateMachine):
         links, applied = self.chains[topic]
         return links[:applied] != self.store.links[topic][:applied]
 
-    @rule(topic=st.sampled_from(TOPICS), most=st.integers(1, 3))
-    def apply(self, topic: str, most: int) -> None:
+    @rule(topic=st.sampled_from(TOPICS), maximum=st.integers(1, 3))
+    def apply(self, topic: str, maximum: int) -> None:
         run = []
-        for _ in range(most):
+        for _ in range(maximum):
             links, applied = self.chains[topic]
             if not self.stray(topic):
                 links = self.store.links[topic]

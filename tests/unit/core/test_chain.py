@@ -2,11 +2,11 @@
 
 import pytest
 
-from pubsub_lib.core.chain import MOST_HEADS, MOST_RECENT_POINTS, RECENT_POINTS, RECENT_ROUNDS, Chain
+from pubsub_lib.core.chain import MAX_HEADS, MAX_RECENT_POINTS, RECENT_POINTS, RECENT_ROUNDS, Chain
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Point
-from pubsub_lib.core.transitions import Happening, State
+from pubsub_lib.core.transitions import State, Trigger
 from tests.unit.core.builders import History, run_of
 
 
@@ -57,11 +57,11 @@ def test_a_busy_chain_remembers_its_points_for_some_rounds() -> None:
 
 def test_remembered_points_are_bounded() -> None:
     one = chain()
-    for position in range(1, 3 * MOST_RECENT_POINTS):
+    for position in range(1, 3 * MAX_RECENT_POINTS):
         one.advance(Point(position, 1), 0.0)
-        if position % (MOST_RECENT_POINTS // 8) == 0:
+        if position % (MAX_RECENT_POINTS // 8) == 0:
             one.new_round()
-        assert sum(map(len, one.earlier)) + len(one.recent) <= (RECENT_ROUNDS + 1) * MOST_RECENT_POINTS
+        assert sum(map(len, one.earlier)) + len(one.recent) <= (RECENT_ROUNDS + 1) * MAX_RECENT_POINTS
     one.jump(ZERO, 1.0)
     assert (len(one.recent), len(one.earlier)) == (1, 0)
 
@@ -72,9 +72,9 @@ def test_rule_03_the_clock_is_the_older_of_links_and_heads() -> None:
     one = chain()
     assert one.clock_started() is None
     one.remember_head(links[2].point, 5.0, 1)
-    one.waiting.hold(Message(links[1]), links[1].prev, 1, 4.0, 1)
+    one.reorder_buffer.hold(Message(links[1]), links[1].prev, 1, 4.0, 1)
     assert one.clock_started() == 4.0
-    one.waiting.drop_old(links[1].point, everywhere=True)
+    one.reorder_buffer.drop_old(links[1].point, everywhere=True)
     assert one.clock_started() == 5.0
     one.advance(links[2].point, 6.0)
     assert one.clock_started() is None
@@ -82,12 +82,12 @@ def test_rule_03_the_clock_is_the_older_of_links_and_heads() -> None:
 
 def test_remembered_heads_are_bounded_and_hold_the_oldest_and_the_newest() -> None:
     one = chain()
-    for position in range(1, 10 * MOST_HEADS):
+    for position in range(1, 10 * MAX_HEADS):
         one.remember_head(Point(position, 1), float(position), position)
-    assert len(one.heads) == MOST_HEADS
-    assert (one.heads[0].point.position, one.heads[-1].point.position) == (1, 10 * MOST_HEADS - 1)
-    one.drop_heads_before(MOST_HEADS)
-    assert [head.point.position for head in one.heads] == [10 * MOST_HEADS - 1]
+    assert len(one.heads) == MAX_HEADS
+    assert (one.heads[0].point.position, one.heads[-1].point.position) == (1, 10 * MAX_HEADS - 1)
+    one.drop_heads_before(MAX_HEADS)
+    assert [head.point.position for head in one.heads] == [10 * MAX_HEADS - 1]
 
 
 def test_a_head_that_cannot_come_by_itself_any_more_is_due_before_the_window() -> None:
@@ -106,22 +106,22 @@ def test_a_head_that_cannot_come_by_itself_any_more_is_due_before_the_window() -
 
 def test_the_cause_is_the_happening_that_made_a_sync_due() -> None:
     one = chain()
-    one.happen(Happening.RESUMED)
+    one.trigger(Trigger.RESUMED)
     assert one.cause == "resumed"
-    one.happen(Happening.HELD)
+    one.trigger(Trigger.HELD)
     assert one.cause == "resumed"
-    one.happen(Happening.BEGUN)
-    one.happen(Happening.INCOMPLETE)
+    one.trigger(Trigger.BEGUN)
+    one.trigger(Trigger.INCOMPLETE)
     assert (one.cause, one.state) == ("incomplete", State.FULL_DUE)
 
 
-@pytest.mark.parametrize("done", [Happening.CAUGHT_UP, Happening.BEHIND])
-def test_synced_is_set_by_the_end_of_a_sync_only(done: Happening) -> None:
+@pytest.mark.parametrize("done", [Trigger.CAUGHT_UP, Trigger.BEHIND])
+def test_synced_is_set_by_the_end_of_a_sync_only(done: Trigger) -> None:
     one = chain()
-    for happening in (Happening.RESUMED, Happening.BEGUN, Happening.FAILED, Happening.BEGUN):
-        one.happen(happening)
+    for trigger in (Trigger.RESUMED, Trigger.BEGUN, Trigger.FAILED, Trigger.BEGUN):
+        one.trigger(trigger)
         assert not one.synced
-    one.happen(done)
+    one.trigger(done)
     assert one.synced
 
 
@@ -130,5 +130,5 @@ def test_frozen_while_nothing_is_known_or_a_full_sync_is_due() -> None:
     assert chain(known=None).known_position == -1
     one = chain()
     assert not one.frozen
-    one.happen(Happening.MISMATCHED)
+    one.trigger(Trigger.MISMATCHED)
     assert one.frozen

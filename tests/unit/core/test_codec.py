@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, MAX_NAME_BYTES, MAX_TRACE_CHARACTERS, ZERO, Change, Head, Link, Point
-from pubsub_lib.errors import FrameError, ValueRefused
+from pubsub_lib.errors import FrameError, InvalidValueError
 
 FRAMES = Path(__file__).parent / "frames"
 REASONS = {"truncated", "oversized", "version", "foreign"}
@@ -48,14 +48,14 @@ changes = st.builds(
 
 
 @st.composite
-def links(draw: st.DrawFn, topic: str, most: int = 5) -> Link:
+def links(draw: st.DrawFn, topic: str, maximum: int = 5) -> Link:
     before = draw(st.integers(0, 2**62))
     after = draw(st.integers(before + 1, 2**63 - 1))
     return Link(
         topic,
         Point(before, draw(numbers)),
         Point(after, draw(numbers)),
-        draw(st.lists(changes, max_size=most)),
+        draw(st.lists(changes, max_size=maximum)),
         draw(numbers),
         draw(st.integers(0, 2**64 - 1)),
         draw(points),
@@ -112,36 +112,36 @@ def test_an_own_hello_is_under_its_askers_prefix_alone(nonce: str, other: str) -
     head, _ = codec.encode(envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, nonce)))
     assert head.startswith(codec.private_frame(other)) == (nonce == other)
     assert not head.startswith(codec.EVERYTHING)
-    assert not head.startswith(codec.ask_frame(nonce, ["a"]))
+    assert not head.startswith(codec.hello_request_frame(nonce, ["a"]))
 
 
 @given(names, st.sets(names | st.just(ALL), max_size=5))
 def test_a_question_is_read_back(nonce: str, topics: set[str]) -> None:
-    frame = codec.ask_frame(nonce, topics)
+    frame = codec.hello_request_frame(nonce, topics)
     assert frame.startswith(codec.private_frame(nonce))
-    assert codec.read_ask(frame) == HelloAsk(nonce, tuple(sorted(topics)))
+    assert codec.read_hello_request(frame) == HelloRequest(nonce, tuple(sorted(topics)))
 
 
 def test_a_question_that_no_publisher_would_read_is_refused() -> None:
     topics = [f"{number:04}" + "t" * 251 for number in range(4200)]
     with pytest.raises(FrameError, match="fewer topics") as refused:
-        codec.ask_frame("abc", topics)
+        codec.hello_request_frame("abc", topics)
     assert refused.value.reason == "oversized"
-    size = len(codec.ask_frame("abc", ["t"]))
-    assert codec.ask_frame("abc", ["t"], Limits(max_frame_bytes=size))
+    size = len(codec.hello_request_frame("abc", ["t"]))
+    assert codec.hello_request_frame("abc", ["t"], Limits(max_frame_bytes=size))
     with pytest.raises(FrameError):
-        codec.ask_frame("abc", ["t"], Limits(max_frame_bytes=size - 1))
+        codec.hello_request_frame("abc", ["t"], Limits(max_frame_bytes=size - 1))
 
 
 def test_the_bare_private_prefix_is_no_question() -> None:
     with pytest.raises(FrameError, match="names no topics"):
-        codec.read_ask(codec.private_frame("abc"))
+        codec.read_hello_request(codec.private_frame("abc"))
 
 
 @pytest.mark.parametrize("nonce", ["", "a\0b", "n" * 65])
 def test_a_bad_nonce_is_refused(nonce: str) -> None:
-    with pytest.raises(ValueRefused, match="nonce"):
-        codec.ask_frame(nonce, [])
+    with pytest.raises(InvalidValueError, match="nonce"):
+        codec.hello_request_frame(nonce, [])
 
 
 # -- recorded bytes ------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ NONSENSE = {
 @pytest.mark.parametrize("name", sorted(NONSENSE))
 def test_an_envelope_that_makes_no_sense_is_neither_sent_nor_received(name: str) -> None:
     bad = NONSENSE[name]
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValueError):
         codec.encode(bad)
     fields = [1, 0, bad.service, bytes.fromhex(bad.uuid), bad.sequence, bad.messages, bad.hello]
     assert reason_of([codec.topic_frame(bad.topic), msgspec.msgpack.encode(fields)]) == "foreign"
@@ -402,14 +402,14 @@ def test_an_envelope_that_makes_no_sense_is_neither_sent_nor_received(name: str)
     ],
 )
 def test_what_cannot_be_bytes_is_refused(bad: Envelope) -> None:
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValueError):
         codec.encode(bad)
 
 
 # -- split and pack ------------------------------------------------------------------------------------------
 
 SMALL = Limits(max_frame_bytes=900)
-big_links = links("topic", most=60)
+big_links = links("topic", maximum=60)
 
 
 @given(big_links)
@@ -462,7 +462,7 @@ def test_a_change_that_fits_in_no_frame_is_named() -> None:
     assert caught.value.reason == "oversized"
 
 
-@given(st.lists(links("topic", most=3), max_size=30))
+@given(st.lists(links("topic", maximum=3), max_size=30))
 def test_packed_messages_keep_their_order_and_fit(several: list[Link]) -> None:
     pieces = [piece for one in several for piece in codec.pieces(one, SMALL)]
     frames = list(codec.pack(pieces, SMALL))
@@ -491,7 +491,7 @@ def test_messages_share_no_frame_above_the_size_that_is_best_to_apply() -> None:
 
 @settings(max_examples=80)
 @given(
-    st.lists(st.lists(links("topic", most=2), min_size=1, max_size=20), min_size=1, max_size=4),
+    st.lists(st.lists(links("topic", maximum=2), min_size=1, max_size=20), min_size=1, max_size=4),
     st.integers(1, 2**20) | st.sampled_from([127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32]),
     st.sampled_from([1, 31, 32, 85, 255]),
 )

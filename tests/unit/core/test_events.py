@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pubsub_lib.core.events import Event, decoder_of
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 
 
 class Port(msgspec.Struct):
@@ -37,7 +37,7 @@ def test_what_a_handler_does_to_a_value_stays_its_own() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"{", b'{"switch":1}', b'{"switch":"\xff"}', b"[" * 100_000])
 def test_a_value_that_cannot_be_decoded_is_refused_by_name(value: bytes) -> None:
-    with pytest.raises(ValueRefused, match="port 'p1'"):
+    with pytest.raises(InvalidValueError, match="port 'p1'"):
         _ = event(None, value, Port).new
 
 

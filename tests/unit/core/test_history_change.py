@@ -1,7 +1,7 @@
 """The notice that the history changed, and its way through a handler's queue as a barrier."""
 
-from pubsub_lib.core.dispatch import HandlerPolicy, HandlerQueue, Parked
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Parked
 from pubsub_lib.core.history_change import HistoryChange, is_barrier, of_event
 from pubsub_lib.core.model import ALL, Point
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.core.reconnection import NEVER, Reconnection
+from pubsub_lib.core.reconnection import NEVER_DUE, Reconnection
 from pubsub_lib.core.timing import Timing
 
 TIMING = Timing(connect_jitter=0.5, reading_age=1.0)
@@ -18,8 +18,8 @@ def made(seed: int = 0) -> Reconnection:
 
 def test_before_any_connection_there_is_nothing_to_ask_and_no_answer_means_anything() -> None:
     idle = made()
-    assert (idle.ask_at, idle.due(1e9)) == (NEVER, [])
-    assert idle.lost_at("t", 5.0, 6.0) == NEVER
+    assert (idle.ask_at, idle.due(1e9)) == (NEVER_DUE, [])
+    assert idle.lost_at("t", 5.0, 6.0) == NEVER_DUE
 
 
 @given(seed=st.integers(0, 1000))
@@ -52,7 +52,7 @@ def test_what_no_reading_since_the_connection_told_of_is_asked_once_more_when_no
     second = asks.ask_at
     assert 100.0 + TIMING.reading_age <= second <= 100.0 + TIMING.reading_age + TIMING.connect_jitter
     assert asks.due(second) == ["b", "c"]
-    assert asks.ask_at == NEVER, "and not again: the periodic questions do the rest"
+    assert asks.ask_at == NEVER_DUE, "and not again: the periodic questions do the rest"
 
 
 def test_when_all_was_read_meanwhile_nothing_is_asked() -> None:
@@ -61,7 +61,7 @@ def test_when_all_was_read_meanwhile_nothing_is_asked() -> None:
     asks.read("a", 100.1)
     asks.removed("b")
     assert asks.due(asks.ask_at) == []
-    assert asks.ask_at == NEVER
+    assert asks.ask_at == NEVER_DUE
 
 
 def test_a_connection_after_the_first_question_begins_anew() -> None:
@@ -76,16 +76,16 @@ def test_a_connection_after_the_first_question_begins_anew() -> None:
     assert asks.due(asks.ask_at) == ["a"], "that reading was older than the connection"
 
 
-@pytest.mark.parametrize(("asked", "lost_at"), [(99.9, NEVER), (100.0, 100.6), (100.2, 100.4)])
+@pytest.mark.parametrize(("asked", "lost_at"), [(99.9, NEVER_DUE), (100.0, 100.6), (100.2, 100.4)])
 def test_only_a_question_that_followed_the_connection_shortens_the_wait_by_its_own_round_trip(
     asked: float, lost_at: float
 ) -> None:
     asks = made()
     asks.connected(["a"], 100.0)
     assert asks.lost_at("a", asked, 100.3) == pytest.approx(lost_at)
-    assert asks.lost_at("not followed", asked, 100.3) == NEVER
+    assert asks.lost_at("not followed", asked, 100.3) == NEVER_DUE
     asks.read("a", 100.1)
-    assert asks.lost_at("a", asked, 100.3) == NEVER, "what that reading showed was told before"
+    assert asks.lost_at("a", asked, 100.3) == NEVER_DUE, "what that reading showed was told before"
 
 
 def test_second_connection_is_asked_about_twice_as_well() -> None:
@@ -93,6 +93,6 @@ def test_second_connection_is_asked_about_twice_as_well() -> None:
     for since in (100.0, 200.0):
         asks.connected(["a"], since)
         assert asks.due(asks.ask_at) == ["a"]
-        assert since + TIMING.reading_age <= asks.ask_at < NEVER
+        assert since + TIMING.reading_age <= asks.ask_at < NEVER_DUE
         assert asks.due(asks.ask_at) == ["a"]
-        assert asks.ask_at == NEVER
+        assert asks.ask_at == NEVER_DUE

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from pubsub_lib.core import sequence_gaps as module
 from pubsub_lib.core.model import ALL
-from pubsub_lib.core.sequence_gaps import MOST_MISSING, MOST_STREAMS_OF_A_SERVICE, SequenceGaps, Tally
+from pubsub_lib.core.sequence_gaps import MAX_MISSING, MAX_STREAMS_OF_A_SERVICE, SequenceGaps, Tally
 from tests.unit.core.builders import Bench, History, envelope
 
 
 def hear(*numbers: int, gaps: SequenceGaps | None = None, topic: str = "t", uuid: str = "u1") -> SequenceGaps:
     gaps = gaps or SequenceGaps()
     for number in numbers:
-        gaps.heard("api-1", uuid, topic, number, 1)
+        gaps.received("api-1", uuid, topic, number, 1)
     return gaps
 
 
@@ -85,9 +85,9 @@ def test_rule_11_a_straggler_of_a_dropped_topic_makes_no_hole_later() -> None:
     bench = Bench(history, ("t", "u")).synced()
     tracker = bench.tracker
     tracker.feed(envelope(history.one("u"), sequence=1), bench.now)
-    tracker.unfollow("u")
+    tracker.unsubscribe("u")
     tracker.feed(envelope(history.one("u"), sequence=2), bench.now)
-    tracker.follow(["u"], bench.now)
+    tracker.subscribe(["u"], bench.now)
     tracker.feed(envelope(history.one("u"), sequence=9), bench.now)
     assert tracker.gaps.tally == Tally()
 
@@ -103,9 +103,9 @@ def test_rule_11_sequences_decide_nothing() -> None:
 
 def test_an_envelope_of_several_messages_covers_their_numbers() -> None:
     gaps = hear(1)
-    gaps.heard("api-1", "u1", "t", 2, 10)
+    gaps.received("api-1", "u1", "t", 2, 10)
     assert hear(12, gaps=gaps).tally == Tally()
-    gaps.heard("api-1", "u1", "t", 11, 4)
+    gaps.received("api-1", "u1", "t", 11, 4)
     assert gaps.tally == Tally(duplicates=2)
     assert hear(15, gaps=gaps).tally == Tally(duplicates=2)
 
@@ -116,32 +116,32 @@ def test_memory_is_bounded_whatever_is_claimed() -> None:
     for number in range(50):
         hear(1, uuid=f"u{number}", gaps=gaps)
     streams = gaps._streams
-    assert len(streams) == MOST_STREAMS_OF_A_SERVICE
-    assert all(len(stream.missing) <= MOST_MISSING for topics in streams.values() for stream in topics.values())
+    assert len(streams) == MAX_STREAMS_OF_A_SERVICE
+    assert all(len(stream.missing) <= MAX_MISSING for topics in streams.values() for stream in topics.values())
 
 
 def test_any_number_of_services_is_bounded_and_the_one_that_speaks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_UUIDS", 20)
+    monkeypatch.setattr(module, "MAX_UUIDS", 20)
     gaps = SequenceGaps()
     for number in range(500):
-        gaps.heard(f"s{number}", f"u{number}", "t", 1, 1)
-        gaps.heard("api-1", "mine", "t", number + 1, 1)
+        gaps.received(f"s{number}", f"u{number}", "t", 1, 1)
+        gaps.received("api-1", "mine", "t", number + 1, 1)
     assert len(gaps._streams) == len(gaps._services) == len(gaps._uuids) == 20
     assert gaps.tally == Tally()
-    gaps.heard("api-1", "mine", "t", 502, 1)
+    gaps.received("api-1", "mine", "t", 502, 1)
     assert gaps.tally == Tally(holes=1)
-    gaps.heard("s0", "u0", "t", 90, 1)
+    gaps.received("s0", "u0", "t", 90, 1)
     assert gaps.tally == Tally(holes=1), "a forgotten one begins anew"
 
 
 def test_streams_and_missing_numbers_are_bounded_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_STREAMS", 30)
-    monkeypatch.setattr(module, "MOST_MISSING_IN_ALL", 100)
+    monkeypatch.setattr(module, "MAX_STREAMS", 30)
+    monkeypatch.setattr(module, "MAX_MISSING_IN_ALL", 100)
     gaps = SequenceGaps()
     rng = random.Random(1)
     for number in range(2000):
         uuid, topic = rng.choice("abc"), f"t{rng.randrange(25) if number < 1000 else number}"
-        gaps.heard(uuid, uuid, topic, rng.randrange(1, 200), 1)
+        gaps.received(uuid, uuid, topic, rng.randrange(1, 200), 1)
         if rng.random() < 0.1:
             gaps.forget_topic(topic)
         streams = [stream for topics in gaps._streams.values() for stream in topics.values()]
@@ -149,7 +149,7 @@ def test_streams_and_missing_numbers_are_bounded_over_all(monkeypatch: pytest.Mo
         assert sum(len(stream.missing) for stream in streams) == gaps._missing <= 100
     gaps = SequenceGaps()
     for number in range(100):
-        gaps.heard("a", "a", f"t{number}", 1, 1)
+        gaps.received("a", "a", f"t{number}", 1, 1)
     assert list(gaps._streams["a"]) == [f"t{number}" for number in range(70, 100)]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_lib.core.store_hints import NEVER, StoreHints
+from pubsub_lib.core.store_hints import NEVER_DUE, StoreHints
 from pubsub_lib.core.timing import Timing
 
 TIMING = Timing(connect_jitter=0.5, message_delay_window=1.0)
@@ -22,15 +22,15 @@ def always(name: str, position: int) -> bool:
 
 def test_nothing_was_heard_nothing_is_asked() -> None:
     hints = made()
-    hints.heard(7, [], 100.0)
-    assert (hints.ask_at, hints.waits, hints.wanted, hints.due(1e9, always)) == (NEVER, False, True, ())
+    hints.received(7, [], 100.0)
+    assert (hints.ask_at, hints.waits, hints.wanted, hints.due(1e9, always)) == (NEVER_DUE, False, True, ())
 
 
 @given(seed=st.integers(0, 1000))
 def test_a_herd_asks_at_different_times_within_the_jitter(seed: int) -> None:
     one, other = made(seed), made(seed + 1)
     for each in (one, other):
-        each.heard(7, ["t"], 100.0)
+        each.received(7, ["t"], 100.0)
         assert 100.0 <= each.ask_at <= 100.0 + TIMING.connect_jitter
         assert each.due(each.ask_at - 1e-6, always) == ()
     assert one.ask_at != other.ask_at
@@ -41,15 +41,15 @@ def test_it_asks_no_later_than_the_clock_of_a_link_that_begins_to_wait_meanwhile
     """Else the thread that sleeps until then would be late for that clock."""
     for seed in range(50):
         hints = made(seed, Timing(connect_jitter=0.5, message_delay_window=window))
-        hints.heard(7, ["t"], 100.0)
+        hints.received(7, ["t"], 100.0)
         assert hints.ask_at <= 100.0 + window
 
 
 def test_hellos_of_several_publishers_lead_to_one_question() -> None:
     hints = made()
-    hints.heard(7, ["a", "b"], 100.0)
+    hints.received(7, ["a", "b"], 100.0)
     first = hints.ask_at
-    hints.heard(9, ["b", "c"], first - 1e-6)
+    hints.received(9, ["b", "c"], first - 1e-6)
     assert hints.ask_at <= first
     assert hints.due(first, lambda name, position: position == 9 and name != "b") == ["a", "c"]
 
@@ -57,26 +57,26 @@ def test_hellos_of_several_publishers_lead_to_one_question() -> None:
 def test_it_asks_once_between_two_rounds_of_questions_about_all() -> None:
     hints = made()
     for position in range(1, 100):
-        hints.heard(position, ["a"], 100.0 + position)
+        hints.received(position, ["a"], 100.0 + position)
         hints.due(101.0 + position, always)
         assert not hints.wanted
-    assert hints.ask_at == NEVER
+    assert hints.ask_at == NEVER_DUE
     hints.asked_about_all()
-    hints.heard(100, ["a"], 300.0)
+    hints.received(100, ["a"], 300.0)
     assert hints.due(hints.ask_at, always) == ["a"]
 
 
 def test_a_round_about_all_asks_what_was_to_be_asked() -> None:
     hints = made()
-    hints.heard(7, ["a"], 100.0)
+    hints.received(7, ["a"], 100.0)
     hints.asked_about_all()
-    assert (hints.ask_at, hints.wanted) == (NEVER, True)
+    assert (hints.ask_at, hints.wanted) == (NEVER_DUE, True)
 
 
 def test_a_hint_that_came_to_nothing_leaves_room_for_the_next() -> None:
     hints = made()
-    hints.heard(7, ["a"], 100.0)
+    hints.received(7, ["a"], 100.0)
     assert hints.due(hints.ask_at, lambda name, position: False) == []
     assert hints.wanted
-    hints.heard(9, ["a"], 102.0)
+    hints.received(9, ["a"], 102.0)
     assert hints.due(hints.ask_at, always) == ["a"]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pubsub_lib.core.table import Declared, Table, TableTypes
-from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.errors import ConfigError, InvalidValueError
 
 
 class Port(msgspec.Struct):
@@ -31,25 +31,27 @@ def test_a_declared_table_is_named_by_its_name_and_by_its_handle(declared: Decla
 def test_where_none_is_declared_every_name_will_do_and_no_handle(declared: Declared | None) -> None:
     types = TableTypes(declared)
     assert types.name("whatever") == "whatever"
-    with pytest.raises(ValueRefused, match=r"'lport' is not declared with the type Port here; put its handle into"):
+    with pytest.raises(
+        InvalidValueError, match=r"'lport' is not declared with the type Port here; put its handle into"
+    ):
         types.name(PORTS)
 
 
 def test_where_some_are_declared_another_one_is_refused() -> None:
     types = TableTypes([PORTS, Table("switch", dict)])
-    with pytest.raises(ValueRefused, match="the table 'lprot' is not declared; there are lport, switch"):
+    with pytest.raises(InvalidValueError, match="the table 'lprot' is not declared; there are lport, switch"):
         types.name("lprot")
-    with pytest.raises(ValueRefused, match="the table 'lport' is not declared with the type Other here"):
+    with pytest.raises(InvalidValueError, match="the table 'lport' is not declared with the type Other here"):
         types.name(Table("lport", Other))
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", 7])
 def test_a_name_that_is_none_is_refused(name: Any) -> None:
-    with pytest.raises(ValueRefused, match="table"):
+    with pytest.raises(InvalidValueError, match="table"):
         Table(name, Port)
-    with pytest.raises(ValueRefused, match="table"):
+    with pytest.raises(InvalidValueError, match="table"):
         TableTypes({name: Port})
-    with pytest.raises(ValueRefused, match="table"):
+    with pytest.raises(InvalidValueError, match="table"):
         TableTypes().name(name)
 
 

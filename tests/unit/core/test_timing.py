@@ -13,14 +13,14 @@ STEP = 0.05
 SYNC_TIME = 1.0
 
 
-def follow_until(bench: Bench, position: int, most: float, *, publisher: bool) -> None:
+def follow_until(bench: Bench, position: int, maximum: float, *, publisher: bool) -> None:
     """Go on until the replica has a position; a publisher answers as slowly as it may, and so does the store."""
     began, reading_of = bench.now, (0.0, bench.history.reading())
     answers: list[tuple[float, str]] = []
     asked = len(bench.questions)
     while bench.tracker.chain("t").known_position < position:
         bench.wait(STEP)
-        assert bench.now - began <= most + 1e-6
+        assert bench.now - began <= maximum + 1e-6
         answers += [(bench.now + TIMING.round_trip, question.nonce) for question in bench.questions[asked:]]
         asked = len(bench.questions)
         if bench.now - reading_of[0] >= TIMING.reading_age:
@@ -100,7 +100,7 @@ def test_rule_13_the_formula_sums_the_configured_times() -> None:
 @pytest.mark.parametrize(
     ("timing", "says"),
     [
-        (Timing(sync_backoff=5.0, sync_backoff_most=4.0), r"sync_backoff_most \(4.0 s\) is below sync_backoff"),
+        (Timing(sync_backoff=5.0, max_sync_backoff=4.0), r"max_sync_backoff \(4.0 s\) is below sync_backoff"),
         (Timing(max_idle_time=1.0, reading_age=2.0), r"reading_age \(2.0 s\) plus round_trip"),
     ],
 )

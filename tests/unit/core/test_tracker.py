@@ -8,14 +8,14 @@ import random
 import msgspec
 import pytest
 
-from pubsub_lib.core.actions import RequestHello
 from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.effects import RequestHello
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Heads, Point, Want
+from pubsub_lib.core.reorder_buffer import size_of
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import State
-from pubsub_lib.core.waiting import size_of
 from tests.unit.core.builders import CALM, Bench, History, envelope, hello, run_of
 
 WINDOW = CALM.message_delay_window
@@ -85,7 +85,7 @@ def test_rule_01_parts_of_runs_that_were_cut_differently_never_mix() -> None:
         for message in order:
             assert bench.feed(message) in ([], [link])
         assert bench.applied in ([], [link])
-    assert bench.tracker.chain("t").waiting.messages <= 4
+    assert bench.tracker.chain("t").reorder_buffer.messages <= 4
 
 
 def test_rule_01_a_replica_of_everything_applies_whole_transactions() -> None:
@@ -138,7 +138,7 @@ def test_rule_02_waiting_is_bounded_and_overflow_schedules_a_delta() -> None:
     bench.feed(links[4])
     assert bench.state() is State.DELTA_DUE
     assert bench.tracker.counters.overflowed == 1
-    assert bench.tracker.chain("t").waiting.messages == 3
+    assert bench.tracker.chain("t").reorder_buffer.messages == 3
     bench.wait()
     assert bench.running.wants == {"t": Want(after=links[0].prev)}
     assert bench.answer() == links
@@ -306,7 +306,7 @@ def test_rule_04_knowns_position_with_another_nonce_is_a_delta_at_once() -> None
     bench.hear(other.reading())
     assert bench.state() is State.DELTA_DUE
     bench.wait()
-    assert bench.running.causes == {"t": "doubted"}
+    assert bench.running.causes == {"t": "history changed"}
     bench.answer()
     bench.wait()
     bench.answer()
@@ -470,7 +470,7 @@ def test_rule_05_what_was_received_before_the_reading_began_is_dropped() -> None
     bench.wait()
     bench.answer()
     assert bench.state() is State.FOLLOWING
-    assert len(bench.tracker.chain("t").waiting) == 0
+    assert len(bench.tracker.chain("t").reorder_buffer) == 0
 
 
 def test_rule_05_a_head_of_a_lost_history_is_dropped_by_the_delta_that_it_caused() -> None:
@@ -716,7 +716,7 @@ def test_rule_06_a_point_that_was_covered_is_looked_at_again_for_a_new_topic(mon
     idle = of_a_new_publisher(history)
     assert looked_at(bench, idle, monkeypatch) == 2
     assert looked_at(bench, idle, monkeypatch) == 0
-    bench.tracker.follow(["v"], bench.now)
+    bench.tracker.subscribe(["v"], bench.now)
     assert looked_at(bench, idle, monkeypatch) >= 2
 
 
@@ -827,16 +827,16 @@ def test_rule_08_synced_only_when_the_first_sync_is_done(at_hand: bool) -> None:
 def test_rule_08_topics_added_and_dropped_while_running() -> None:
     history, bench = following()
     history.some(2, "u")
-    bench.do(bench.tracker.follow(["u", "t"], bench.now))
+    bench.do(bench.tracker.subscribe(["u", "t"], bench.now))
     assert bench.questions[-1].topics == ("u",)
     assert not bench.is_synced()
     bench.synced()
     assert bench.known("u") == history.head("u")
-    bench.tracker.unfollow("u")
-    bench.tracker.unfollow("u")
+    bench.tracker.unsubscribe("u")
+    bench.tracker.unsubscribe("u")
     assert set(bench.tracker.topics) == {"t"}
     assert bench.feed(history.one("u")) == []
-    assert bench.tracker.counters.unfollowed == 1
+    assert bench.tracker.counters.unsubscribed == 1
 
 
 def test_rule_08_to_drop_a_topic_looks_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -852,19 +852,19 @@ def test_rule_08_to_drop_a_topic_looks_at_no_other(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(bench.tracker, "_chains", Counted(bench.tracker._chains))
     for number in range(50):
-        bench.tracker.unfollow(f"t{number}")
+        bench.tracker.unsubscribe(f"t{number}")
     assert looks == 0
 
 
 def test_rule_08_a_need_ends_with_the_last_topic_that_had_it() -> None:
     _, bench = following()
-    bench.do(bench.tracker.follow(["u", "v"], bench.now))
+    bench.do(bench.tracker.subscribe(["u", "v"], bench.now))
     bench.wait(CALM.hello_wait)
     bench.fail()
-    bench.tracker.unfollow("u")
-    waits = [bench.tracker.slot.waits]
-    bench.tracker.unfollow("v")
-    waits.append(bench.tracker.slot.waits)
+    bench.tracker.unsubscribe("u")
+    waits = [bench.tracker.syncs.waits]
+    bench.tracker.unsubscribe("v")
+    waits.append(bench.tracker.syncs.waits)
     assert waits == [True, False]
     assert bench.state() is State.FOLLOWING
 
@@ -874,7 +874,7 @@ def test_rule_08_a_topic_that_was_dropped_leaves_no_clock() -> None:
     _, ahead = history.some(2, "u")
     bench.feed(ahead)
     assert bench.state("u") is State.HOLDING
-    bench.tracker.unfollow("u")
+    bench.tracker.unsubscribe("u")
     assert not bench.tracker.restless
     bench.wait(WINDOW)
     bench.wait(CALM.sync_interval)
@@ -887,7 +887,7 @@ def test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about() -> No
     history, bench = following()
     history.one("u")
     asked = bench.ask()
-    bench.do(bench.tracker.follow(["u"], bench.now))
+    bench.do(bench.tracker.subscribe(["u"], bench.now))
     bench.hear(history.reading(), nonce=asked.nonce)  # the publisher answered before it knew of the subscription to u
     assert bench.state("u") is State.JOINING
     bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
@@ -897,10 +897,10 @@ def test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about() -> No
 def test_rule_08_a_topic_dropped_and_followed_again_during_its_sync_ignores_the_answer() -> None:
     history, bench = following()
     history.some(2, "u")
-    bench.do(bench.tracker.follow(["u"], bench.now))
+    bench.do(bench.tracker.subscribe(["u"], bench.now))
     bench.wait(CALM.hello_wait)
-    bench.tracker.unfollow("u")
-    bench.do(bench.tracker.follow(["u"], bench.now))
+    bench.tracker.unsubscribe("u")
+    bench.do(bench.tracker.subscribe(["u"], bench.now))
     bench.answer()
     assert bench.state("u") is State.JOINING
     bench.wait(CALM.hello_wait)
@@ -941,9 +941,9 @@ def test_rule_10_what_never_fits_is_read_ever_more_rarely_and_nothing_waits_for_
                 assert bench.state() is bench.state("other") is State.FOLLOWING or len(began) == 1
     assert whole[:4] == [False, True, False, False], "everything once; then whether the buckets fit by now"
     waits = [after - before for before, after in itertools.pairwise(began)]
-    assert waits[:7] == pytest.approx([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, CALM.sync_backoff_most])
-    assert waits[6:] == pytest.approx([CALM.sync_backoff_most] * len(waits[6:]))
-    assert list(bench.tracker.doubtful) == ["t"]
+    assert waits[:7] == pytest.approx([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, CALM.max_sync_backoff])
+    assert waits[6:] == pytest.approx([CALM.max_sync_backoff] * len(waits[6:]))
+    assert list(bench.tracker.mismatching) == ["t"]
     link = history.one()
     assert bench.feed(link) == [link]
     bench.tracker.mismatched("t", bench.now)
@@ -957,11 +957,11 @@ def test_rule_10_a_doubt_ends_with_an_answer_that_fits_and_another_begins_anew()
         bench.wait()
         bench.answer()
         bench.tracker.mismatched("t", bench.now)
-        assert list(bench.tracker.doubtful) == ["t"]
+        assert list(bench.tracker.mismatching) == ["t"]
         bench.wait(CALM.sync_backoff)
         assert bench.running.wants == {"t": Want(buckets={})}
         bench.answer()
-        assert list(bench.tracker.doubtful) == []
+        assert list(bench.tracker.mismatching) == []
         bench.wait(0.1)
 
 
@@ -971,8 +971,8 @@ def test_rule_10_a_topic_in_doubt_may_be_dropped() -> None:
     bench.wait()
     bench.answer()
     bench.tracker.mismatched("t", bench.now)
-    bench.tracker.unfollow("t")
-    assert list(bench.tracker.doubtful) == []
+    bench.tracker.unsubscribe("t")
+    assert list(bench.tracker.mismatching) == []
     bench.wait(CALM.sync_backoff)
     assert bench.sync is None
 
@@ -1055,7 +1055,7 @@ def test_nothing_is_asked_for_while_everything_is_to_be_read_anyway() -> None:
     bench.wait()
     bench.tracker.resync(["t"], bench.now)
     bench.answer()
-    assert (bench.state(), bench.tracker.slot.waits) == (State.FOLLOWING, False)
+    assert (bench.state(), bench.tracker.syncs.waits) == (State.FOLLOWING, False)
 
 
 # -- rule 12, and what a shell relies on -------------------------------------------------------------------------
@@ -1082,7 +1082,7 @@ def test_rule_12_nothing_followed_has_nothing_to_do() -> None:
     assert tracker.next_time() == float("inf"), "a shell that sleeps until then must not spin"
     assert tracker.tick(200.0) == []
     _, bench = following()
-    bench.tracker.unfollow("t")
+    bench.tracker.unsubscribe("t")
     assert bench.tracker.next_time() == float("inf")
 
 
@@ -1090,7 +1090,7 @@ def test_rule_07_a_tracker_that_follows_nothing_claims_nothing() -> None:
     new = Tracker(CALM, Limits(), random.Random(0), 100.0)
     history, bench = following()
     history.one()
-    bench.tracker.unfollow("t")
+    bench.tracker.unsubscribe("t")
     for tracker in (new, bench.tracker):
         assert not tracker.synced
         assert tracker.staleness(200.0) == float("inf")
@@ -1122,9 +1122,9 @@ def test_rule_12_next_time_is_never_too_late_and_never_spins() -> None:
 def test_an_envelope_of_several_messages_is_applied_as_one() -> None:
     history, bench = following()
     links = history.some(3)
-    actions = bench.tracker.feed(envelope(*links), bench.now)
-    assert len(actions) == 1
-    bench.do(actions)
+    effects = bench.tracker.feed(envelope(*links), bench.now)
+    assert len(effects) == 1
+    bench.do(effects)
     assert bench.applied == links
 
 

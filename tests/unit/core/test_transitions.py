@@ -5,12 +5,12 @@ import pytest
 from pubsub_lib.core import chain as chain_module
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Want
-from pubsub_lib.core.transitions import DONE, DUE, FROZEN, SYNCING, TRANSITIONS, Happening, State, after
+from pubsub_lib.core.transitions import DONE, DUE, FROZEN, SYNCING, TRANSITIONS, State, Trigger, after
 from tests.unit.core.builders import Bench, History
 from tests.unit.core.world import walk
 
-Entry = tuple[State, Happening]
-TABLE: set[Entry] = {(state, happening) for state, row in TRANSITIONS.items() for happening in row}
+Entry = tuple[State, Trigger]
+TABLE: set[Entry] = {(state, trigger) for state, row in TRANSITIONS.items() for trigger in row}
 
 
 def test_every_state_has_a_row_and_can_be_reached_and_left() -> None:
@@ -27,32 +27,32 @@ def test_every_state_has_a_row_and_can_be_reached_and_left() -> None:
 
 
 def test_every_happening_means_something_somewhere() -> None:
-    assert {happening for row in TRANSITIONS.values() for happening in row} == set(Happening)
+    assert {trigger for row in TRANSITIONS.values() for trigger in row} == set(Trigger)
 
 
 def test_a_happening_that_cannot_happen_is_a_bug_and_says_so() -> None:
     with pytest.raises(KeyError):
-        after(State.FOLLOWING, Happening.REPLACED)
+        after(State.FOLLOWING, Trigger.REPLACED)
 
 
 def test_the_groups_agree_with_the_table() -> None:
-    assert {state for state in State if Happening.BEGUN in TRANSITIONS[state]} == DUE
-    assert {state for state in State if Happening.FAILED in TRANSITIONS[state]} == SYNCING
+    assert {state for state in State if Trigger.BEGUN in TRANSITIONS[state]} == DUE
+    assert {state for state in State if Trigger.FAILED in TRANSITIONS[state]} == SYNCING
     assert {state for state in State if state.name.startswith("FULL")} == FROZEN
-    assert {happening for state in SYNCING for happening in TRANSITIONS[state]} >= DONE
+    assert {trigger for state in SYNCING for trigger in TRANSITIONS[state]} >= DONE
     for state in SYNCING:
-        assert TRANSITIONS[state][Happening.FAILED] in DUE
+        assert TRANSITIONS[state][Trigger.FAILED] in DUE
     for state in DUE:
-        assert TRANSITIONS[state][Happening.BEGUN] in SYNCING
+        assert TRANSITIONS[state][Trigger.BEGUN] in SYNCING
 
 
 def test_rule_09_a_need_that_arises_during_a_sync_is_remembered() -> None:
     for state in (State.DELTA_AGAIN, State.FULL_AGAIN):
-        for happening in DONE & TRANSITIONS[state].keys():
-            assert after(state, happening) in DUE
-        ends = DONE | {Happening.FAILED, Happening.MISMATCHED, Happening.INCOMPLETE}
-        for happening in TRANSITIONS[state].keys() - ends:
-            assert after(state, happening) in DUE | {state}
+        for trigger in DONE & TRANSITIONS[state].keys():
+            assert after(state, trigger) in DUE
+        ends = DONE | {Trigger.FAILED, Trigger.MISMATCHED, Trigger.INCOMPLETE}
+        for trigger in TRANSITIONS[state].keys() - ends:
+            assert after(state, trigger) in DUE | {state}
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -125,9 +125,9 @@ def test_a_point_at_hand_of_another_history_is_found_out() -> None:
 def test_every_entry_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: set[Entry] = set()
 
-    def note(state: State, happening: Happening) -> State:
-        happened.add((state, happening))
-        return after(state, happening)
+    def note(state: State, trigger: Trigger) -> State:
+        happened.add((state, trigger))
+        return after(state, trigger)
 
     monkeypatch.setattr(chain_module, "after", note)
     test_a_delta_that_meets_a_known_of_another_history_is_broken(again=False)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pubsub_lib.core import values
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 
 LIMITS = Limits(max_value_bytes=10_000, max_value_depth=8)
 
@@ -67,7 +67,7 @@ def test_the_form() -> None:
     ],
 )
 def test_no_json_is_refused(value: object, word: str) -> None:
-    with pytest.raises(ValueRefused, match=word):
+    with pytest.raises(InvalidValueError, match=word):
         values.encode(value, LIMITS)
 
 
@@ -76,10 +76,10 @@ def test_depth_is_bounded() -> None:
     for _ in range(8):
         value = [value]
     assert values.encode(value, LIMITS) == b"[[[[[[[[1]]]]]]]]"
-    with pytest.raises(ValueRefused, match="8 levels"):
+    with pytest.raises(InvalidValueError, match="8 levels"):
         values.encode({"x": value}, LIMITS)
     value.append(value)
-    with pytest.raises(ValueRefused, match="8 levels"):
+    with pytest.raises(InvalidValueError, match="8 levels"):
         values.encode(value, LIMITS)
 
 
@@ -87,11 +87,11 @@ def test_a_shared_graph_cannot_unfold_for_ever() -> None:
     value: Any = "x"
     for _ in range(60):
         value = [value, value]
-    with pytest.raises(ValueRefused, match="bytes"):
+    with pytest.raises(InvalidValueError, match="bytes"):
         values.encode(value, Limits())
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"nope", b"\xff", b'"caf\xe9"', b'{"\xe9":1}', b"1 2", b"[" * 100_000])
 def test_bytes_that_are_no_json(data: bytes) -> None:
-    with pytest.raises(ValueRefused, match="no JSON"):
+    with pytest.raises(InvalidValueError, match="no JSON"):
         values.decode(data)

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.follower import Follower, Outcome
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Heads, Point, SyncAnswer
+from pubsub_lib.core.reorder_buffer import CHANGE_OVERHEAD
+from pubsub_lib.core.replica_state import ReplicaState, StepResult
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import State
-from pubsub_lib.core.waiting import CHANGE_OVERHEAD
 from tests.unit.core.builders import History, Objects, Write, envelope, hello, run_of
 
 TOPICS = ("a", "b")
-TIMING = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, sync_backoff_most=4.0)
+TIMING = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, max_sync_backoff=4.0)
 TIGHT = Limits(max_waiting_links=4, max_waiting_bytes=2 * (CHANGE_OVERHEAD + len("port") + len("k1")) + 8)
 HEALING = 60.0
 """Seconds without faults after which the replica must have everything: more than any bound of TIMING."""
@@ -31,12 +31,12 @@ class World:
         self.history = History(seed)
         self.chains = (ALL,) if everything else TOPICS
         self.limits = TIGHT if tight else Limits()
-        self.follower = Follower(TIMING, self.limits, random.Random(seed), Cache(), self.now)
+        self.replica_state = ReplicaState(TIMING, self.limits, random.Random(seed), Cache(), self.now)
         self.wire: list[Envelope] = []
         self.told: list[Envelope] = []
         self.nonces: list[str] = []
         self.sync: int | None = None
-        self.wants: Outcome | None = None
+        self.wants: StepResult | None = None
         self.reading: SyncAnswer | None = None
         self.heads_read: tuple[Heads, float] | None = None
         self.restores = 0
@@ -44,7 +44,7 @@ class World:
         self.was_head: dict[tuple[str, Point], float] = {}
         self.contents: dict[tuple[str, Point], dict[str, Objects]] = {}
         self._note()
-        self._take(self.follower.follow(self.chains, self.now))
+        self._take(self.replica_state.subscribe(self.chains, self.now))
 
     # -- steps: the store ----------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class World:
         if self.wire:
             index %= len(self.wire)
             message = self.wire[index] if keep else self.wire.pop(index)
-            self._take(self.follower.feed(message, self.now))
+            self._take(self.replica_state.feed(message, self.now))
 
     def lose(self, index: int) -> None:
         """A message is lost."""
@@ -105,7 +105,7 @@ class World:
     def hear_hello(self, index: int) -> None:
         """A hello arrives."""
         if self.told:
-            self._take(self.follower.feed(self.told.pop(index % len(self.told)), self.now))
+            self._take(self.replica_state.feed(self.told.pop(index % len(self.told)), self.now))
 
     # -- steps: the replica --------------------------------------------------------------------------------------
 
@@ -113,13 +113,13 @@ class World:
         """Time passes."""
         self.now += seconds
         self._note()
-        self._take(self.follower.tick(self.now))
-        assert self.follower.tracker.next_time() > self.now, "the clock's thread would spin"
+        self._take(self.replica_state.tick(self.now))
+        assert self.replica_state.tracker.next_time() > self.now, "the clock's thread would spin"
 
     def connect(self) -> None:
         """A connection is there again; what was on its way is lost."""
         self.wire.clear()
-        self.follower.connected(self.now)
+        self.replica_state.connected(self.now)
 
     def read(self) -> None:
         """The running sync reads its snapshot now."""
@@ -131,43 +131,43 @@ class World:
         if self.sync is not None and self.reading is not None:
             number, reading = self.sync, self.reading
             self.sync = self.reading = self.wants = None
-            self._take(self.follower.sync_done(number, reading, self.now))
+            self._take(self.replica_state.sync_done(number, reading, self.now))
 
     def fail(self) -> None:
         """The running sync fails."""
         if self.sync is not None:
             number = self.sync
             self.sync = self.reading = self.wants = None
-            self.follower.sync_failed(number, self.now)
+            self.replica_state.sync_failed(number, self.now)
 
     def doubt(self, chain: str) -> None:
         """Somebody says that the contents differ, as a broken digest would."""
-        if chain not in self.follower.tracker.topics:
+        if chain not in self.replica_state.tracker.topics:
             return
-        if self.follower.tracker.chain(chain).state not in (State.FULL, State.FULL_AGAIN):
-            self.follower.mismatched(chain, self.now)
+        if self.replica_state.tracker.chain(chain).state not in (State.FULL, State.FULL_AGAIN):
+            self.replica_state.mismatched(chain, self.now)
 
     def ask(self, chain: str) -> None:
         """Somebody asks for everything to be read anew."""
-        if chain in self.follower.tracker.topics:
-            self.follower.resync([chain], self.now)
+        if chain in self.replica_state.tracker.topics:
+            self.replica_state.resync([chain], self.now)
 
     def drop_and_follow(self, chain: str) -> None:
         """A topic is dropped and followed again."""
-        if chain in self.follower.tracker.topics:
-            self._take(self.follower.unfollow(chain))
-            self._take(self.follower.follow([chain], self.now))
+        if chain in self.replica_state.tracker.topics:
+            self._take(self.replica_state.unsubscribe(chain))
+            self._take(self.replica_state.subscribe([chain], self.now))
 
     def resume(self) -> None:
         """The replica starts again, with its objects and its points at hand."""
-        tracker = self.follower.tracker
+        tracker = self.replica_state.tracker
         points = {name: tracker.chain(name).known for name in self.chains}
         known = {name: point for name, point in points.items() if point is not None}
         if known.keys() == set(self.chains) and not any(tracker.chain(name).frozen for name in self.chains):
             self.sync = self.reading = self.wants = None
-            cache = self.follower.cache
-            self.follower = Follower(TIMING, self.limits, random.Random(self.now), cache, self.now)
-            self._take(self.follower.follow(self.chains, self.now, known))
+            cache = self.replica_state.cache
+            self.replica_state = ReplicaState(TIMING, self.limits, random.Random(self.now), cache, self.now)
+            self._take(self.replica_state.subscribe(self.chains, self.now, known))
 
     def heal(self) -> None:
         """No faults any more: publishers answer, the store answers. Everything that is under way is lost."""
@@ -182,9 +182,9 @@ class World:
             self.answer()
             self.elapse(0.5)
         for chain in self.chains:
-            assert self.follower.tracker.chain(chain).known == self.history.head(chain)
-            assert self.follower.tracker.chain(chain).state is State.FOLLOWING
-        assert self.follower.tracker.staleness(self.now) <= 2 * TIMING.max_idle_time
+            assert self.replica_state.tracker.chain(chain).known == self.history.head(chain)
+            assert self.replica_state.tracker.chain(chain).state is State.FOLLOWING
+        assert self.replica_state.tracker.staleness(self.now) <= 2 * TIMING.max_idle_time
         for topic in TOPICS:
             assert self._records(topic) == self.history.objects.get(topic, {})
 
@@ -192,24 +192,24 @@ class World:
 
     def check(self) -> None:
         """After every step."""
-        tracker = self.follower.tracker
-        assert self.follower.faults.guarded == 0, "something old was about to replace something newer"
-        assert self.follower.faults.mismatches == 0, "count and digest are not the store's"
+        tracker = self.replica_state.tracker
+        assert self.replica_state.faults.guarded == 0, "something old was about to replace something newer"
+        assert self.replica_state.faults.mismatches == 0, "count and digest are not the store's"
         for name in tracker.topics:
             chain = tracker.chain(name)
-            assert chain.waiting.messages <= self.limits.max_waiting_links
+            assert chain.reorder_buffer.messages <= self.limits.max_waiting_links
             expected = self.contents[name, chain.known or ZERO]
             for topic in TOPICS if name == ALL else (name,):
                 assert self._records(topic) == expected.get(topic, {}), (name, chain.known, chain.state)
             if not self.restores and chain.known is not None:
-                proof = self.now - tracker.liveness.staleness(name, self.now)
+                proof = self.now - tracker.freshness.staleness(name, self.now)
                 assert proof <= self.was_head[name, chain.known], "staleness was reported too small"
         if not self.restores and not self.trims:
             needs = {"greeted", "mismatched", "asked", "failed"}
             assert set(tracker.counters.fulls) <= needs, "a full sync without need"
 
     def _records(self, topic: str) -> Objects:
-        return {(row.table, row.key): row for row in self.follower.cache.topic_records(topic)}
+        return {(row.table, row.key): row for row in self.replica_state.cache.topic_records(topic)}
 
     def _note(self) -> None:
         whole = {topic: dict(objects) for topic, objects in self.history.objects.items()}
@@ -217,8 +217,8 @@ class World:
             self.contents[name, self.history.head(name)] = whole
             self.was_head[name, self.history.head(name)] = self.now
 
-    def _take(self, outcome: Outcome) -> None:
-        for question in outcome.questions:
+    def _take(self, outcome: StepResult) -> None:
+        for question in outcome.hello_requests:
             self.nonces.append(question.nonce)
         if outcome.sync is not None:
             self.sync, self.wants, self.reading = outcome.sync.number, outcome, None

@@ -48,7 +48,7 @@ def test_endpoints_meet_on_an_address_a_name_or_a_bus() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"bus": ""}, {"bus": 3}, {"queue_limit": 0}, {"drop": 1.1}, {"delay_most": float("inf")}, {"colour": "red"}],
+    [{"bus": ""}, {"bus": 3}, {"queue_limit": 0}, {"drop": 1.1}, {"max_delay": float("inf")}, {"colour": "red"}],
 )
 def test_wrong_options_are_config_errors(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"pubsub_memory"):
@@ -121,7 +121,7 @@ def test_a_seed_decides_what_is_lost_and_subscribers_differ() -> None:
 
 
 def test_delayed_messages_come_without_others_behind_them() -> None:
-    with scene(rig(delay=1.0, delay_most=0.05, seed=1)) as on:
+    with scene(rig(delay=1.0, max_delay=0.05, seed=1)) as on:
         listener = on.subscriber("t")
         for link in [on.send("t") for _ in range(20)]:
             on.heard(listener, link)
@@ -151,7 +151,7 @@ def test_a_closed_publisher_is_asked_no_more() -> None:
 
 
 def test_old_questions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_memory.subscriber.MOST_QUESTIONS", 64)
+    monkeypatch.setattr("pubsub_memory.subscriber.MAX_REQUESTS", 64)
     with scene(rig()) as on:
         listener = on.listening("t")
         for number in range(100):

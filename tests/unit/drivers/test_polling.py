@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_lib.api import DriverSettings
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Change, Head, Heads, Link, Point
 from pubsub_lib.errors import ConfigError, StoreUnavailable, TransportError
@@ -64,7 +64,7 @@ class Changelog:
         self.during_heads()
         return answer
 
-    def read_links(self, after: Point | None, most: int, /) -> tuple[list[Link], Point, bool]:
+    def read_links(self, after: Point | None, maximum: int, /) -> tuple[list[Link], Point, bool]:
         self.calls.append("links")
         begin = after or ZERO
         left = [link for link in self.links[self.trimmed :] if link.point.position > begin.position]
@@ -72,7 +72,7 @@ class Changelog:
         whole: list[Link] = []
         for _, transaction in groupby(left, key=lambda link: link.point):
             links = list(transaction)
-            if whole and len(whole) + len(links) > most:
+            if whole and len(whole) + len(links) > maximum:
                 break
             whole += links
         return whole, self.point, complete
@@ -90,7 +90,7 @@ class Reading:
         self.follower = ChangelogFollower(limits, batch)
         self.now = 0.0
 
-    def poll(self, *asks: HelloAsk) -> list[Envelope]:
+    def poll(self, *asks: HelloRequest) -> list[Envelope]:
         self.log.calls.clear()
         return list(self.follower.poll(self.log, lambda: self.topics, asks, lambda: self.now))
 
@@ -224,7 +224,7 @@ def test_an_own_hello_tells_the_heads_and_the_true_age_of_their_reading() -> Non
         reading.now += 0.75
 
     reading.log.during_heads = slow
-    data, answer = reading.poll(HelloAsk("nonce", ("a", "unknown", ALL)))
+    data, answer = reading.poll(HelloRequest("nonce", ("a", "unknown", ALL)))
     assert data.messages
     hello = answer.hello
     assert hello is not None
@@ -239,7 +239,7 @@ def test_an_own_hello_never_speaks_of_links_that_did_not_come_before_it() -> Non
     reading.log.during_heads = lambda: reading.log.commit("a")
     reading.log.commit("a")
     delivered = ZERO
-    for envelope in reading.poll(HelloAsk("nonce", ("a", ALL))):
+    for envelope in reading.poll(HelloRequest("nonce", ("a", ALL))):
         for message in envelope.messages:
             delivered = message.link.point
         if envelope.hello is not None:
@@ -248,7 +248,7 @@ def test_an_own_hello_never_speaks_of_links_that_did_not_come_before_it() -> Non
 
 
 def test_the_pace_quickens_with_changes_and_slows_down_without() -> None:
-    pace = Pace(fastest=0.1, slowest=1.6, backoff_most=10)
+    pace = Pace(fastest=0.1, slowest=1.6, max_backoff=10)
     assert [pace.changed() for _ in range(6)] == [0.8, 0.4, 0.2, 0.1, 0.1, 0.1]
     slower = [pace.idle() for _ in range(20)]
     assert slower == sorted(slower)
@@ -284,7 +284,7 @@ class Running:
         self.envelopes: list[Envelope] = []
         self.changed = threading.Condition()
         self.subscriber = PollingSubscriber(
-            lambda: log, Limits(), fastest=0.001, slowest=slowest, batch=100, backoff_most=0.01
+            lambda: log, Limits(), fastest=0.001, slowest=slowest, batch=100, max_backoff=0.01
         )
         self.subscriber.initialize(self.take, lambda: None)
         self.subscriber.daemonize()
@@ -409,7 +409,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again() -> None:
     running = Running.__new__(Running)
     running.log, running.envelopes, running.changed = log, [], threading.Condition()
     running.subscriber = PollingSubscriber(
-        open_store, Limits(), fastest=0.001, slowest=0.002, batch=1, backoff_most=0.002
+        open_store, Limits(), fastest=0.001, slowest=0.002, batch=1, max_backoff=0.002
     )
     running.subscriber.initialize(running.take, lambda: None)
     running.subscriber.daemonize()
@@ -459,7 +459,7 @@ class Followed:
         self.url = url
         self.changed = threading.Condition()
         self.envelopes: list[Envelope] = []
-        options = {"fastest": 0.005, "slowest": 0.05, "backoff_most": 0.2}
+        options = {"fastest": 0.005, "slowest": 0.05, "max_backoff": 0.2}
         self.subscriber = PollingDriver.subscriber(DriverSettings(store_url=url, options=options))
         self.subscriber.initialize(self.take, lambda: None)
         self.subscriber.register_topic("a")

@@ -8,16 +8,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.compaction import SCHEMA_KEY, compact
 from pubsub_lib.journal.reading import check_parquet, find, read
-from pubsub_lib.journal.rolling import SCHEMA_KEY, roll
 from pubsub_lib.journal.rows import arrow_schema
-from tests.unit.journal.test_rolling import finished
+from tests.unit.journal.test_compaction import finished
 
 
 @pytest.fixture
 def rolled(tmp_path: Path) -> Path:
     finished(tmp_path)
-    roll(tmp_path)
+    compact(tmp_path)
     (path,) = find([tmp_path]).parquet
     check_parquet(path)
     return path

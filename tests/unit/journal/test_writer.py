@@ -62,7 +62,7 @@ def test_records_are_numbered_from_open_to_close(tmp_path: Path) -> None:
     journal.links("applied", [link(10)], cause="delta")
     journal.links("applied", [])
     journal.note("sync_end", topic="t1", sequence=3, outcome="delta", point=Point(10, 6), count=1)
-    run_of(journal).upkeep()
+    run_of(journal).maintain()
     journal.close()
     journal.close()
     journal.note("hello")
@@ -148,7 +148,7 @@ def test_what_was_rejected_is_told_with_the_marks_and_once(tmp_path: Path) -> No
     journal.watch(lambda: counted)
     for foreign in (0, 3, 3):
         counted["foreign"] = foreign
-        run_of(journal).upkeep()
+        run_of(journal).maintain()
     counted["foreign"] = 4
     journal.close()
     found = [(row.kind, row.cause, row.count) for row in rows(tmp_path)[1:]]
@@ -164,7 +164,7 @@ def test_what_cannot_be_counted_does_not_cost_the_end(tmp_path: Path, caplog: py
 
     journal = Journal(settings(tmp_path), "replica", "r")
     journal.watch(broken)
-    run_of(journal).upkeep()
+    run_of(journal).maintain()
     journal.close()
     assert kinds(rows(tmp_path)) == ["open", "mark", "close"]
     assert len(caplog.records) == 1
@@ -185,7 +185,7 @@ def test_marks_and_the_end_at_once_tell_rejects_once_and_nothing_after_the_end(t
         return {"foreign": Number(3)}
 
     journal.watch(counted)
-    marks = threading.Thread(target=run.upkeep)
+    marks = threading.Thread(target=run.maintain)
     marks.start()
     journal.close()
     marks.join()
@@ -239,7 +239,7 @@ def test_a_program_without_an_interpreter_says_so_once(
     monkeypatch.setattr(sys, "executable", None)
     journal = Journal(msgspec.structs.replace(settings(tmp_path, roll_bytes=1), to_parquet=True), "writer", "w")
     for _ in range(2):
-        run_of(journal).upkeep()
+        run_of(journal).maintain()
     journal.close()
     assert [record.getMessage().count("to_parquet") for record in caplog.records] == [1]
 
@@ -298,20 +298,20 @@ def test_a_full_disk_is_rolled_and_cleaned_while_no_file_can_begin(
 
     monkeypatch.setattr(subprocess, "Popen", Roller)
     journal = Journal(msgspec.structs.replace(settings(tmp_path), to_parquet=True), "service", "s")
-    run_of(journal).upkeep()
+    run_of(journal).maintain()
     assert started == []
     with files_that_end_at(10):
         while not journal.error:
             journal.messages(("sent",), envelope(7))
         for _ in range(2):
             again(journal)
-            run_of(journal).upkeep()
-            assert [command[2:4] for command in started] == [["pubsub_lib.journal.rolling", str(tmp_path)]]
+            run_of(journal).maintain()
+            assert [command[2:4] for command in started] == [["pubsub_lib.journal.compaction", str(tmp_path)]]
         run_of(journal)._rolled -= journal._settings.roll_seconds
-        run_of(journal).upkeep()
+        run_of(journal).maintain()
     assert len(started) == 2
     journal.close()
-    run_of(journal).upkeep()
+    run_of(journal).maintain()
     assert len(started) == 2
 
 
@@ -338,7 +338,7 @@ def test_a_folder_that_vanishes_stops_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal = Journal(settings(folder, roll_bytes=1), "replica", "r")
     shutil.rmtree(folder)
-    run_of(journal).upkeep()  # rolls into a folder that is made anew
+    run_of(journal).maintain()  # rolls into a folder that is made anew
     journal.note("hello")
     journal.close()
     assert kinds(rows(folder)) == ["hello", "close"]
@@ -348,7 +348,7 @@ def test_a_large_file_is_finished_and_the_numbers_go_on(tmp_path: Path) -> None:
     journal = Journal(settings(tmp_path, roll_bytes=500), "service", "s")
     for position in range(7, 27):
         journal.messages(("sent",), envelope(position))
-        run_of(journal).upkeep()
+        run_of(journal).maintain()
     journal.close()
     assert len(find([tmp_path]).append) > 3
     assert [row.number for row in rows(tmp_path)] == list(range(1, 43))

@@ -12,7 +12,7 @@ import pytest
 
 from pubsub_lib import Publisher, Settings, Store, loader
 from pubsub_lib.api import Publisher as Driver
-from pubsub_lib.core.envelope import Envelope, HelloAsk
+from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.model import ALL, Link
 from pubsub_lib.errors import ClosedError, ConfigError, StoreUnavailable, TransportError, UsageError
 from pubsub_lib.journal.writer import JournalSettings
@@ -161,14 +161,14 @@ class Stalling(Driver):
 
     def __init__(self, holds: Callable[[Envelope], bool]) -> None:
         self._holds = holds
-        self.on_ask: Callable[[HelloAsk], None] = lambda ask: None
+        self.on_hello_request: Callable[[HelloRequest], None] = lambda ask: None
         self.tried: list[Envelope] = []
         self.sent: list[Envelope] = []
         self.entered = threading.Semaphore(0)
         self.go = threading.Event()
 
-    def initialize(self, on_ask: Any, on_connected: Any) -> None:
-        self.on_ask = on_ask
+    def initialize(self, on_hello_request: Any, on_connected: Any) -> None:
+        self.on_hello_request = on_hello_request
 
     def send_event(self, envelope: Envelope) -> None:
         if not self._holds(envelope):
@@ -193,7 +193,7 @@ def test_a_commit_never_waits_for_a_hello(config: Settings, store: Store) -> Non
     driver = Stalling(lambda envelope: envelope.hello is not None)
     with Publisher(config, store, driver) as publisher:
         assert driver.entered.acquire(timeout=LONG)  # the start hello is on its way, and nothing takes it
-        asking = threading.Thread(target=driver.on_ask, args=(HelloAsk("n1", ("t1",)),))
+        asking = threading.Thread(target=driver.on_hello_request, args=(HelloRequest("n1", ("t1",)),))
         asking.start()
         writing = threading.Thread(target=write, args=(store, 1))
         writing.start()
@@ -212,7 +212,7 @@ def test_the_first_refusal_ends_the_burst(config: Settings, store: Store) -> Non
     publisher.start()
     assert slow.entered.wait(LONG)
     for number in range(50):
-        driver.on_ask(HelloAsk(f"n{number}", ("t",)))  # they all wait for this reading
+        driver.on_hello_request(HelloRequest(f"n{number}", ("t",)))  # they all wait for this reading
     driver.go.set()
     slow.go.set()
     assert driver.entered.acquire(timeout=LONG)
@@ -279,7 +279,7 @@ class Refusing(Driver):
 
     closed = False
 
-    def initialize(self, on_ask: Any, on_connected: Any) -> None:
+    def initialize(self, on_hello_request: Any, on_connected: Any) -> None:
         raise TransportError("the port is in use")
 
     def send_event(self, envelope: Envelope) -> None:

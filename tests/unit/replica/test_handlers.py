@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pubsub_lib.core.dispatch import HandlerPolicy, Selector, selector
 from pubsub_lib.core.events import Event
+from pubsub_lib.core.handler_queue import HandlerPolicy, Selector, selector
 from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeout
 from pubsub_lib.replica.handlers import Handle, Handlers
 
@@ -22,7 +22,7 @@ def event(key: str, version: int, table: str = "port") -> Event:
 
 @pytest.fixture
 def handlers() -> Iterator[Handlers]:
-    made = Handlers(HandlerPolicy(tries=3, backoff=0.001, backoff_most=0.002))
+    made = Handlers(HandlerPolicy(tries=3, backoff=0.001, max_backoff=0.002))
     yield made
     assert made.close(LONG)
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from pubsub_lib import Publisher, Replica, Settings, Store
-from pubsub_lib.audit.ingest.fromstore import journal_of_store
-from pubsub_lib.core.actions import Apply, StartSync
+from pubsub_lib.audit.ingest.store_journal import journal_of_store
 from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.effects import Apply, StartSync
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Change, Full, Head, Link, Point, SyncAnswer, TopicSnapshot
@@ -200,10 +200,10 @@ def link(position: int, topic: str = "t") -> Link:
 
 def outcomes(tmp_path: Path, messages: list[Message], applied: list[Link], known: int, topic: str = "t") -> list[str]:
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
-    tracker.follow(["t"], 0.0)
+    tracker.subscribe(["t"], 0.0)
     tracker.chain("t").known = applied[-1].point if applied else Point(known, 0)
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
-    journal.heard(Envelope("s", "ab" * 16, topic, 5, messages), [Apply(applied)] if applied else [], tracker)
+    journal.received(Envelope("s", "ab" * 16, topic, 5, messages), [Apply(applied)] if applied else [], tracker)
     journal.close()
     return [f"{row.position}:{row.sequence}:{row.outcome}" for row in rows(tmp_path) if row.kind == "data"]
 
@@ -230,14 +230,14 @@ def test_parts_of_a_large_link(tmp_path: Path) -> None:
 def test_applied_links_are_noted_in_the_order_in_which_they_are_applied(tmp_path: Path) -> None:
     """The order in which they came is another one: 3 waited, and connects 2 with 4."""
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
-    tracker.follow(["t"], 0.0, known={"t": Point(1, 0)})
+    tracker.subscribe(["t"], 0.0, known={"t": Point(1, 0)})
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
     applied = []
     for sequence, batch in ((1, [link(3)]), (2, [link(2), link(4)])):
         envelope = Envelope("s", "ab" * 16, "t", sequence, [Message(each) for each in batch])
-        actions = tracker.feed(envelope, 0.1)
-        journal.heard(envelope, actions, tracker)
-        applied += [each.point.position for action in actions if isinstance(action, Apply) for each in action.links]
+        effects = tracker.feed(envelope, 0.1)
+        journal.received(envelope, effects, tracker)
+        applied += [each.point.position for effect in effects if isinstance(effect, Apply) for each in effect.links]
     journal.close()
     found = [(row.position, row.sequence, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
     assert found == [(3, 1, "waiting"), (2, 2, "applied"), (3, 0, "applied"), (4, 3, "applied")]
@@ -267,12 +267,12 @@ def test_a_link_that_known_passes_without_applying_it_is_not_called_old(tmp_path
 def test_what_is_old_is_decided_by_what_was_known_before_the_step(tmp_path: Path) -> None:
     """The second batch skips link 3, which no tracker that follows the rules does."""
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
-    tracker.follow(["t"], 0.0)
+    tracker.subscribe(["t"], 0.0)
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
     for sequence, batch, applied in ((1, [link(2)], [link(2)]), (2, [link(2), link(3), link(4)], [link(4)])):
         tracker.chain("t").known = applied[-1].point
         envelope = Envelope("s", "ab" * 16, "t", sequence, [Message(each) for each in batch])
-        journal.heard(envelope, [Apply(applied)], tracker)
+        journal.received(envelope, [Apply(applied)], tracker)
     journal.close()
     found = [(row.position, row.outcome) for row in rows(tmp_path) if row.kind == "data"]
     assert found == [(2, "applied"), (2, "old"), (3, "waiting"), (4, "applied")]
@@ -281,11 +281,11 @@ def test_what_is_old_is_decided_by_what_was_known_before_the_step(tmp_path: Path
 def test_what_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path) -> None:
     """It is applied to the objects that were read, which may be older than those before: of a restored backup."""
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
-    tracker.follow(["t"], 0.0)
+    tracker.subscribe(["t"], 0.0)
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
-    actions = tracker.tick(QUICK.hello_wait + QUICK.sync_jitter + 0.1)
-    actions += tracker.tick(QUICK.hello_wait + 2 * QUICK.sync_jitter + 0.2)
-    (sync,) = [each for each in actions if isinstance(each, StartSync)]
+    effects = tracker.tick(QUICK.hello_wait + QUICK.sync_jitter + 0.1)
+    effects += tracker.tick(QUICK.hello_wait + 2 * QUICK.sync_jitter + 0.2)
+    (sync,) = [each for each in effects if isinstance(each, StartSync)]
     envelope = Envelope("s", "ab" * 16, "t", 1, [Message(link(3))])
     assert tracker.feed(envelope, 9.0) == []
     full = Full({"t": TopicSnapshot(Head(Point(2, 0), 0, 0), [])}, Point(2, 0))

@@ -13,7 +13,7 @@ from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.journal import JournalSettings
-from pubsub_lib.replica.metrics import MOST_TOPICS, ReplicaMetrics
+from pubsub_lib.replica.metrics import MAX_TOPICS, ReplicaMetrics
 from pubsub_lib.replica.status import ChainStatus
 from tests.unit.world import settings
 
@@ -84,7 +84,7 @@ def test_it_is_not_ready_before_its_first_sync_and_says_why(sqlite_url: str) -> 
 def test_many_topics_are_not_as_many_series(sqlite_url: str) -> None:
     with Store(sqlite_url), Replica(settings(sqlite_url), ["t"]) as replica:
         now = replica.status()
-    for count, shown in ((MOST_TOPICS, MOST_TOPICS), (MOST_TOPICS + 1, 0)):
+    for count, shown in ((MAX_TOPICS, MAX_TOPICS), (MAX_TOPICS + 1, 0)):
         chains = {f"t{number}": ChainStatus("following", Point(number, 1), 0.0, 0) for number in range(count)}
         many = msgspec.structs.replace(now, chains=chains)
         families = {family.name: family.samples for family in ReplicaMetrics(lambda many=many: many).collect()}  # type: ignore[misc]

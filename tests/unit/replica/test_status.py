@@ -10,7 +10,7 @@ from _processes import poll
 from pubsub_lib import Replica, Store, Timing
 from pubsub_lib.core.timing import no_publisher_bound
 from pubsub_lib.errors import PubSubError, StoreUnavailable
-from pubsub_lib.replica.status import ParkedObject, most_staleness, problems
+from pubsub_lib.replica.status import ParkedObject, max_staleness, problems
 from tests.unit.world import QUICK, settings
 
 LONG = 120.0
@@ -23,14 +23,14 @@ def said(
 
 
 def test_it_is_ready_up_to_the_promised_staleness_and_not_beyond() -> None:
-    most = most_staleness(QUICK)
-    assert most == pytest.approx(3 * 0.3 + 0.1 + (10.0 + 0.02 + 0.01))
-    assert said(staleness=most) == []
-    assert said(staleness=most + 0.1) == ["the replica may be stale by 11.1 s, and 11.0 s are promised"]
+    maximum = max_staleness(QUICK)
+    assert maximum == pytest.approx(3 * 0.3 + 0.1 + (10.0 + 0.02 + 0.01))
+    assert said(staleness=maximum) == []
+    assert said(staleness=maximum + 0.1) == ["the replica may be stale by 11.1 s, and 11.0 s are promised"]
 
 
 def test_the_limit_is_the_bound_for_any_timing() -> None:
-    assert most_staleness(Timing()) == no_publisher_bound(Timing(), 0.0) == 78.5
+    assert max_staleness(Timing()) == no_publisher_bound(Timing(), 0.0) == 78.5
 
 
 def test_a_reason_is_named_when_there_is_one() -> None:

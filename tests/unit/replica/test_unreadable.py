@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_lib import Replica, Settings, Store, Table
 from pubsub_lib.core.objects import Object
-from pubsub_lib.errors import UsageError, ValueRefused
+from pubsub_lib.errors import InvalidValueError, UsageError
 from pubsub_lib.replica import unreadable
 from pubsub_lib.replica.unreadable import Unreadable
 from tests.unit.world import settings
@@ -100,7 +100,7 @@ def test_an_object_that_does_not_fit_its_type_is_named_once_it_is_read(
         replica.wait_synced(LONG)
         assert replica.status().unreadable == ()
         for _ in range(3):
-            with pytest.raises(ValueRefused, match="lport 'old1' cannot be decoded"):
+            with pytest.raises(InvalidValueError, match="lport 'old1' cannot be decoded"):
                 replica.get(PORTS, "old1")
         (found,) = replica.status().unreadable
         assert (found.topic, found.table, found.key, found.version) == ("t", "lport", "old1", 1)
@@ -119,7 +119,7 @@ def test_iterate_ends_at_a_bad_object_or_goes_on_as_it_is_asked(
 ) -> None:
     with Replica(config, ["t"], tables=[PORTS]) as replica:
         replica.wait_synced(LONG)
-        with pytest.raises(ValueRefused, match="cannot be decoded"):
+        with pytest.raises(InvalidValueError, match="cannot be decoded"):
             list(replica.iterate(PORTS))
         assert list(replica.iterate(PORTS, on_error="skip")) == [("new", Port("BB", "z1"))]
         assert sorted(each.key for each in replica.status().unreadable) == ["old1", "old2", "old3"]
@@ -135,7 +135,7 @@ def test_records_shows_a_bad_object_and_raises_for_its_value_alone(config: Setti
         found = {each.key: each for each in replica.records(PORTS)}
         assert found["new"].value == replica.get(PORTS, "new") == Port("BB", "z1")
         assert (found["old1"].topic, found["old1"].version, found["old1"].json) == ("t", 1, b'{"mac":"AA"}')
-        with pytest.raises(ValueRefused):
+        with pytest.raises(InvalidValueError):
             _ = found["old1"].value
         assert [each.key for each in replica.status().unreadable] == ["old1"]
 
@@ -163,7 +163,7 @@ def test_metrics_count_them(config: Settings, store: Store) -> None:
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(unreadable, "MAX_KEPT", 2)
     seen = Unreadable()
-    error = ValueRefused("x" * 1_000)
+    error = InvalidValueError("x" * 1_000)
     versions = {("a", "1"): 1, ("a", "2"): 1, ("a", "3"): 1, ("b", "1"): 1}
     for table, key in versions:
         seen.note(Object(table, key, "t", 1, b"1", lambda each: None), error)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from pubsub_lib.errors import StoreUnavailable
-from pubsub_lib.service.leases import ORPHANS, UPKEEP, Leases
+from pubsub_lib.service.leases import MAINTENANCE, ORPHANS, Leases
 from pubsub_lib.store import Store
 
 SECONDS = 60.0
@@ -34,7 +34,7 @@ def test_it_enters_and_holds_and_the_second_one_does_not(store: Store) -> None:
         ("api-1", "tcp://api-1:1"),
         ("api-2", "tcp://api-2:1"),
     ]
-    assert (first.holds(ORPHANS, now), first.holds(UPKEEP, now)) == (True, True)
+    assert (first.holds(ORPHANS, now), first.holds(MAINTENANCE, now)) == (True, True)
     assert second.orphans(now)[1] is False
     first.leave()
     assert [each.service for each in store.directory.live()] == ["api-2"]
@@ -56,7 +56,7 @@ def test_what_was_not_renewed_is_not_held(store: Store) -> None:
     mine = leases(store, "api-1")
     now = time.monotonic()
     mine.step(now)
-    assert not mine.holds(UPKEEP, now + 2 * SECONDS)
+    assert not mine.holds(MAINTENANCE, now + 2 * SECONDS)
     assert not mine.registered(now + 2 * SECONDS)
 
 
@@ -87,13 +87,13 @@ def test_of_two_that_start_together_exactly_one_must_go(store: Store) -> None:
     for turn in range(1, 4):
         for each in (second, first):
             each.step(time.monotonic() + turn * SECONDS)
-    assert second.namesakes.older is None
-    assert second.namesakes.younger is not None
-    assert first.namesakes.older is not None
-    assert (first.namesakes.older.uuid, first.namesakes.younger) == ("uuid-1", None)
+    assert second.name_conflicts.older is None
+    assert second.name_conflicts.younger is not None
+    assert first.name_conflicts.older is not None
+    assert (first.name_conflicts.older.uuid, first.name_conflicts.younger) == ("uuid-1", None)
     first.leave()
     second.step(time.monotonic() + 5 * SECONDS)
-    assert second.namesakes.younger is None
+    assert second.name_conflicts.younger is None
 
 
 def test_a_dead_predecessor_is_no_namesake_however_slow_the_database_is(sqlite_url: str) -> None:
@@ -105,4 +105,4 @@ def test_a_dead_predecessor_is_no_namesake_however_slow_the_database_is(sqlite_u
         mine.step(time.monotonic() - 0.7 * SECONDS)
         for turn in range(4):
             mine.step(time.monotonic() + turn * SECONDS)
-            assert (mine.namesakes.older, mine.namesakes.younger) == (None, None)
+            assert (mine.name_conflicts.older, mine.name_conflicts.younger) == (None, None)

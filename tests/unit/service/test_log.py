@@ -10,7 +10,7 @@ import pytest
 
 from pubsub_lib.errors import ConfigError
 from pubsub_lib.service import log
-from pubsub_lib.store.forking import GatedPool
+from pubsub_lib.store.fork_safety import GatedPool
 
 PROGRAM = """
 import logging, sys
@@ -20,7 +20,7 @@ from pubsub_lib.service.log import set_up
 set_up(*sys.argv[1:])
 log = logger("pubsub_lib.somewhere")
 log.debug("unimportant")
-logging.getLogger("pubsub_lib.store.forking.GatedPool").info("Pool recreating")
+logging.getLogger("pubsub_lib.store.fork_safety.GatedPool").info("Pool recreating")
 log.info("listening to %s", "api-1", extra=fields(address="tcp://10.0.0.1:8866"))
 """
 

@@ -12,14 +12,14 @@ import pytest
 import sqlalchemy
 from _processes import free_port
 
-from pubsub_ipc.place import SocketLock
+from pubsub_ipc.socket_path import SocketLock
 from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError, PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
 from pubsub_lib.service.main import main
 from pubsub_lib.service.settings import load
-from pubsub_zmq.ipclock import IpcLock
+from pubsub_zmq.socket_lock import IpcLock
 
 Config = Callable[..., Path]
 NOBODY = 65534

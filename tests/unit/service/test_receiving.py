@@ -37,7 +37,7 @@ class Taken:
     def __init__(self) -> None:
         self.links: list[list[Link]] = []
 
-    def handed(self, links: list[Link]) -> None:
+    def handed_over(self, links: list[Link]) -> None:
         self.links.append(links)
 
 

@@ -57,7 +57,7 @@ def test_accept_sets_the_head_to_the_rows_by_links_that_replicas_follow(
     standing = {each.ident: each.value for each in contents(store)}
     done = store.accept("t")
     after = store.topics()["t"]
-    assert (store.unfit(["t"]), store.look.verify("t").right, store.repair("t").wrong) == ([], True, 0)
+    assert (store.unfit(["t"]), store.inspect.verify("t").right, store.repair("t").wrong) == ([], True, 0)
     assert done.objects == after.count == len(contents(store))
     gone = {("port", "k7")} if damage is no_json else set()
     assert done.deleted == len(gone)
@@ -128,7 +128,7 @@ def test_accept_deletes_rows_with_refused_names_without_a_change(harmed: bool, s
     done = store.accept("t")
     assert (done.objects, done.rewritten, done.deleted) == (20, int(harmed), len(damages) - 2 * harmed)
     assert [each.ident for each in contents(store)] == [each.ident for each in right]
-    assert store.look.verify("t").right
+    assert store.inspect.verify("t").right
     named = [(change.table, change.key, change.action) for links in told for link in links for change in link.changes]
     assert named == ([("port", "k7", "set")] if harmed else [])
     with store.transaction() as tx:
@@ -171,7 +171,7 @@ def test_accept_keeps_its_transactions_within_the_limits(limits: Limits, open_st
         harm(database_url, lambda at: at.execute(update(schema.objects).values(version=C.version + 1000)))
         done = store.accept("t")
         assert (done.objects, done.rewritten, done.deleted) == (12, 12, 0)
-        assert store.look.verify("t").right
+        assert store.inspect.verify("t").right
         changes = [link.changes for links in told for link in links]
         assert sum(map(len, changes)) == 12
         assert max(map(len, changes)) <= limits.max_transaction_changes
@@ -189,7 +189,7 @@ def test_accept_keeps_its_transactions_below_the_servers_packet(mariadb_url: str
         store.trim(keep_links=0)
         harm(mariadb_url, lambda at: at.execute(update(schema.objects).values(version=C.version + 1000)))
         assert store.accept("t").rewritten == 100
-        assert store.look.verify("t").right
+        assert store.inspect.verify("t").right
 
 
 def test_accept_of_a_topic_that_was_never_written_is_refused(store: Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import ProposedWrite, Store
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
@@ -101,7 +101,7 @@ def test_value_for_a_deleted_object_is_refused(store: Store) -> None:
     with store.transaction() as tx:
         tx.set("t", "a", 1, topic="p")
     store.before_write(lambda write: 5)
-    with pytest.raises(ValueRefused, match="'a', which is deleted"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="'a', which is deleted"), store.transaction() as tx:
         tx.delete("t", "a")
     assert store.get("t", "a") == 1
 
@@ -125,16 +125,16 @@ def test_hooks_of_typed_tables_get_and_give_the_type(open_store: Opener) -> None
     assert store.get("port", "a") == Port("eth0", 7)
     remove()
     store.before_write(lambda write: {"name": 5})
-    with pytest.raises(ValueRefused, match="does not fit Port"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="does not fit Port"), store.transaction() as tx:
         tx.update("port", "a", {"name": "eth1"})
     assert store.get("port", "a") == Port("eth0", 7)
-    with pytest.raises(ValueRefused, match="is not declared"):
+    with pytest.raises(InvalidValueError, match="is not declared"):
         store.before_write(number, table="prot")
 
 
 def test_value_beyond_a_limit_is_refused(store: Store) -> None:
     store.before_write(lambda write: "x" * (store.limits.max_value_bytes + 1))
-    with pytest.raises(ValueRefused, match="bytes"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="bytes"), store.transaction() as tx:
         tx.create("t", "a", 1)
     assert store.get("t", "a") is None
 
@@ -171,11 +171,11 @@ def test_hooks_run_in_a_session_too_and_undo_its_own_changes(store: Store, datab
         remove()
 
         def refuse(write: ProposedWrite) -> None:
-            raise ValueRefused("not today")
+            raise InvalidValueError("not today")
 
         store.before_write(refuse)
         changes.set("t", "a", 2)
-        with pytest.raises(ValueRefused, match="not today"):
+        with pytest.raises(InvalidValueError, match="not today"):
             session.commit()
         session.rollback()
     engine.dispose()

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, delete, event, insert, select, update
 
 from pubsub_lib import options
 from pubsub_lib.core.model import ALL, ZERO, Delta, Full, Incomplete, Link, Point, Want
-from pubsub_lib.errors import StoreError, ValueRefused
+from pubsub_lib.errors import InvalidValueError, StoreError
 from pubsub_lib.store import Store, changelog, schema
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import SETTINGS, Opener
@@ -241,14 +241,14 @@ def test_trimming_makes_older_points_incomplete_and_no_other(store: Store) -> No
 
 
 def test_trimming_refuses_nonsense(store: Store) -> None:
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValueError):
         store.trim(keep_links=-1)
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValueError):
         store.trim(keep_seconds=float("nan"))
-    with pytest.raises(ValueRefused, match=f"at most {options.MOST_LINKS} links and 3000000000 s"):
-        store.trim(keep_links=options.MOST_LINKS + 1)
-    with pytest.raises(ValueRefused, match=f"at most {options.MOST_LINKS} links and 3000000000 s"):
-        store.trim(keep_seconds=math.nextafter(options.MOST_SECONDS, math.inf))
+    with pytest.raises(InvalidValueError, match=f"at most {options.MAX_LINKS} links and 3000000000 s"):
+        store.trim(keep_links=options.MAX_LINKS + 1)
+    with pytest.raises(InvalidValueError, match=f"at most {options.MAX_LINKS} links and 3000000000 s"):
+        store.trim(keep_seconds=math.nextafter(options.MAX_SECONDS, math.inf))
     assert store.trim() == 0
 
 

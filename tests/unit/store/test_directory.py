@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import create_engine, update
 
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import Store, schema
 from tests.unit.store.conftest import Opener
 
@@ -77,9 +77,9 @@ def test_leases_one_of_many_gets_it(store: Store) -> None:
 
 def test_refusals(store: Store) -> None:
     for seconds in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ValueRefused, match="lease"):
+        with pytest.raises(InvalidValueError, match="lease"):
             store.directory.acquire("l", "a", seconds)
-    with pytest.raises(ValueRefused, match="service"):
+    with pytest.raises(InvalidValueError, match="service"):
         store.directory.register("", "u", "a", 1)
-    with pytest.raises(ValueRefused, match="address"):
+    with pytest.raises(InvalidValueError, match="address"):
         store.directory.register("s", "u", "a\0", 1)

@@ -112,7 +112,7 @@ def suspects(store: Store, page: int = 250) -> list[Stored]:
         looked += got.looked
         after = got.behind
         if after is None:
-            assert looked == sum(store.look.tables().values()), "a row was passed over"
+            assert looked == sum(store.inspect.tables().values()), "a row was passed over"
             return found
 
 

@@ -87,12 +87,12 @@ def test_plan_turns_a_value_of_text_into_its_bytes(sqlite_url: str, trimmed: boo
             tx.set("port", "k7", 1, topic="t")
         found = [each.ident for each in suspects(store)]
         assert found == [("port", "k7")]
-        verified = store.look.verify("t")
+        verified = store.inspect.verify("t")
         assert (verified.right, verified.damages) == (False, 1)
         repaired = store.repair("t", found)
         assert (repaired.wrong, repaired.repaired, repaired.left) == (1, 1, False)
         assert columns(sqlite_url) == right
-        assert store.look.verify("t").right
+        assert store.inspect.verify("t").right
 
 
 def test_plan_takes_the_right_value_for_other_text_from_the_changelog(sqlite_url: str) -> None:

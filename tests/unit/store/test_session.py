@@ -12,7 +12,7 @@ from pubsub_lib.errors import (
     AlreadyExists,
     ClosedError,
     ConfigError,
-    HandOverRefused,
+    HandoffRejectedError,
     StoreBusy,
     UsageError,
     VersionMismatch,
@@ -295,7 +295,7 @@ def test_isolation_no_update_of_a_session_is_lost_that_another_writer_commits_be
 
 def test_a_hop_that_is_full_does_not_end_a_users_commit(store: Store, session: Session, engine: Engine) -> None:
     def full(_links: object) -> None:
-        raise HandOverRefused("the buffer is full")
+        raise HandoffRejectedError("the buffer is full")
 
     store.on_commit(full)
     recorder = store.session(session)

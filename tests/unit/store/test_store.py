@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from pubsub_lib import Replica, Settings, Table
 from pubsub_lib.core.limits import Limits
@@ -16,12 +17,12 @@ from pubsub_lib.errors import (
     AlreadyExists,
     ClosedError,
     ConfigError,
-    HandOverRefused,
+    HandoffRejectedError,
+    InvalidValueError,
     NotFound,
     SchemaError,
     StoreReadOnly,
     StoreUnavailable,
-    ValueRefused,
     VersionMismatch,
 )
 from pubsub_lib.store import DEFAULT_TOPIC, Store, StoreSettings
@@ -138,7 +139,7 @@ def test_verbs_update_merges_into_an_existing_object(store: Store) -> None:
     with pytest.raises(NotFound), store.transaction() as tx:
         tx.update("t", "b", {})
     put(store, "list", [1])
-    with pytest.raises(ValueRefused, match="use set"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="use set"), store.transaction() as tx:
         tx.update("t", "list", {"x": 1})
 
 
@@ -234,10 +235,10 @@ def test_an_exception_in_the_block_writes_nothing(store: Store) -> None:
 
 def test_verbs_a_transaction_is_bounded(open_store: Opener) -> None:
     store = open_store(limits=Limits(max_transaction_changes=3, max_transaction_bytes=100))
-    with pytest.raises(ValueRefused, match="4 changes"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="4 changes"), store.transaction() as tx:
         for i in range(4):
             tx.set("t", f"k{i}", i)
-    with pytest.raises(ValueRefused, match="bytes of keys"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="bytes of keys"), store.transaction() as tx:
         tx.set("t", "k", "x" * 100)
     assert store.read_heads([]).store == ZERO
 
@@ -319,7 +320,7 @@ def refusing(store: Store) -> list[object]:
     seen: list[object] = []
 
     def full(_links: object) -> None:
-        raise HandOverRefused("the buffer is full")
+        raise HandoffRejectedError("the buffer is full")
 
     store.on_commit(full)
     store.on_commit(seen.append)
@@ -328,7 +329,7 @@ def refusing(store: Store) -> list[object]:
 
 def test_a_writer_that_asked_for_it_is_told_that_its_commit_was_not_handed_over(store: Store) -> None:
     seen = refusing(store)
-    with pytest.raises(HandOverRefused, match="the buffer is full"), store.transaction() as tx:
+    with pytest.raises(HandoffRejectedError, match="the buffer is full"), store.transaction() as tx:
         tx.set("t", "a", 1)
     assert tx.commit is not None
     assert store.committed(tx.nonce)
@@ -392,6 +393,19 @@ def test_read_only(open_store: Opener) -> None:
             refused()
 
 
+def test_close_closes_a_connection_in_use_when_it_comes_back(store: Store) -> None:
+    for engine in (store._readers, store._writers):
+        with engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            store.close()
+            connection.execute(text("SELECT 1"))  # who uses it goes on
+        assert engine.dialect.dbapi is not None
+        with pytest.raises(engine.dialect.dbapi.Error):
+            driver.cursor().execute("SELECT 1")
+
+
 def test_a_closed_store(store: Store) -> None:
     store.close()
     store.close()
@@ -416,7 +430,7 @@ def test_a_closed_store(store: Store) -> None:
     ],
 )
 def test_bad_names(table: str, key: str, topic: str, word: str, store: Store) -> None:
-    with pytest.raises(ValueRefused, match=word), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match=word), store.transaction() as tx:
         tx.set(table, key, 1, topic=topic)
     assert store.read_heads([]).store == ZERO
 
@@ -500,9 +514,9 @@ def test_settings_say_everything_to_a_store(database_url: str) -> None:
     settings = Settings(store_url=database_url, service="api-1", limits=limits, store=kept)
     with Store(settings) as store:
         assert (store.limits, store.settings, store.origin) == (limits, kept, "api-1")
-        with pytest.raises(ValueRefused, match="1000"), store.transaction() as tx:
+        with pytest.raises(InvalidValueError, match="1000"), store.transaction() as tx:
             tx.set("lport", "p1", "x" * 5000)
-        with pytest.raises(ValueRefused, match="at most 3"), store.transaction() as tx:
+        with pytest.raises(InvalidValueError, match="at most 3"), store.transaction() as tx:
             for number in range(4):
                 tx.set("lport", f"p{number}", number)
         with store.transaction() as tx:
@@ -550,5 +564,5 @@ def test_record_whose_value_does_not_fit_raises_when_it_is_read(database_url: st
     with Store(database_url, tables=[Table("lport", Port)]) as store:
         (found,) = store.records("lport")
         assert found.json == b'{"switch":5}'
-        with pytest.raises(ValueRefused, match="does not fit Port"):
+        with pytest.raises(InvalidValueError, match="does not fit Port"):
             _ = found.value

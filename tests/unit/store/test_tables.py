@@ -8,7 +8,7 @@ import pytest
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.table import Table
-from pubsub_lib.errors import ConfigError, ValueRefused
+from pubsub_lib.errors import ConfigError, InvalidValueError
 from pubsub_lib.store.tables import Tables
 from tests.unit.store.conftest import Opener
 
@@ -44,7 +44,7 @@ def test_a_struct_comes_back(open_store: Opener) -> None:
 @pytest.mark.parametrize("value", [{}, {"switch": 1}, {"switch": "s", "number": 0}, 3, [], Limits(), {1: 2}])
 def test_a_value_against_its_type_is_refused_at_once(value: object, open_store: Opener) -> None:
     store = open_store(tables=TYPES)
-    with pytest.raises(ValueRefused, match="lport"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="lport"), store.transaction() as tx:
         tx.set("free", "x", {})
         tx.set("lport", "p1", value)
     assert store.get("free", "x") is None
@@ -55,25 +55,28 @@ def test_an_update_is_checked_once_merged(open_store: Opener) -> None:
     with store.transaction() as tx:
         tx.set("lport", "p1", Port(switch="s1"))
     for patch in ({"number": 0}, {"switch": None}):
-        with pytest.raises(ValueRefused, match="does not fit Port"), store.transaction() as tx:
+        with pytest.raises(InvalidValueError, match="does not fit Port"), store.transaction() as tx:
             tx.update("lport", "p1", patch)
-    with pytest.raises(ValueRefused, match="mapping"), store.transaction() as tx:
+    with pytest.raises(InvalidValueError, match="mapping"), store.transaction() as tx:
         tx.update("lport", "p1", 5)
     assert store.get("lport", "p1") == Port(switch="s1")
 
 
 def test_an_unknown_table_is_refused_where_some_are_declared(open_store: Opener) -> None:
     store = open_store(tables=TYPES)
-    with pytest.raises(ValueRefused, match="'lprot' is not declared; there are free, lport"), store.transaction() as tx:
+    with (
+        pytest.raises(InvalidValueError, match="'lprot' is not declared; there are free, lport"),
+        store.transaction() as tx,
+    ):
         tx.set("lprot", "p1", {})
-    with pytest.raises(ValueRefused, match="lprot"):
+    with pytest.raises(InvalidValueError, match="lprot"):
         store.get("lprot", "p1")
 
 
 def test_a_stored_value_that_does_not_fit_is_told_on_reading(open_store: Opener) -> None:
     with open_store().transaction() as tx:
         tx.set("lport", "p1", {"switch": 5})
-    with pytest.raises(ValueRefused, match="stored value"):
+    with pytest.raises(InvalidValueError, match="stored value"):
         open_store(tables=TYPES).get("lport", "p1")
 
 
@@ -113,12 +116,12 @@ def test_a_handle_stands_for_the_table_in_every_verb(open_store: Opener) -> None
 
 def test_a_handle_that_is_not_declared_is_refused(open_store: Opener) -> None:
     for store in (open_store(), open_store(tables={"lport": dict})):
-        with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+        with pytest.raises(InvalidValueError, match="'lport' is not declared with the type Port"):
             store.get(PORTS, "p1")
         with store.transaction() as tx:
-            with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+            with pytest.raises(InvalidValueError, match="'lport' is not declared with the type Port"):
                 tx.set(PORTS, "p1", Port(switch="s1"))
-            with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+            with pytest.raises(InvalidValueError, match="'lport' is not declared with the type Port"):
                 tx.get(PORTS, "p1")
-        with pytest.raises(ValueRefused, match="'lport' is not declared with the type Port"):
+        with pytest.raises(InvalidValueError, match="'lport' is not declared with the type Port"):
             store.before_write(print, table=PORTS)

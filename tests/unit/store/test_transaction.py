@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.errors import AlreadyExists, ClosedError, ValueRefused
+from pubsub_lib.errors import AlreadyExists, ClosedError, InvalidValueError
 from pubsub_lib.store.tables import Tables
 from pubsub_lib.store.transaction import Transaction
 from pubsub_lib.store.verbs import Stored
@@ -58,7 +58,7 @@ def test_get_tells_when_the_verbs_so_far_cannot_succeed() -> None:
 
 @pytest.mark.parametrize("version", [-1, True, 1.0, "1"])
 def test_a_version_that_is_no_position(version: Any) -> None:
-    with pytest.raises(ValueRefused, match="version"):
+    with pytest.raises(InvalidValueError, match="version"):
         World().transaction().set("t", "k", 1, version=version)
 
 
@@ -71,5 +71,5 @@ def test_an_ended_transaction_records_nothing() -> None:
 
 
 def test_a_bad_origin() -> None:
-    with pytest.raises(ValueRefused, match="service"):
+    with pytest.raises(InvalidValueError, match="service"):
         Transaction(Tables({}, Limits()), World().read, 1, "x" * 256)

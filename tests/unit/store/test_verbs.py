@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pubsub_lib.core import digest, values
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import DEFAULT_TOPIC
-from pubsub_lib.errors import ConditionFailed, NotFound, ValueRefused, VersionMismatch
+from pubsub_lib.errors import ConditionFailed, InvalidValueError, NotFound, VersionMismatch
 from pubsub_lib.store.verbs import Effect, Operation, Stored, check_size, fold
 
 State = dict[str, tuple[str, dict[str, Any]]]
@@ -102,7 +102,7 @@ def test_size_is_bounded() -> None:
     moved = Effect("t", "k", Stored("t", "k", "one", 5, b"1"), "two", b"12345")
     assert (moved.moves, moved.changes) == (True, 2)
     check_size([moved], Limits(max_transaction_changes=2), 6)
-    with pytest.raises(ValueRefused, match="2 changes"):
+    with pytest.raises(InvalidValueError, match="2 changes"):
         check_size([moved], Limits(max_transaction_changes=1), 6)
-    with pytest.raises(ValueRefused, match="6 bytes"):
+    with pytest.raises(InvalidValueError, match="6 bytes"):
         check_size([moved], Limits(), 5)

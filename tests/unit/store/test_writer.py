@@ -7,8 +7,8 @@ from sqlalchemy import Connection, create_engine, event, text
 
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Point
-from pubsub_lib.errors import StoreBusy, StoreError, ValueRefused, VersionMismatch
-from pubsub_lib.store import Store, StoreSettings, faults, verbs, writer
+from pubsub_lib.errors import InvalidValueError, StoreBusy, StoreError, VersionMismatch
+from pubsub_lib.store import Store, StoreSettings, error_mapping, verbs, writer
 from pubsub_lib.store.verbs import Operation
 from tests.e2e.store_checks import assert_consistent
 from tests.unit.store.conftest import Opener
@@ -126,7 +126,7 @@ def test_verbs_a_transaction_whose_read_is_no_longer_true_is_refused(meanwhile: 
 
 
 def ask(store: Store, point: Point) -> bool | None:
-    with faults.translated("asking"), store._writers.connect() as connection:
+    with error_mapping.translated("asking"), store._writers.connect() as connection:
         return writer.is_in(connection, point)
 
 
@@ -201,11 +201,11 @@ def test_a_transaction_over_the_servers_packet_is_refused_before_it_is_sent(mari
     with Store(mariadb_url, limits=Limits(max_value_bytes=40_000_000, max_transaction_bytes=40_000_000)) as store:
         with store._readers.connect() as connection:
             packet = connection.execute(text("SELECT @@max_allowed_packet")).scalar_one()
-        with pytest.raises(ValueRefused, match="bytes of keys"), store.transaction() as tx:
+        with pytest.raises(InvalidValueError, match="bytes of keys"), store.transaction() as tx:
             tx.set("t", "k", "x" * (packet // 2))
-        most = packet // 2 - 65536 - 10
+        maximum = packet // 2 - 65536 - 10
         with store.transaction() as tx:
-            tx.set("t", "k", '"' * (most // 2 - 2))  # every character doubles in JSON, and again in SQL
+            tx.set("t", "k", '"' * (maximum // 2 - 2))  # every character doubles in JSON, and again in SQL
         assert tx.commit is not None
 
 

@@ -79,14 +79,14 @@ def test_duplicated_envelopes_come_twice() -> None:
 
 
 def test_reordered_envelopes_all_come() -> None:
-    came, counts = positions(Loss(reorder=0.3, delay_most=0.05), 4, 200)
+    came, counts = positions(Loss(reorder=0.3, max_delay=0.05), 4, 200)
     assert sorted(came) == list(range(1, 201))
     assert came != sorted(came)
     assert counts["fault_reorder"] > 20
 
 
 def test_delayed_envelopes_all_come() -> None:
-    came, counts = positions(Loss(delay=0.3, delay_most=0.05), 5, 200)
+    came, counts = positions(Loss(delay=0.3, max_delay=0.05), 5, 200)
     assert sorted(came) == list(range(1, 201))
     assert counts["fault_delay"] > 20
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from pubsub_lib import Event
-from pubsub_lib.core.dispatch import HandlerPolicy
+from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.errors import ClosedError, NotFollowed, UsageError, ValueRefused, WaitTimeout
+from pubsub_lib.errors import ClosedError, InvalidValueError, NotSubscribedError, UsageError, WaitTimeout
 from pubsub_lib.fault_injection import Loss
 from pubsub_lib.testing.local import PATIENCE, Local, LocalReplica
 from tests.unit.world import Recorder
@@ -57,10 +57,10 @@ def test_every_replica_is_flushed_whatever_it_follows(local: Local) -> None:
     put(local, "2", 2, topic="other")
     local.flush()
     assert (shown(one), shown(every)) == ({"1": 1}, {"1": 1, "2": 2})
-    one.follow("other")
+    one.subscribe("other")
     local.flush()
     assert shown(one) == {"1": 1, "2": 2}
-    one.unfollow("t")
+    one.unsubscribe("t")
     one.close()
     put(local, "3", 3)
     local.flush()
@@ -155,7 +155,7 @@ def test_a_handler_that_gives_up_fails_the_flush_with_its_own_exception(local: L
 
 
 def test_a_handler_that_recovers_is_no_failure() -> None:
-    with Local(handling=HandlerPolicy(tries=3, backoff=60.0, backoff_most=60.0)) as local:
+    with Local(handling=HandlerPolicy(tries=3, backoff=60.0, max_backoff=60.0)) as local:
         replica = local.replica(["t"])
         failures = iter([RuntimeError("busy"), RuntimeError("still busy")])
         recorder = Recorder()
@@ -229,9 +229,9 @@ def test_types_indexes_and_errors_are_those_of_production() -> None:
         local.flush()
         assert replica.get("lport", "p1") == Port("s1")
         assert replica.lookup("by switch", "s1") == [("p1", Port("s1"))]
-        with pytest.raises(NotFollowed):
+        with pytest.raises(NotSubscribedError):
             replica.on("lport", print, topic="other")
-        with pytest.raises(ValueRefused), local.store.transaction() as tx:
+        with pytest.raises(InvalidValueError), local.store.transaction() as tx:
             tx.set("lport", "p2", {"switch": 7})
 
 

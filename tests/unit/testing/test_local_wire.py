@@ -1,4 +1,4 @@
-"""The wire without threads: real frames, exact topics, counted faults, own hellos for the asker alone."""
+"""The wire without threads: real frames, exact topics, counted faults, hello replies for the asker alone."""
 
 import random
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL
-from pubsub_lib.errors import ValueRefused
+from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.fault_injection import PERFECT, Loss
 from pubsub_lib.testing.local import Local
 from pubsub_lib.testing.local_time import LocalTime
@@ -62,7 +62,7 @@ def test_topics_are_exact(scene: Scene) -> None:
     assert data(heard_one) == ["tenant-1"]
     one.close()
     one.close()
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValueError):
         one.register_topic("a\0b")
 
 
@@ -81,7 +81,7 @@ def test_an_own_hello_comes_to_its_asker_alone(scene: Scene) -> None:
 def test_faults_are_done_to_the_bytes_and_counted(scene: Scene) -> None:
     cut, heard = scene.listen("t", loss=Loss(corrupt=1.0))
     lost, nothing = scene.listen("t", loss=Loss(drop=1.0))
-    late, later = scene.listen("t", loss=Loss(delay=1.0, delay_most=5.0))
+    late, later = scene.listen("t", loss=Loss(delay=1.0, max_delay=5.0))
     scene.write("t")
     scene.settle()
     assert (heard, nothing) == ([], [])

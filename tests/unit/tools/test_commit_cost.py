@@ -5,7 +5,7 @@ import argparse
 import commit_cost
 import pytest
 
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
 from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import TransportError
 
@@ -31,7 +31,7 @@ def test_more_than_the_limit_is_a_failure(capsys: pytest.CaptureFixture[str], mo
 
 def test_the_stub_refuses_hellos_and_nothing_else() -> None:
     stub = commit_cost.Refusing(0.0)
-    asked: list[HelloAsk] = []
+    asked: list[HelloRequest] = []
     stub.initialize(asked.append, lambda: None)
     hello = Envelope("a", "0" * 32, ALL, 0, (), Hello({}, {}, None, 0.0))
     stub.send_event(hello)

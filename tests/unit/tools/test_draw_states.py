@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from pubsub_lib.core.transitions import TRANSITIONS, Happening, State
+from pubsub_lib.core.transitions import TRANSITIONS, State, Trigger
 
 TOOL = Path(__file__).resolve().parent.parent.parent.parent / "tools" / "draw_states.py"
 
@@ -27,12 +27,12 @@ def test_the_drawing_in_the_docs_is_not_stale() -> None:
 
 def test_every_state_and_happening_is_explained() -> None:
     assert draw_states.meanings(State).keys() == {state.name for state in State}
-    assert draw_states.meanings(Happening).keys() == {happening.name for happening in Happening}
+    assert draw_states.meanings(Trigger).keys() == {trigger.name for trigger in Trigger}
 
 
 def test_every_change_of_state_is_an_arrow() -> None:
     lines = draw_states.diagram()
     for state, row in TRANSITIONS.items():
-        for happening, target in row.items():
-            arrows = [line for line in lines if f"{state.name} --> {target.name}:" in line and happening in line]
-            assert len(arrows) == (target is not state), (state, happening)
+        for trigger, target in row.items():
+            arrows = [line for line in lines if f"{state.name} --> {target.name}:" in line and trigger in line]
+            assert len(arrows) == (target is not state), (state, trigger)

@@ -9,7 +9,7 @@ import mutate_app
 import pytest
 from _mutants import trial
 from _mutants.table import Mutant, defects, tables
-from _mutants.trial import Laboratory, Outcome, TrialError
+from _mutants.trial import Laboratory, TrialError, Verdict
 
 from pubsub_lib.errors import ConfigError
 from tests.conftest import IN_CI
@@ -82,7 +82,7 @@ def laboratory(project: Path) -> Iterator[Laboratory]:
         yield made
 
 
-def outcomes(laboratory: Laboratory, *mutants: Mutant) -> list[Outcome]:
+def outcomes(laboratory: Laboratory, *mutants: Mutant) -> list[Verdict]:
     return [each.outcome for each in laboratory.tried([("shop", one) for one in mutants], lambda trial: None)]
 
 
@@ -93,7 +93,7 @@ def test_each_mutant_gets_its_own_verdict_and_leaves_the_copy_as_it_was(laborato
     moved = mutant(name="moved", before="number + 3")
     again = mutant(name="again")
     assert outcomes(laboratory, quick, blind, skipped, moved, again) == [
-        Outcome.CAUGHT, Outcome.SURVIVED, Outcome.NOT_RUN, Outcome.DOES_NOT_APPLY, Outcome.CAUGHT,
+        Verdict.CAUGHT, Verdict.SURVIVED, Verdict.NOT_RUN, Verdict.DOES_NOT_APPLY, Verdict.CAUGHT,
     ]  # fmt: skip
     laboratory.check(["tests/test_shop.py"])
     assert (project / "shop.py").read_text() == SHOP
@@ -108,7 +108,7 @@ def test_the_test_that_caught_a_mutant_is_named(laboratory: Laboratory) -> None:
 def test_a_hang_is_ended_and_does_not_count_as_caught(project: Path) -> None:
     with Laboratory(project, jobs=1, timeout=3.0) as laboratory:
         hanging = mutant("tests/test_shop.py::test_price_that_hangs_when_it_is_wrong")
-        assert outcomes(laboratory, hanging) == [Outcome.HUNG]
+        assert outcomes(laboratory, hanging) == [Verdict.HUNG]
 
 
 def test_tests_that_fail_without_a_mutant_prove_nothing(project: Path) -> None:
@@ -120,29 +120,29 @@ def test_tests_that_fail_without_a_mutant_prove_nothing(project: Path) -> None:
 def test_several_jobs_have_a_copy_each(project: Path) -> None:
     with Laboratory(project, jobs=2) as laboratory:
         mutants = [mutant(name=f"times_{number}", after=f"number * {number}") for number in range(4, 8)]
-        assert outcomes(laboratory, *mutants) == [Outcome.CAUGHT] * 4
+        assert outcomes(laboratory, *mutants) == [Verdict.CAUGHT] * 4
 
 
 @pytest.mark.parametrize(
     ("status", "output", "outcome"),
     [
-        (0, "1 passed in 0.1s", Outcome.SURVIVED),
-        (0, "1 skipped in 0.1s", Outcome.NOT_RUN),
-        (0, "1 passed, 1 skipped in 0.1s", Outcome.SURVIVED),
-        (1, "FAILED tests/a.py::test_b - AssertionError\n1 failed in 0.1s", Outcome.CAUGHT),
-        (2, "1 error during collection", Outcome.NOT_RUN),
-        (4, "ERROR: not found: tests/a.py::test_c", Outcome.NOT_RUN),
-        (5, "no tests ran in 0.1s", Outcome.NOT_RUN),
-        (None, "", Outcome.HUNG),
+        (0, "1 passed in 0.1s", Verdict.SURVIVED),
+        (0, "1 skipped in 0.1s", Verdict.NOT_RUN),
+        (0, "1 passed, 1 skipped in 0.1s", Verdict.SURVIVED),
+        (1, "FAILED tests/a.py::test_b - AssertionError\n1 failed in 0.1s", Verdict.CAUGHT),
+        (2, "1 error during collection", Verdict.NOT_RUN),
+        (4, "ERROR: not found: tests/a.py::test_c", Verdict.NOT_RUN),
+        (5, "no tests ran in 0.1s", Verdict.NOT_RUN),
+        (None, "", Verdict.HUNG),
     ],
 )
-def test_only_tests_that_failed_catch_a_mutant(status: int | None, output: str, outcome: Outcome) -> None:
+def test_only_tests_that_failed_catch_a_mutant(status: int | None, output: str, outcome: Verdict) -> None:
     assert trial.judged(status, output)[0] is outcome
 
 
 def test_a_line_of_a_log_is_not_taken_for_the_test_that_failed() -> None:
     output = "ERROR  shop:shop.py:3 broke\n== short test summary info ==\nFAILED tests/a.py::test_b - AssertionError\n"
-    assert trial.judged(1, output) == (Outcome.CAUGHT, "tests/a.py::test_b")
+    assert trial.judged(1, output) == (Verdict.CAUGHT, "tests/a.py::test_b")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_every_mutant_of_the_project_still_applies_and_its_tests_are_quick() -> 
 def test_every_mutant_of_the_project_is_caught(area: str) -> None:
     absent = {} if IN_CI else trial.missing_servers()
     there = [(area, each) for each in tables(ROOT)[area] if each.marker not in absent]
-    assert [each for each in trial.tried(ROOT, there, 1, print) if each.outcome is not Outcome.CAUGHT] == []
+    assert [each for each in trial.tried(ROOT, there, 1, print) if each.outcome is not Verdict.CAUGHT] == []
 
 
 def test_a_mutant_whose_server_is_missing_is_not_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_mutant_whose_server_is_missing_is_not_run(project: Path, monkeypatch:
     monkeypatch.setattr(trial, "SERVERS", {"mariadb": missing})
     needs = msgspec.structs.replace(mutant(), marker="mariadb")
     (tried,) = trial.tried(project, [("shop", needs)], 1, lambda trial: None)
-    assert (tried.outcome, tried.by) == (Outcome.NOT_RUN, "no MariaDB found")
+    assert (tried.outcome, tried.by) == (Verdict.NOT_RUN, "no MariaDB found")
 
 
 @pytest.fixture

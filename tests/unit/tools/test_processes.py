@@ -47,6 +47,10 @@ def test_ports_of_one_call_differ() -> None:
     assert len(set(free_ports(300))) == 300
 
 
+def test_free_port_returns_no_port_twice_within_a_few_hundred_calls() -> None:
+    assert len({free_port() for _ in range(300)}) == 300
+
+
 def test_tests_that_run_side_by_side_take_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     for worker in ("gw0", "gw1", "gw2"):

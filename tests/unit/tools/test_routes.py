@@ -153,7 +153,7 @@ def row(**changed: Any) -> ReplicaRow:
         "faults": 0,
         "latency_p50": 0.0301,
         "latency_p99": None,
-        "latency_most": 1.5,
+        "max_latency": 1.5,
         "sync_seconds": 1.0,
         "memory": 70_000_000,
         "from_database": Differences(0, ""),

@@ -10,8 +10,8 @@ import pytest
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.ingest.input import SCHEMA, gather, load
 from pubsub_lib.core.model import Point, Record
+from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.reading import read
-from pubsub_lib.journal.rolling import roll, write_parquet
 from pubsub_lib.journal.rows import COLUMNS
 from pubsub_lib.journal.writer import Journal
 from tests.unit.journal.builders import envelope, files_that_end_at, settings
@@ -31,7 +31,7 @@ def journal(folder: Path) -> str:
 def test_both_forms_and_all_folders_are_read(tmp_path: Path, spark: "SparkSession") -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     runs = {journal(one)}
-    roll(one)
+    compact(one)
     runs |= {journal(one), journal(two)}
     before = sorted((row for place in (one, two) for path in place.iterdir() for row in read(path)), key=str)
     gathered = gather({"d": [one, two]}, tmp_path / "scratch")
@@ -66,7 +66,7 @@ def test_a_copy_under_another_name_is_told_and_left_out(tmp_path: Path, rolled: 
     journal(folder)
     journal(folder)
     if rolled:
-        roll(folder)
+        compact(folder)
     first, second = sorted(folder.iterdir())
     copy = folder / f"z copy of {first.name}"
     copy.write_bytes(first.read_bytes())
@@ -97,7 +97,7 @@ def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path)
     older.mkdir()
     (grows,) = newer.iterdir()
     (older / grows.name).write_bytes(grows.read_bytes()[:-9])
-    roll(newer)
+    compact(newer)
     gathered = gather({"": [older, newer]}, tmp_path / "scratch")
     assert [path.parent for path in gathered.files[""]] == [newer]
     assert not gathered.problems
@@ -106,7 +106,7 @@ def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path)
 def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal(folder)
-    roll(folder)
+    compact(folder)
     (whole,) = folder.iterdir()
     (folder / "a.journal").write_bytes(b"nonsense")
     (folder / "b.parquet").write_bytes(whole.read_bytes()[:-9])
@@ -143,7 +143,7 @@ def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     journal(folder)
     (folder / "just-begun.journal").touch()
     def rolled_before(source: Path, target: Path) -> None:
-        roll(folder)
+        compact(folder)
         write_parquet(source, target)
 
     monkeypatch.setattr(journals, "write_parquet", rolled_before)
@@ -157,7 +157,7 @@ def test_domains_are_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, spa
     runs = {domain: journal(folder) for domain, folder in list(folders.items())[:2]}
     folders[""].mkdir()
     for folder in folders.values():
-        roll(folder)
+        compact(folder)
     places = {domain: [folder] for domain, folder in folders.items()}
     # The same folder may be named for two domains, and be a link.
     (tmp_path / "link").symlink_to(folders["other"])
@@ -192,6 +192,6 @@ def test_a_torn_tail_is_read_up_to_it(tmp_path: Path, rolled: bool, spark: "Spar
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
     if rolled:
-        roll(folder)
+        compact(folder)
     rows = load(spark, gather({"": [folder]}, tmp_path / "scratch")).collect()
     assert sorted(row.number for row in rows) == [1, 2, 3, 4, 5]

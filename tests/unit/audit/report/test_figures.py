@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pubsub_lib.audit.report import figures
-from pubsub_lib.audit.report.kinds import HOPS, SUMS
+from pubsub_lib.audit.report.labels import HOPS, SUMS
 from pubsub_lib.audit.report.summary import Balance, Losses
 from tests.unit.audit.pages import BEGIN, SECOND, summary
 
-CAUSES = ("start", "expired", "behind", "doubted", "mismatched", "overflow", "asked", "connected")
+CAUSES = ("start", "expired", "behind", "history changed", "mismatched", "overflow", "asked", "connected")
 
 
 def is_red(color: str) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pubsub_lib.audit.report.derived import Derived
-from pubsub_lib.audit.report.kinds import verdict
+from pubsub_lib.audit.report.aggregates import Aggregates
+from pubsub_lib.audit.report.labels import verdict
 from pubsub_lib.audit.report.report import check_free, read_summary, save, save_summary, text
 from pubsub_lib.audit.report.summary import Balance, Count, Summary
 from pubsub_lib.audit.rules.pipeline import Tables
@@ -114,7 +114,7 @@ class Table:
 def test_half_of_the_results_is_not_left_behind(tmp_path: Path) -> None:
     table: Any = Table()
     tables = Tables(*[table] * len(Tables.__struct_fields__))
-    derived = Derived(*[table] * len(Derived.__struct_fields__))
+    derived = Aggregates(*[table] * len(Aggregates.__struct_fields__))
     with pytest.raises(ConfigError, match="No space left on device"):
         save(tables, derived, ONE, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

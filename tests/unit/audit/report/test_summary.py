@@ -2,7 +2,7 @@
 
 import pytest
 
-from pubsub_lib.audit.report.kinds import verdict
+from pubsub_lib.audit.report.labels import verdict
 from pubsub_lib.audit.report.report import text
 from pubsub_lib.audit.report.summary import Balance, category, exit_code, nothing
 from pubsub_lib.audit.settings import AuditSettings

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from pubsub_lib.audit.report import anomalies
-from pubsub_lib.audit.report.derived import derive
+from pubsub_lib.audit.report.aggregates import aggregate
+from pubsub_lib.audit.report.collect import collect
 from pubsub_lib.audit.report.latency import counted, percentiles
-from pubsub_lib.audit.report.summarizing import summarize
 from pubsub_lib.audit.report.summary import Balance, Summary
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit.conftest import SETTINGS, Audit
@@ -22,7 +22,7 @@ from tests.unit.audit.scenario import WAY, Scenario
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pubsub_lib.audit.report.derived import Derived
+    from pubsub_lib.audit.report.aggregates import Aggregates
     from pubsub_lib.audit.rules.pipeline import Tables
 
 T = TypeVar("T", Verdict, Stray, StoreFinding, Difference)
@@ -474,7 +474,7 @@ def roll_back(world: Scenario) -> None:
 
 def doubt(world: Scenario, at: int) -> None:
     """A replica sees that history began again."""
-    world.replica.say(at, kind="sync_begin", topic="t", sequence=99, cause="doubted")
+    world.replica.say(at, kind="sync_begin", topic="t", sequence=99, cause="history changed")
 
 
 @case({("phantom_publish", "", ""): 1}, 2)
@@ -557,8 +557,8 @@ def test_known_answers_and_a_thousand_journals(audit: Audit) -> None:
     """One test of many: where tests run side by side, several processes would each compute the same tables."""
     cases, generated = all_cases(), generate()
     tables = audit({**cases, **generated})  # all together: Spark's own overhead is paid once
-    derived = derive(tables, SETTINGS)
-    summary = summarize(tables, derived, SETTINGS)
+    derived = aggregate(tables, SETTINGS)
+    summary = collect(tables, derived, SETTINGS)
     kinds: dict[str, Kinds] = defaultdict(dict)
     for each in summary.counts:
         kinds[each.domain][each.verdict, each.detail, each.blame] = each.count
@@ -686,7 +686,7 @@ def the_balance_of_each_journal_holds(summary: Summary, generated: dict[str, lis
 
 
 def replicas_windows_and_streams_add_up_to_the_balance(
-    derived: "Derived", summary: Summary, generated: dict[str, list[Row]]
+    derived: "Aggregates", summary: Summary, generated: dict[str, list[Row]]
 ) -> None:
     assert len(summary.balance) > len(generated) / 2
     names = Balance.__struct_fields__
@@ -699,7 +699,7 @@ def replicas_windows_and_streams_add_up_to_the_balance(
         }
 
 
-def a_window_has_what_was_published_in_it(derived: "Derived") -> None:
+def a_window_has_what_was_published_in_it(derived: "Aggregates") -> None:
     """The first of 200 messages, a hundred microseconds apart, is published 1103 after the begin."""
     found = derived.window.filter("domain = 'clean'").orderBy("window").collect()
     assert [(row["window"] - BEGIN, row["expected"], row["delivered"], row["closed"]) for row in found] == [
@@ -722,7 +722,7 @@ def what_polling_brings_is_delivered(tables: "Tables", summary: Summary) -> None
     assert summary.balance["what_polling_missed_is_repaired_by_a_sync"] == Balance(expected=2, delivered=1, repaired=1)
 
 
-def a_stream_tells_where_it_was_cut(derived: "Derived", summary: Summary) -> None:
+def a_stream_tells_where_it_was_cut(derived: "Aggregates", summary: Summary) -> None:
     (row,) = derived.stream.filter("domain = 'a_wire_is_cut'").collect()
     assert (row["lowest"], row["highest"], row["expected"], row["lost"], row["repaired"]) == (1, 31, 31, 30, 0)
     everywhere, *worst = summary.losses
@@ -734,7 +734,7 @@ def a_stream_tells_where_it_was_cut(derived: "Derived", summary: Summary) -> Non
     assert ("a_wire_is_cut", "k", 30) in [(each["domain"], each["key"], each["anomalies"]) for each in summary.keys]
 
 
-def what_was_repaired_makes_no_key_one_of_the_worst(tables: "Tables", derived: "Derived") -> None:
+def what_was_repaired_makes_no_key_one_of_the_worst(tables: "Tables", derived: "Aggregates") -> None:
     def keys(verdict: str) -> list[dict[str, Any]]:
         some = derived.anomaly.filter((F.col("verdict") == verdict) & (F.col("domain") == name))
         assert not some.isEmpty()
@@ -800,7 +800,7 @@ def a_trail_ends_where_the_message_was_last_seen(summary: Summary) -> None:
     }
 
 
-def of_many_the_first_are_named(summary: Summary, derived: "Derived") -> None:
+def of_many_the_first_are_named(summary: Summary, derived: "Aggregates") -> None:
     named = [each["sequence"] for each in summary.first if each["domain"] == "a_wire_is_cut"]
     assert named == list(range(2, 22))
     assert derived.anomaly.filter("domain = 'a_wire_is_cut'").count() == 30
@@ -813,7 +813,7 @@ def the_detector_is_told_by_what_it_missed_and_what_it_did_in_vain(summary: Summ
     assert found["a_sync_that_nobody_needed"] == (0, 0, 2, 1)
 
 
-def the_course_of_time_adds_up(summary: Summary, derived: "Derived") -> None:
+def the_course_of_time_adds_up(summary: Summary, derived: "Aggregates") -> None:
     expected = sum(balance.expected for balance in summary.balance.values())
     timeless = sum(row["expected"] for row in derived.window.filter("window is null").collect())
     assert sum(each["expected"] for each in summary.over_time) == expected - timeless

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from pubsub_lib.cli.commands.log import more
-from pubsub_lib.store.looking import behind
+from pubsub_lib.store.inspection import behind
 from tests.unit.cli.world import World
 
 

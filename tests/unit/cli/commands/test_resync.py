@@ -12,7 +12,9 @@ def test_topics_that_are_followed_and_one_that_is_not(world: World) -> None:
         said = world.run("resync", url)
         assert (said.code, said.out) == (0, "")
         assert "reads everything that it follows anew" in said.err
-        world.run("resync", url, "a", "never").failed(1, "'never' is not followed; followed are ['a', 'b', 'default']")
+        world.run("resync", url, "a", "never").failed(
+            1, "not subscribed to the topic 'never'; its topics are ['a', 'b', 'default']"
+        )
         assert replica.status().counters.fulls["greeted"] == 3  # of a, b and the default topic
 
 

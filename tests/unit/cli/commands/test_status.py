@@ -17,7 +17,7 @@ def test_everything_in_json(world: World) -> None:
         with store.transaction(origin="api-1") as tx:
             tx.set("lport", "mine", 1, topic="tenant-1")
         heads = store.read_heads([""])
-        oldest = store.look.oldest()
+        oldest = store.inspect.oldest()
     assert oldest is not None
     found = world.run("status", "--ask", 30, "-f", "json").json
     assert found["store"] == world.settings.store_url

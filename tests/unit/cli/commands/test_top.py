@@ -7,7 +7,7 @@ from rich.console import Console
 
 from pubsub_lib import Settings
 from pubsub_lib.cli.commands.top import _Shown
-from pubsub_lib.cli.tap import tapped
+from pubsub_lib.cli.listener import listening
 from pubsub_lib.core.model import ALL, Heads, Point
 from pubsub_lib.errors import StoreUnavailable, TransportError
 from tests.e2e.service_host import LONG
@@ -60,7 +60,7 @@ def test_a_store_that_goes_away_is_shown_and_forgotten_when_it_is_back() -> None
 
 def test_it_shows_what_is_stored_heard_and_who_serves(world: World) -> None:
     top = _Shown(world.settings, ["tenant-1"])
-    with world.open() as store, tapped(world.settings, store, ["tenant-1"], top.hear) as tap:
+    with world.open() as store, listening(world.settings, store, ["tenant-1"], top.receive) as tap:
         fill(store)
         head = store.topics()["tenant-1"]
 
@@ -82,7 +82,7 @@ def test_it_shows_what_is_stored_heard_and_who_serves(world: World) -> None:
 
 def test_a_store_in_which_nothing_was_ever_written(bare: World) -> None:
     top = _Shown(bare.settings, [])
-    with bare.open() as store, tapped(bare.settings, store, [ALL], top.hear) as tap:
+    with bare.open() as store, listening(bare.settings, store, [ALL], top.receive) as tap:
         top._read(store, tap)
         assert "nothing was ever written" in shown(top.screen(tap.source))
 

@@ -1,6 +1,6 @@
 """``pubsub-db topics``."""
 
-from pubsub_lib.cli.human import hexadecimal
+from pubsub_lib.cli.formatting import hexadecimal
 from tests.unit.cli.world import World, fill
 
 

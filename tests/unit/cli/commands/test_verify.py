@@ -10,8 +10,8 @@ from _processes import free_port
 from sqlalchemy import create_engine, delete, text, update
 
 from pubsub_lib import Replica
-from pubsub_lib.cli.asked_replica import AskedReplica
-from pubsub_lib.cli.commands.verify import MOST_NAMED, against, compared
+from pubsub_lib.cli.commands.verify import MAX_NAMED, against, compared
+from pubsub_lib.cli.replica_client import ReplicaClient
 from pubsub_lib.errors import WaitTimeout
 from pubsub_lib.store import schema
 from tests.e2e.service_host import LONG
@@ -100,7 +100,7 @@ def test_a_replica_of_everything_and_one_that_is_behind_are_compared_where_they_
         assert fresh.run("resync", url).code == 0
         until_right(fresh, url)
         with fresh.open() as store:
-            behind = AskedReplica(url)
+            behind = ReplicaClient(url)
             told = behind.contents("verified")
             write(fresh)
             head = store.topics()["verified"]
@@ -124,8 +124,8 @@ def test_who_differs_is_named_up_to_a_bound() -> None:
         ("replica: t k2", "version 2", "missing", False),
         ("replica: t new", "missing", "version 7", False),
     ]
-    many = compared({("t", f"k{n:04}"): (n, n) for n in range(MOST_NAMED + 5)}, {})
-    assert (len(many), many[-1][0]) == (MOST_NAMED + 1, "replica: 5 more objects")
+    many = compared({("t", f"k{n:04}"): (n, n) for n in range(MAX_NAMED + 5)}, {})
+    assert (len(many), many[-1][0]) == (MAX_NAMED + 1, "replica: 5 more objects")
 
 
 def test_errors(small: World) -> None:
@@ -136,7 +136,9 @@ def test_errors(small: World) -> None:
     small.run("verify", "verified", "--against", f"127.0.0.1:{port}").failed(3, f"http://127.0.0.1:{port}", "reached")
     small.run("verify", "verified", "--against", "ftp://host:1").failed(2, "'ftp://host:1' is no URL of a replica")
     with following(small, "other") as (_, url):
-        small.run("verify", "verified", "--against", url).failed(1, "'verified' is not followed; followed are", "other")
+        small.run("verify", "verified", "--against", url).failed(
+            1, "not subscribed to the topic 'verified'; its topics are", "other"
+        )
 
 
 def test_a_row_with_text_or_another_bucket_and_a_topic_without_its_row_are_named(small: World) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pubsub_lib.cli.commands.watch import cells
-from pubsub_lib.cli.listening import Heard
+from pubsub_lib.cli.message_rows import ReceivedMessage
 from tests.e2e.service_host import LONG
 from tests.unit.cli.world import World
 
@@ -136,14 +136,14 @@ def test_errors(small: World) -> None:
 
 
 def test_holes_and_notes_are_told_together_to_people() -> None:
-    row = Heard(1.5, "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "the last were lost")
+    row = ReceivedMessage(1.5, "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "the last were lost")
     values, shown = cells(row)
     assert values == (
         "1970-01-01T00:00:01.500Z", "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "the last were lost",
     )  # fmt: skip
     assert shown[9] == "2 missing: 8-9; the last were lost"
     assert (shown[0], shown[8]) == ("00:00:01", "")
-    assert cells(Heard(1.5, "link", "a", "s", "u", 9, 7, 1, 0.0123, 0, "", ""))[1][8:10] == ["12 ms", ""]
+    assert cells(ReceivedMessage(1.5, "link", "a", "s", "u", 9, 7, 1, 0.0123, 0, "", ""))[1][8:10] == ["12 ms", ""]
 
 
 def test_a_database_that_cannot_be_used(small: World, tmp_path: object) -> None:

@@ -18,7 +18,7 @@ from pubsub_ipc.options import OPTIONS
 from pubsub_lib import zmq_frames
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core.model import ALL
-from pubsub_lib.errors import ConfigError, HandOverRefused, TransportError
+from pubsub_lib.errors import ConfigError, HandoffRejectedError, TransportError
 from pubsub_lib.testing.checks import in_a_fork
 from pubsub_lib.testing.rig import Listener, Rig, Scene, scene
 
@@ -111,7 +111,7 @@ def test_what_was_pushed_between_two_services_comes_to_the_second(on: Scene) -> 
     assert second.heard.points("t") == [link.point for link in last]
 
 
-@pytest.mark.parametrize(("when_full", "refusal"), [("wait", TransportError), ("raise", HandOverRefused)])
+@pytest.mark.parametrize(("when_full", "refusal"), [("wait", TransportError), ("raise", HandoffRejectedError)])
 def test_one_more_than_the_buffer_holds_is_refused_by_a_sentence(
     when_full: str, refusal: type[TransportError], tmp_path: Path
 ) -> None:

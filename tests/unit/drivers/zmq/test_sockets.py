@@ -262,7 +262,7 @@ def test_twenty_subscribers_that_start_at_once_get_twenty_own_hellos() -> None:
             thread.join(30)
         assert len(found) == 20
         for number, listener in found:
-            listener.heard.until(lambda: listener.heard.hellos(f"nonce-{number}"), f"own hello {number}")  # noqa: B023
+            listener.heard.until(lambda: listener.heard.hellos(f"nonce-{number}"), f"hello reply {number}")  # noqa: B023
         for number, listener in found:
             own = [each.hello.nonce for each in listener.heard.envelopes if each.hello is not None]
             assert own == [f"nonce-{number}"]

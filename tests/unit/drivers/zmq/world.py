@@ -16,7 +16,7 @@ from _processes import poll
 
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core import codec
-from pubsub_lib.core.envelope import Envelope, Hello, HelloAsk, Message
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest, Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import EMPTY, ZERO, Change, Link, Point
 from pubsub_lib.testing.rig import Collector
@@ -27,7 +27,7 @@ from pubsub_zmq.subscriber import ZmqSubscriber
 ROOT = Path(__file__).parents[4]
 PATIENCE = 60.0
 ANY = "tcp://127.0.0.1:*"
-QUICK: dict[str, Any] = {"reconnect_interval": 0.02, "reconnect_most": 0.1}
+QUICK: dict[str, Any] = {"reconnect_interval": 0.02, "max_reconnect_interval": 0.1}
 ALERT: dict[str, Any] = {
     **QUICK,
     "tcp_keepalive_idle": 1,
@@ -64,7 +64,7 @@ class Sender:
         self.publisher = made
         self.uuid = uuid.uuid4().hex
         self.sequences: Counter[str] = Counter()
-        self.asks: list[HelloAsk] = []
+        self.asks: list[HelloRequest] = []
         self.meetings = 0
         self.publisher.initialize(self.answer, self.met)
 
@@ -77,7 +77,7 @@ class Sender:
         self.publisher.send_event(envelope(topic, self.sequences[topic], self.uuid, value))
         return self.sequences[topic]
 
-    def answer(self, ask: HelloAsk) -> None:
+    def answer(self, ask: HelloRequest) -> None:
         self.asks.append(ask)
         sequences = {topic: self.sequences[topic] for topic in ask.topics if topic}
         hello = Hello(sequences, dict.fromkeys(sequences, EMPTY), ZERO, 0.0, ask.nonce)

@@ -1,0 +1,118 @@
+"""Hello requests, from the subscriber's side: what to subscribe to, and until when. Does no I/O."""
+
+from collections.abc import Collection, Iterator
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.model import ALL
+
+_PART_OVERHEAD: Final = 5 + 5
+"""Of a list of topics, and of a topic in it, in msgpack."""
+
+
+class RequestPart(msgspec.Struct, frozen=True):
+    """One subscription's worth of a question, under a nonce of its own, so that publishers see different questions."""
+
+    nonce: str
+    asked: str
+    topics: frozenset[str]
+    frames: tuple[bytes, bytes]
+    """Private prefix first: the answer must find it. Then the question."""
+
+
+def parts_of(nonce: str, topics: Collection[str], max_bytes: int) -> list[RequestPart]:
+    """A question in subscriptions of at most so many bytes each. Raises InvalidValueError for a nonce or topics that
+    cannot be sent.
+    """
+    codec.check_nonce(nonce)
+    codec.hello_request_frame(nonce, topics)  # refuses what is no text, before anything is cut
+    room = max_bytes - codec.MAX_NONCE_BYTES - 2 - _PART_OVERHEAD
+    cut: list[list[str]] = [[]]
+    used = 0
+    for topic in sorted(set(topics)):
+        size = len(topic.encode()) + _PART_OVERHEAD
+        if cut[-1] and used + size > room:
+            cut.append([])
+            used = 0
+        cut[-1].append(topic)
+        used += size
+    parts = []
+    for number, some in enumerate(cut):
+        own = _numbered(nonce, number) if number else nonce
+        frames = (codec.private_frame(own), codec.hello_request_frame(own, some))
+        parts.append(RequestPart(own, nonce, frozenset(some), frames))
+    return parts
+
+
+def _numbered(nonce: str, number: int) -> str:
+    own = f"{nonce}.{number}"
+    if len(own.encode()) <= codec.MAX_NONCE_BYTES:
+        return own
+    # A digest in its place: what is merely cut off could be another question's.
+    return f"{blake2b(nonce.encode(), digest_size=16).hexdigest()}.{number}"
+
+
+class _Open:
+    """A part that waits for answers."""
+
+    def __init__(self, part: RequestPart, until: float) -> None:
+        self.part = part
+        self.until = until
+        self.missing: dict[str, set[str]] = {}
+        """Per publisher UUID the topics that it did not speak of yet."""
+
+    def answered_by(self, envelope: Envelope) -> None:
+        assert envelope.hello is not None
+        missing = self.missing.setdefault(envelope.uuid, set(self.part.topics - {ALL}))
+        missing.difference_update(envelope.hello.sequences)
+
+
+class PendingHellos:
+    """The open questions of one subscriber. One thread."""
+
+    def __init__(self, answer_time: float) -> None:
+        self._answer_time = answer_time
+        self._open: dict[str, _Open] = {}
+
+    def request(self, part: RequestPart, now: float) -> tuple[list[bytes], list[bytes]]:
+        """(subscribe to these, in this order; unsubscribe from these). Asked again under the same nonce: anew."""
+        before = self._open.pop(part.nonce, None)
+        self._open[part.nonce] = _Open(part, now + self._answer_time)
+        return list(part.frames), [] if before is None else list(before.part.frames)
+
+    def answered(self, envelope: Envelope, publishers: int) -> tuple[Envelope, list[bytes]]:
+        """(the hello reply with the nonce that its asker knows, what to unsubscribe from).
+
+        A question ends when as many publishers as are connected have spoken of all its topics.
+        """
+        hello = envelope.hello
+        found = self._open.get(hello.nonce) if hello is not None else None
+        if hello is None or found is None:
+            return envelope, []
+        found.answered_by(envelope)
+        done = sum(not missing for missing in found.missing.values())
+        ended: list[bytes] = []
+        if 0 < publishers <= done:
+            del self._open[hello.nonce]
+            ended = list(found.part.frames)
+        if hello.nonce != found.part.asked:
+            envelope = msgspec.structs.replace(envelope, hello=msgspec.structs.replace(hello, nonce=found.part.asked))
+        return envelope, ended
+
+    def expired(self, now: float) -> Iterator[bytes]:
+        """What to unsubscribe from because its time is over."""
+        # Insertion order is the order of the deadlines.
+        while self._open:
+            nonce, oldest = next(iter(self._open.items()))
+            if oldest.until > now:
+                return
+            del self._open[nonce]
+            yield from oldest.part.frames
+
+    def next_time(self) -> float:
+        """When ``expired`` next has something to say."""
+        return next(iter(self._open.values())).until if self._open else float("inf")

@@ -1,0 +1,62 @@
+"""The store's side of an audit: its changelog and its objects, written as a journal of side ``store``."""
+
+from pathlib import Path
+from typing import Final
+
+from pubsub_lib.core.model import ALL, Full, Link, Want
+from pubsub_lib.errors import JournalError, StoreError
+from pubsub_lib.journal import Journal, JournalSettings
+from pubsub_lib.store import Store
+
+_TOGETHER: Final = 200  # links in one entry
+
+
+def journal_of_store(store: Store, folder: Path) -> bool:
+    """Write what the store holds now into ``folder``: every topic's objects, then the changelog as far as it is kept.
+    Returns whether it holds anything.
+
+    Blocks as long as both take to read; a topic's objects are held in memory. Raises StoreError, and
+    JournalError when the folder cannot be written: here nothing may be lost.
+    """
+    journal = Journal(JournalSettings(str(folder), to_parquet=False), "store", "store")
+    try:
+        objects = _objects(store, journal)
+        links = _links(store, journal)
+    finally:
+        journal.close()
+    if journal.counters()["lost"]:
+        why = journal.error or "records were lost"
+        raise JournalError(f"the store's journal cannot be written to {folder} ({why}); make room there")
+    return objects or links
+
+
+def empty(store: Store) -> str:
+    """One sentence about a store that holds nothing, beside journals that do."""
+    return f"{store!r} has neither objects nor a changelog, but the journals have messages; give --store their database"
+
+
+def _objects(store: Store, journal: Journal) -> bool:
+    answer = store.read_sync({ALL: Want()}).chains[ALL]
+    if not isinstance(answer, Full):
+        raise StoreError(f"the store answered {type(answer).__name__} instead of all objects; please report this")
+    for number, (topic, snapshot) in enumerate(sorted(answer.topics.items()), 1):
+        # At the store's head: a topic that stands behind it has not changed since.
+        journal.listing(number, topic, answer.head, list(snapshot.records))
+    return bool(answer.topics)
+
+
+def _links(store: Store, journal: Journal) -> bool:
+    oldest = store.inspect.oldest()
+    if oldest is None:
+        return False
+    together: list[Link] = []
+    last = oldest.link.point
+    for link in store.inspect.every_link():
+        together.append(link)
+        last = max(last, link.point, key=lambda point: point.position)
+        if len(together) == _TOGETHER:
+            journal.links("committed", together)
+            together = []
+    journal.links("committed", together)
+    journal.note("changelog", prev=oldest.link.tx_prev, point=last)
+    return True

@@ -1,0 +1,36 @@
+"""The tables that are counted from the audit's verdicts (docs/audit.md, "Tables")."""
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from pubsub_lib.audit.report import anomalies, latency, streams, windows
+from pubsub_lib.audit.rules.base_tables import settled
+from pubsub_lib.audit.rules.pipeline import Tables
+from pubsub_lib.audit.settings import AuditSettings
+
+
+class Aggregates(msgspec.Struct, frozen=True):
+    """The results, computed; each but ``cells`` is kept under its name."""
+
+    cells: DataFrame
+    """The delivery table counted (:mod:`~pubsub_lib.audit.report.windows`)."""
+    balance: DataFrame
+    window: DataFrame
+    stream: DataFrame
+    anomaly: DataFrame
+    latency: DataFrame
+
+
+def aggregate(tables: Tables, settings: AuditSettings) -> Aggregates:
+    """Count. Blocks as long as the verdicts take, because they are computed for it."""
+    grains = settled(windows.grains(tables.delivery, tables.domains, settings))
+    cells = settled(windows.cells(grains))
+    wrong = anomalies.anomalies(tables.delivery, tables.strays, tables.store, tables.state, settings)
+    return Aggregates(
+        cells=cells,
+        balance=windows.balance(cells),
+        window=windows.windows(cells, tables.domains, settings),
+        stream=settled(streams.streams(grains)),
+        anomaly=settled(wrong),
+        latency=settled(latency.latencies(tables.delivery)),
+    )

@@ -1,0 +1,183 @@
+"""From the tables of an audit to its summary: here the jobs run, and what is collected is bounded."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.report import anomalies, streams, trails, windows
+from pubsub_lib.audit.report.aggregates import Aggregates
+from pubsub_lib.audit.report.summary import (
+    TIMELINE,
+    WORST,
+    Balance,
+    Count,
+    Detector,
+    Losses,
+    Summary,
+    category,
+    exit_code,
+)  # fmt: skip
+from pubsub_lib.audit.rules.base_tables import PARTICIPANTS, closed
+from pubsub_lib.audit.rules.pipeline import Tables
+from pubsub_lib.audit.settings import AuditSettings
+
+
+def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
+    """Run the jobs and count. Blocks as long as they take."""
+    by = ("domain", "verdict", "detail", "blame", "way")
+    of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
+    counts = [*_counts(of_delivery), *_findings(tables)]
+    every = _domains(tables)
+    problems = [*problems, *map(_headless, every.values())]
+    problems = [each for each in problems if each]
+    silent, still_open = _evidence(tables, settings, every.keys())
+    incomplete = bool(silent or still_open or not every)
+    code = exit_code({each.verdict for each in counts}, settings, incomplete=incomplete, problems=problems)
+    syncs = _syncs(tables.syncs)
+    latencies = [row.asDict() for row in derived.latency.filter("name = ''").orderBy("domain", "hop").collect()]
+    slowest = derived.latency.filter("name <> '' and hop = 'publish_apply'")
+    missed = any(each.blame for each in counts if each.of == "delivery")
+    first = anomalies.first(derived.anomaly)
+    return Summary(
+        exit_code=code,
+        balance=_balances(of_delivery),
+        counts=sorted(counts, key=lambda each: (each.domain, each.of, each.verdict, each.detail, each.blame)),
+        skews=_dicts(tables.skews.orderBy("domain", "replica_host", "publisher_host")),
+        silent=silent,
+        open_domains=still_open,
+        syncs=syncs,
+        first=trails.with_trails(first, tables.rows),
+        problems=problems,
+        audited=time.time_ns() // 1000,
+        settings=settings,
+        latencies=latencies,
+        slowest=_dicts(slowest.orderBy(F.desc("p99"), "domain", "name").limit(WORST)),
+        detector=_detector(counts, syncs),
+        over_time=_dicts(windows.over_time(derived.cells)),
+        losses=_losses(tables, derived) if missed else [],
+        timeline=_dicts(tables.syncs.orderBy(F.desc_nulls_first("took"), "began", "run").limit(TIMELINE)),
+        keys=anomalies.worst_keys(derived.anomaly, tables.rows, settings) if first else [],
+    )
+
+
+def _dicts(table: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in table.collect()]
+
+
+def _counts(of_delivery: Iterable[Row]) -> list[Count]:
+    found: dict[tuple[str, str, str, str], int] = defaultdict(int)
+    for row in of_delivery:
+        found[row["domain"], row["verdict"], row["detail"], row["blame"]] += row["rows"]
+    return [
+        Count(domain, "delivery", verdict, detail, blame, count)
+        for (domain, verdict, detail, blame), count in found.items()
+    ]
+
+
+def _findings(tables: Tables) -> list[Count]:
+    kinds = [
+        table.select("domain", F.lit(of).alias("of"), "verdict")
+        for of, table in (("strays", tables.strays), ("store", tables.store), ("state", tables.state))
+    ]
+    every = kinds[0].unionByName(kinds[1]).unionByName(kinds[2])
+    found = every.groupBy("domain", "of", "verdict").agg(F.count("*").alias("rows")).collect()
+    return [Count(row["domain"], row["of"], row["verdict"], "", "", row["rows"]) for row in found]
+
+
+def _balances(of_delivery: Iterable[Row]) -> dict[str, Balance]:
+    sums: dict[str, dict[str, int]] = {}
+    for row in of_delivery:
+        balance = sums.setdefault(row["domain"], dict.fromkeys(Balance.__struct_fields__, 0))
+        balance["expected"] += row["rows"]
+        balance[category(row["verdict"], row["way"])] += row["rows"]
+    return {domain: Balance(**each) for domain, each in sorted(sums.items())}
+
+
+def _domains(tables: Tables) -> dict[str, Row]:
+    """Every domain, with the number of replicas' runs whose first record is missing, and the first of these."""
+    headless = F.when((F.col("side") == "replica") & (F.col("first_number") > 1), F.struct("run", "name"))
+    of_domains = tables.runs.groupBy("domain").agg(F.count(headless).alias("headless"), F.min(headless).alias("one"))
+    return {row["domain"]: row for row in of_domains.collect()}
+
+
+def _headless(domain: Row) -> str:
+    """A sentence, or none: a replica says only once what it asks for, and of what is not asked for nothing is lost."""
+    if not domain["headless"]:
+        return ""
+    of = f" of {domain['domain']}" if domain["domain"] else ""
+    return (
+        f"the journals of {domain['headless']} replicas' runs{of} (first: {domain['one']['run']} of "
+        f"{domain['one']['name']}) lack the run's begin, where it says what the replica asked for, so losses may be "
+        "missed; give the journals from there on, and keep them for so long"
+    )
+
+
+def _evidence(tables: Tables, settings: AuditSettings, every: Set[str]) -> tuple[list[str], list[str]]:
+    """Silent runs; domains, of ``every`` one, of which not even the first window is closed."""
+    about = tables.domains.select("domain", "latest")
+    quiet = (
+        tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
+        .join(F.broadcast(about), "domain")
+        .filter(F.col("last_wall") < F.col("latest") - settings.silence)
+        .select("run")
+    )
+    begun = closed(F.col("begin"), F.col("closed_until"), settings)
+    of_domains = tables.domains.select("domain", begun.alias("closed")).collect()
+    known = {row["domain"] for row in of_domains if row["closed"]}
+    return sorted(row["run"] for row in quiet.collect()), sorted(every - known)
+
+
+def _syncs(table: DataFrame) -> list[dict[str, Any]]:
+    by = ("domain", "name", "cause", "outcome")
+    sums = table.groupBy(*by).agg(
+        F.count("*").alias("syncs"),
+        F.sum(F.col("needless").cast("bigint")).alias("needless"),
+        F.sum("size").alias("bytes"),
+        F.max("took").alias("longest"),
+    )
+    return _dicts(sums.orderBy(*by))
+
+
+def _detector(counts: Iterable[Count], syncs: Iterable[Mapping[str, Any]]) -> list[Detector]:
+    """What did not arrive by itself has a blame: items of the second table that were lost, repaired, or late."""
+    found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(Detector.__struct_fields__[1:], 0))
+    for each in counts:
+        one = found[each.domain]
+        if each.of == "delivery" and each.blame:
+            one["holes"] += each.count
+            one["missed"] += each.count if each.verdict == "lost" else 0
+    for sync in syncs:
+        one = found[sync["domain"]]
+        for name in ("syncs", "needless", "bytes"):
+            one[name] += sync[name] or 0
+    return [Detector(domain, **one) for domain, one in sorted(found.items())]
+
+
+def _losses(tables: Tables, derived: Aggregates) -> list[Losses]:
+    places = streams.places(tables.delivery, derived.stream).persist()
+    kinds = ("lost", "repaired")
+    together = places.groupBy("bin").agg(*(F.sum(each).alias(each) for each in kinds))
+    overall = {row["bin"]: row for row in together.collect()}
+    missed = derived.stream.filter(F.col("lost") + F.col("repaired") > 0)
+    worst = missed.orderBy(F.desc("lost"), F.desc("repaired"), *streams.STREAM).limit(WORST)
+    bins: dict[tuple[str, ...], dict[int, Row]] = defaultdict(dict)
+    for row in places.join(F.broadcast(worst.select(*streams.STREAM)), streams.STREAM).collect():
+        bins[_stream(row)][row["bin"]] = row
+    places.unpersist()
+    of_streams = [
+        Losses(_stream(row), row["lowest"], row["highest"], *(_filled(bins[_stream(row)], each) for each in kinds))
+        for row in worst.collect()
+    ]
+    return [Losses((), 0, 0, *(_filled(overall, each) for each in kinds)), *of_streams] if of_streams else []
+
+
+def _stream(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in streams.STREAM)
+
+
+def _filled(bins: Mapping[int, Row], kind: str) -> list[int]:
+    return [bins[place][kind] if place in bins else 0 for place in range(streams.BINS)]

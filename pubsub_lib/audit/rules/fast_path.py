@@ -1,0 +1,173 @@
+"""What went straight: streams of which every message was sent once, and received, in order and applied in time.
+
+Of a large audit that is nearly all. It is judged here by one plain join of what was sent with what was received; only
+the other streams are taken through the whole set of rules (:mod:`~pubsub_lib.audit.rules.delivery`), which costs
+several times as much. A stream that is called straight is so beyond doubt; one that only may be is left to the rules.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.base_tables import settled, with_skew
+from pubsub_lib.audit.rules.delivery import MESSAGE
+from pubsub_lib.audit.rules.stream_ids import STREAM, item, lane, named, number
+from pubsub_lib.audit.settings import AuditSettings
+
+_SLOT: Final = 3
+"""Bits of the place of a neighbour among those that are looked at together."""
+_SLOTS: Final = 1 << _SLOT
+_LEVELS: Final = 2
+"""So often spans are put together after the first time."""
+_PIECE: Final = 12
+"""Bits of the items in one piece of a lane: small enough for a hot topic to be many, and as many as some slots have."""
+_RUNS_APART: Final = 40
+"""Bits for the numbers of one run's records."""
+
+
+class FastPath(msgspec.Struct, frozen=True):
+    """``delivery``: rows of the delivery table; ``joined``: what they are computed from, persisted; ``streams``: whose
+    they are; ``every``: whether these are all streams.
+    """
+
+    delivery: DataFrame
+    joined: DataFrame
+    streams: DataFrame
+    every: bool
+
+    def rest(self, rows: DataFrame) -> DataFrame:
+        """The records of all other streams."""
+        if self.every:
+            return rows.limit(0)
+        return rows.join(F.broadcast(self.streams), STREAM, "left_anti")
+
+
+def fast_path(
+    rows: DataFrame,
+    heard: DataFrame,
+    listeners: DataFrame,
+    streams: DataFrame,
+    received: DataFrame,
+    skews: DataFrame,
+    stale: DataFrame,
+    settings: AuditSettings,
+) -> FastPath:
+    """Join, judge, and look which streams are straight. Blocks for these jobs.
+
+    ``heard``: as of ``receipts.heard``; ``listeners``: (domain, topic, name); ``streams``: as of ``words.streams``;
+    ``received``: as of ``words.received_streams``; ``stale``: as of ``receipts.stale``.
+    """
+    lanes = number(streams, listeners)
+    one_clock = skews.isEmpty()  # hosts are asked for only to find the skew between them
+    joined = _joined(rows, heard, lanes.table, None if one_clock else skews, settings).persist()
+    wrong = lanes.of(joined.filter(~F.col("fine")).select(lane(F.col("item")).alias("lane")).distinct())
+    unasked = received.join(lanes.table, [*STREAM, "name"], "left_anti").select(*STREAM)
+    of_stale = streams.join(stale.select("domain", "topic").distinct(), ["domain", "topic"]).select(*STREAM)
+    for more in (lanes.without, unasked, of_stale):
+        wrong = wrong.unionByName(more)
+    wrong = settled(wrong.unionByName(lanes.of(_out_of_order(joined))).distinct())
+    every = wrong.isEmpty()
+    found, table = streams.select(*STREAM), lanes.table
+    if not every:
+        found = settled(found.join(wrong, STREAM, "left_anti"))
+        table = table.join(found, STREAM, "left_semi")
+    return FastPath(_as_delivery(named(joined, table)), joined, found, every)
+
+
+def _joined(
+    rows: DataFrame, heard: DataFrame, lanes: DataFrame, skews: DataFrame | None, settings: AuditSettings
+) -> DataFrame:
+    """One row per sending expected by a replica and receipt of it, both of lanes; ``fine``: nothing is to be said
+    against the two.
+    """
+    at = [item().alias("item"), F.shiftright(item(), _PIECE).alias("piece")]
+    sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
+    expected = sent.join(F.broadcast(lanes.drop("name")), STREAM).select(
+        *at, F.col("wall").alias("p"), "service", "position", "nonce", "written", F.col("hash").alias("sent_hash"),
+        *(() if skews is None else (F.col("host").alias("publisher_host"),)),
+    )  # fmt: skip
+    taken = F.col("outcome").isin("applied", "old") & ~F.col("astray")
+    came = heard.join(F.broadcast(lanes), [*STREAM, "name"]).select(
+        *at, F.col("wall").alias("settled"), F.col("hash").alias("heard_hash"), taken.alias("taken"),
+        F.shiftleft("turn", _RUNS_APART).bitwiseOR(F.col("number")).alias("order"),
+        *(() if skews is None else ("host",)),
+    )  # fmt: skip
+    # In pieces: neighbours are in one place when they are to be compared, and no partition is larger than others, so
+    # what came of it is looked up in memory; to sort both sides takes half as long again.
+    looked_up = came.repartition("piece").hint("shuffle_hash")
+    joined = expected.repartition("piece").join(looked_up, ["item", "piece"], "full")
+    if skews is None:
+        joined = joined.withColumn("skew", F.lit(0).cast("bigint"))
+    else:
+        domains = F.broadcast(lanes.select("lane", "domain"))
+        joined = joined.withColumn("lane", lane(F.col("item"))).join(domains, "lane")
+        joined = with_skew(joined, "host", skews, settings)
+    in_time = F.col("settled") - F.col("skew") <= F.col("p") + settings.bound
+    known = F.col("settled") <= F.col("p") + settings.reach
+    fine = F.col("taken") & (F.col("sent_hash") == F.col("heard_hash")) & in_time & known
+    return joined.select(
+        "item", "service", "position", "nonce", "p", "written", "settled", "skew", "order",
+        F.coalesce(fine, F.lit(False)).alias("fine"),
+    )  # fmt: skip
+
+
+def _as_delivery(joined: DataFrame) -> DataFrame:
+    return joined.withColumns(
+        {
+            "kind": F.lit("publication"),
+            "verdict": F.lit("ok"),
+            "detail": F.lit(""),
+            "blame": F.lit(""),
+            "way": F.lit(MESSAGE),
+            "received": F.col("settled"),
+            "detected": F.lit(None).cast("bigint"),
+        }
+    )
+
+
+def _out_of_order(joined: DataFrame) -> DataFrame:
+    """The lanes in which receipts did not come in the order of their sequences, or more than once.
+
+    Sorting all would take longer than the join. Instead a few neighbours at a time are compared, then the spans of
+    these with each other, then the spans of those, each time an eighth as many.
+    """
+    at = [f"at{slot}" for slot in range(_SLOTS)]
+    come = joined.filter("fine").select(F.col("item").alias("place"), "order")
+    spans = _wider(
+        come, F.count("*").alias("rows"),
+        *(F.max(F.when(_slot() == slot, F.col("order"))).alias(name) for slot, name in enumerate(at)),
+    )  # fmt: skip
+    there = sum((F.col(name).isNotNull().cast("int") for name in at), F.lit(0))
+    spans = _compared(spans, at, at, F.col("rows") > there)
+    low, high = ([f"{name}{slot}" for slot in range(_SLOTS)] for name in ("low", "high"))
+    for _ in range(_LEVELS):
+        spans = _wider(
+            spans, F.max("crooked").alias("crooked"),
+            *(F.min(F.when(_slot() == slot, F.col("low"))).alias(name) for slot, name in enumerate(low)),
+            *(F.max(F.when(_slot() == slot, F.col("high"))).alias(name) for slot, name in enumerate(high)),
+        )  # fmt: skip
+        spans = _compared(spans, low, high, F.col("crooked"))
+    spans = spans.withColumn("lane", lane(F.col("place"), narrower=(_LEVELS + 1) * _SLOT))
+    before = Window.partitionBy("lane").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
+    overlaps = F.coalesce(F.max("high").over(before) >= F.col("low"), F.lit(False))
+    return spans.withColumn("crooked", F.col("crooked") | overlaps).filter("crooked").select("lane").distinct()
+
+
+def _slot() -> Column:
+    return F.col("place").bitwiseAND(F.lit(_SLOTS - 1))
+
+
+def _wider(spans: DataFrame, *sums: Column) -> DataFrame:
+    """``_SLOTS`` neighbours in one row."""
+    return spans.groupBy(F.shiftright("place", _SLOT).alias("place")).agg(*sums)
+
+
+def _compared(wider: DataFrame, low: Sequence[str], high: Sequence[str], crooked: Column) -> DataFrame:
+    """The span from the lowest to the highest of each row, and whether any slots overlap."""
+    for slot in range(1, _SLOTS):
+        before = F.greatest(*high[:slot]) if slot > 1 else F.col(high[0])
+        crooked = crooked | F.coalesce(F.col(low[slot]) <= before, F.lit(False))
+    return wider.select("place", F.least(*low).alias("low"), F.greatest(*high).alias("high"), crooked.alias("crooked"))

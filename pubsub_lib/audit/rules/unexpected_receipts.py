@@ -1,0 +1,162 @@
+"""What nobody expects, and what nobody recorded (docs/audit.md, "Unrecorded" and "Strays")."""
+
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pubsub_lib.audit.rules.base_tables import ID, POINT, RUN, settled, with_skew
+from pubsub_lib.audit.settings import AuditSettings
+
+COLUMNS: Final = ("domain", "name", "uuid", "topic", "sequence", "verdict")
+
+
+def publishers(overview: DataFrame, runs: DataFrame) -> DataFrame:
+    """One row per (domain, uuid) that sent: its host, since when its runs have gaps, its last record's wall."""
+    sent = overview.filter(F.col("sent") > 0)
+    of_runs = sent.groupBy(*RUN, "uuid", "host").agg(F.min("sent_wall").alias("wall"))
+    by_run = of_runs.select(*RUN, "uuid", F.struct("wall", "run", "host").alias("first"))
+    about = runs.select(*RUN, "last_wall", F.get("gaps", F.lit(0))["lo_wall"].alias("holed"))
+    return (
+        by_run.join(F.broadcast(about), RUN)
+        .groupBy("domain", "uuid")
+        .agg(
+            F.min("first").getField("host").alias("publisher_host"),
+            F.min("holed").alias("publisher_holed"),
+            F.max("last_wall").alias("publisher_last"),
+        )
+    )
+
+
+def unsent(receipts: DataFrame, publishers: DataFrame, skews: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per received id without a publication: its first receipt (``p``), and whether it is provably a
+    ``phantom``.
+    """
+    strange = receipts.filter(~F.col("published"))
+    strange = strange.join(F.broadcast(publishers), ["domain", "uuid"], "left")
+    strange = strange.withColumn("p", F.min("wall").over(Window.partitionBy(*ID)))
+    strange = with_skew(strange, "host", skews, settings)
+    at = F.col("wall") - F.col("skew")
+    holed = F.coalesce(F.first("publisher_holed") <= F.min("wall") + settings.reach, F.lit(False))
+    proved = F.first("publisher_host").isNotNull() & ~holed
+    return strange.groupBy(*ID).agg(
+        F.collect_set("name").alias("names"),
+        F.min("wall").alias("p"),
+        (proved & (F.first("publisher_last") >= F.min(at))).alias("provable"),
+    ).withColumn("phantom", F.coalesce("provable", F.lit(False))).drop("provable")  # fmt: skip
+
+
+def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame:
+    """Phantoms and misrouted messages, one row per id and replica."""
+    phantoms = unsent.filter("phantom").select(*ID, F.explode("names").alias("name"), F.lit("phantom").alias("verdict"))
+    first_gap = runs.select(*RUN, F.get("gaps", F.lit(0))["lo"].alias("first_gap"))
+    lost_way = (
+        receipts.filter(F.col("astray") & F.col("published"))
+        .join(F.broadcast(first_gap), RUN)
+        .filter(F.col("first_gap").isNull() | (F.col("first_gap") >= F.col("number")))
+        .select(*ID, "name")
+        .distinct()
+    )
+    return phantoms.select(*COLUMNS).unionByName(lost_way.withColumn("verdict", F.lit("misrouted")).select(*COLUMNS))
+
+
+def none(rows: DataFrame) -> DataFrame:
+    """The table of strays where there cannot be any."""
+    return rows.limit(0).withColumn("verdict", F.lit("")).select(*COLUMNS)
+
+
+class Unrecorded(msgspec.Struct, frozen=True):
+    """Messages whose publication nobody recorded."""
+
+    items: DataFrame
+    """One row per sequence that is an item of its own, and replica that listened: domain, name, uuid, …, p."""
+    shown: DataFrame | None
+    """The points that receipts of such messages show, and when first (``shown_at``); None: there are none."""
+
+
+def unrecorded(
+    publications: DataFrame,
+    publishers: DataFrame,
+    receipts: DataFrame,
+    unsent: DataFrame,
+    histories: DataFrame,
+    commits: DataFrame,
+    sent_points: DataFrame,
+    settings: AuditSettings,
+) -> Unrecorded:
+    """The sequences of which receipts or gaps tell. A delivery counts once, so a sequence for which an unpublished
+    commit stands is left out.
+    """
+    received = unsent.filter(~F.col("phantom")).select(*ID, "p")
+    holes = settled(_holes(publications, publishers, settings))
+    if received.isEmpty() and holes.isEmpty():
+        return Unrecorded(_listening(received, histories, settings), None)
+    points = settled(receipts.filter(~F.col("published")).select(*ID, "position", "nonce", "wall").join(received, ID))
+    shown = settled(points.groupBy(*POINT).agg(F.min("wall").alias("shown_at")))
+    here = F.broadcast(holes.select("domain", "topic").unionByName(received.select("domain", "topic")).distinct())
+    known = (
+        commits.select(*POINT, "service")
+        .join(here, ["domain", "topic"], "left_semi")
+        .join(sent_points, POINT, "left")
+        .join(shown, POINT, "left")
+    )
+    known = settled(known)
+    horizon = F.col("p") + settings.reach
+    unpublished = F.col("sent_at").isNull() | (F.col("sent_at") > horizon)
+    stood_for = points.join(known, POINT).filter(unpublished).select(*ID).distinct()
+    # Of a hole, the commits between its ends that no other message shows.
+    unseen = unpublished & (F.col("shown_at").isNull() | (F.col("shown_at") > horizon))
+    between = F.col("position").between(F.col("after") + 1, F.col("before") - 1)
+    of_service = (F.col("service") == "") | (F.col("service") == F.col("publisher"))
+    stand = (
+        holes.join(known, ["domain", "topic"])
+        .filter(unseen & between & of_service)
+        .groupBy("domain", "uuid", "topic", "first")
+        .agg(F.count("*").alias("commits"))
+    )
+    unheard = (
+        holes.select("domain", "uuid", "topic", "p", "first", F.explode(F.sequence("first", "last")).alias("sequence"))
+        .join(unsent.select(*ID), ID, "left_anti")
+        .withColumn(
+            "place", F.row_number().over(Window.partitionBy("domain", "uuid", "topic", "first").orderBy("sequence"))
+        )
+        .join(stand, ["domain", "uuid", "topic", "first"], "left")
+        .filter(F.col("place") > F.coalesce("commits", F.lit(0)))
+    )
+    items = received.join(stood_for, ID, "left_anti").unionByName(unheard.select(*ID, "p"))
+    return Unrecorded(_listening(items, histories, settings), shown)
+
+
+def _holes(publications: DataFrame, publishers: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per hole between two neighbouring publications whose run has a gap: its ``first`` and ``last`` sequence,
+    and the positions ``after`` and ``before`` which its links lie.
+    """
+    holed = publishers.filter(F.col("publisher_holed").isNotNull()).select("domain", "uuid", "publisher_holed")
+    in_order = Window.partitionBy("domain", "uuid", "topic").orderBy("sequence")
+    previous = F.lag(F.struct("sequence", "position")).over(in_order)
+    return (
+        publications.join(F.broadcast(holed), ["domain", "uuid"])
+        .select(*ID, "p", "position", "service", "publisher_holed", previous.alias("previous"))
+        .filter(F.col("sequence") > F.col("previous.sequence") + 1)
+        .filter(F.col("publisher_holed") <= F.col("p") + settings.reach)
+        .select(
+            "domain",
+            "uuid",
+            "topic",
+            "p",
+            F.col("service").alias("publisher"),
+            (F.col("previous.sequence") + 1).alias("first"),
+            (F.col("sequence") - 1).alias("last"),
+            F.col("previous.position").alias("after"),
+            F.col("position").alias("before"),
+        )
+    )
+
+
+def _listening(missing: DataFrame, histories: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Each of these ids for every replica that listened at its horizon."""
+    opened = F.array_min(F.transform("intervals", lambda each: each["opened"])).alias("opened")
+    listeners = F.broadcast(histories.filter(~F.col("polls")).select("domain", "topic", "name", opened))
+    there = missing.join(listeners, ["domain", "topic"])
+    return there.filter(F.col("opened") <= F.col("p") + settings.reach).drop("opened")

@@ -1,0 +1,187 @@
+"""A follower: rounds of taking in journals, closing windows, and giving their verdicts (docs/audit.md, "Following").
+
+Whatever happens between two steps, the next round repeats what was not finished: files in the spool are there whole or
+not at all, the stream's batches are repeated by Spark, windows by their names, and the state is replaced last.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from pubsub_lib.audit.ingest import input as journals
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.session import PARTITIONS, partitions_for
+from pubsub_lib.audit.stream import windows
+from pubsub_lib.audit.stream.intake import Intake, Look
+from pubsub_lib.audit.stream.runs import JournalPart, closed_before, frontier, known, too_late
+from pubsub_lib.audit.stream.tables import Stream, write_whole
+from pubsub_lib.audit.stream.windows import Closed, Span
+from pubsub_lib.errors import ConfigError
+from pubsub_lib.journal.appending import claim
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATE: Final = "state.json"
+Judge = Callable[[Mapping[str, Sequence[Path]], Mapping[str, Span]], list[Closed]]
+"""Gives windows of domains their verdicts from these files, writes them, and returns the new ones."""
+
+
+class State(msgspec.Struct):
+    """What outlives a follower. ``closed``: per domain the end of its last closed window."""
+
+    settings: AuditSettings
+    closed: dict[str, int] = {}
+    seen: dict[str, set[str]] = {}
+    """Per domain the files (stems) that were there when windows were closed, or were told to be too late."""
+    problems: list[str] = []
+
+
+class Round(msgspec.Struct, frozen=True):
+    """What one round brought. ``waiting``: per domain the run that keeps the next windows open, and until when it is
+    known.
+    """
+
+    closed: Sequence[Closed]
+    problems: Sequence[str]
+    waiting: Mapping[str, tuple[str, int | None]]
+
+
+class AuditLoop:
+    """Of one thread. Owns the checkpoint folder until it is closed."""
+
+    def __init__(
+        self, stream: Stream, intake: Intake, judge: Judge, settings: AuditSettings, checkpoint: Path,
+        now: Callable[[], int],
+    ) -> None:  # fmt: skip
+        """``now``: the wall clock in microseconds. Raises ConfigError when somebody else follows with this
+        checkpoint, or it was made with other settings.
+        """
+        self._stream, self._intake, self._judge = stream, intake, judge
+        self._settings = settings
+        self._now = now
+        self._path = checkpoint / _STATE
+        self._lock = _locked(checkpoint)
+        self._state = self._restored()
+        self._advanced = False
+
+    def _restored(self) -> State:
+        if not self._path.exists():
+            return State(self._settings)
+        try:
+            state = msgspec.json.decode(self._path.read_bytes(), type=State)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{self._path} is no state of a follower ({error}); name another --checkpoint") from error
+        if state.settings != self._settings:
+            raise ConfigError(
+                f"{self._path.parent} was made with other settings ({state.settings}); follow with those, or name "
+                "another --checkpoint and another --out"
+            )
+        return state
+
+    def close(self) -> None:
+        """Let go of the checkpoint. Idempotent."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Everything that was told, also by followers before this one with the same checkpoint."""
+        return self._state.problems
+
+    def round(self, *, last: bool = False) -> Round:
+        """Take in what came, and write the windows that are closed now. ``last``: nobody new is expected any more, so
+        when every run is over all is closed. Blocks as long as Spark needs; raises what Spark raises, and OSError.
+        """
+        look = self._intake.look()
+        if look.arrived or not self._advanced:
+            self._stream.advance()
+            self._advanced = True
+        parts = self._stream.parts()
+        told = [*look.problems, *parts.problems]
+        files: dict[str, Sequence[Path]] = {}
+        spans: dict[str, Span] = {}
+        waiting: dict[str, tuple[str, int | None]] = {}
+        for domain, of_domain in sorted(parts.good.items()):
+            told += self._late(domain, of_domain)
+            given_up = look.given_up.get(domain, frozenset()) | parts.unusable.get(domain, set())
+            end, whole, held = self._closing(of_domain, look, domain, given_up, last=last)
+            if held is not None:
+                waiting[domain] = held
+            begin = self._state.closed.get(domain)
+            if end is not None and (begin is None or end > begin):
+                spans[domain] = Span(begin, end)
+                files[domain] = self._stream.files(domain, whole)
+        closed = self._judge(files, spans) if spans else []
+        new = [each for each in dict.fromkeys(told) if each not in self._state.problems]
+        if spans or new:
+            self._keep(spans, parts.good, new)
+        return Round(closed, new, waiting)
+
+    def _closing(
+        self, parts: Sequence[JournalPart], look: Look, domain: str, given_up: frozenset[tuple[str, int]], *, last: bool
+    ) -> tuple[int | None, list[JournalPart], tuple[str, int | None] | None]:
+        runs = known(parts, look.coming.get(domain, {}), given_up)
+        until = frontier(runs)
+        now = self._now()
+        if last:
+            # Beyond everything that was ever recorded.
+            reach = self._settings.reach + self._settings.window
+            now = max((each.last_wall for each in parts), default=0) + reach
+        end = closed_before(until, now, self._settings)
+        whole = [part for each in runs.values() for part in each.parts]
+        held = (until.of, until.until) if until.of else None
+        return end, whole, held
+
+    def _late(self, domain: str, parts: Sequence[JournalPart]) -> list[str]:
+        """Sentences about files that came after what they tell of was closed."""
+        end, seen = self._state.closed.get(domain), self._state.seen.get(domain, set())
+        of = f" of {domain}" if domain else ""
+        return [
+            f"{part.stem} came after windows{of} that it tells of had been closed; audit the journals again with run"
+            for part in parts
+            if part.stem not in seen and too_late(part, end, self._settings)
+        ]
+
+    def _keep(self, spans: Mapping[str, Span], parts: Mapping[str, Sequence[JournalPart]], problems: list[str]) -> None:
+        self._state.problems.extend(problems)
+        for domain, span in spans.items():
+            self._state.closed[domain] = span.end
+        for domain, of_domain in parts.items():
+            self._state.seen[domain] = {each.stem for each in of_domain}
+        write_whole(self._path, msgspec.json.encode(self._state))
+
+
+def _locked(checkpoint: Path) -> int:
+    fd = claim(checkpoint)
+    if fd is None:
+        raise ConfigError(f"{checkpoint} is used by another follower; end it, or name another --checkpoint")
+    return fd
+
+
+def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Judge:
+    """The pipeline of ``run`` over all files, of which the closed windows are kept."""
+
+    def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
+        from pubsub_lib.audit.rules.pipeline import audit
+
+        spool = journals.Input(files, ())
+        spark.conf.set(PARTITIONS, partitions_for(spool.size))
+        rows = journals.load(spark, spool)
+        if spool.keeps_well:
+            rows = rows.persist()
+        try:
+            tables = audit(rows, settings)
+            try:
+                return windows.write(tables, spans, settings, out)
+            finally:
+                for name in tables.__struct_fields__:
+                    getattr(tables, name).unpersist()
+        finally:
+            rows.unpersist()
+
+    return judge

@@ -1,0 +1,134 @@
+"""How far each run is known, and which windows that closes (docs/audit.md, "Following"). Arithmetic on few numbers."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.stream.intake import Coming
+
+PARTICIPANTS: Final = ("writer", "service", "replica")
+
+
+class JournalPart(msgspec.Struct, frozen=True):
+    """What one file of a journal says of its run. ``number``: of the part; 0 when its name has none."""
+
+    stem: str
+    run: str
+    number: int
+    side: str
+    name: str
+    host: str
+    whole: bool
+    """Whether as many records were read as the file says it has."""
+    first: int
+    """Its first record's running number."""
+    first_wall: int
+    last_wall: int
+    last_mark: int | None
+    closed: bool
+
+
+class Known(msgspec.Struct, frozen=True):
+    """One run: the parts without one missing before them, and whether more is known to come."""
+
+    who: tuple[str, str, str]
+    parts: Sequence[JournalPart]
+    more: bool
+    first_wall: int | None
+    """Of its first record; null when nothing at all is known."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it ended in order."""
+        return any(each.closed for each in self.parts)
+
+    @property
+    def last_wall(self) -> int | None:
+        """Of what is known."""
+        return max((each.last_wall for each in self.parts), default=self.first_wall)
+
+
+class Frontier(msgspec.Struct, frozen=True):
+    """Until when everything of a domain is known. ``until`` null: nothing is missing any more (every run is over);
+    ``of``: the run that holds it back, ``nothing``: there is no participant.
+    """
+
+    until: int | None = None
+    of: str = ""
+    nothing: bool = False
+
+
+def known(
+    parts: Iterable[JournalPart], coming: Mapping[str, Coming], given_up: Set[tuple[str, int]]
+) -> dict[str, Known]:
+    """Every run of a domain, also those of which only an unfinished file is there."""
+    by_run: dict[str, list[JournalPart]] = defaultdict(list)
+    for part in parts:
+        by_run[part.run].append(part)
+    found = {}
+    for run in by_run.keys() | coming.keys():
+        have = sorted(by_run.get(run, ()), key=lambda each: (each.number, each.first))
+        opened = coming[run].open if run in coming else set()
+        numbers = {each.number for each in have if each.number}
+        awaited = set(range(1, max(numbers | opened, default=0) + 1)) - numbers
+        awaited -= {number for of, number in given_up if of == run}
+        limit = min(awaited | opened, default=None)
+        whole = [each for each in have if limit is None or each.number < limit]
+        begun = coming[run].begun if run in coming else None
+        if whole:
+            who = (whole[0].side, whole[0].name, whole[0].host)
+            first_wall: int | None = min(each.first_wall for each in whole)
+        elif begun is not None and limit == 1:
+            who, first_wall = (begun.side, begun.name, begun.host), begun.wall
+        else:
+            who, first_wall = (have[0].side, have[0].name, have[0].host) if have else ("", "", ""), None
+        found[run] = Known(who, whole, limit is not None, first_wall)
+    return found
+
+
+def frontier(runs: Mapping[str, Known]) -> Frontier:
+    """The least time up to which each run that is not over is known, by its marks."""
+    taking_part = {run: each for run, each in runs.items() if not each.who[0] or each.who[0] in PARTICIPANTS}
+    if not any(each.parts for each in taking_part.values()):
+        return Frontier(nothing=True)
+    held = []
+    for run, each in taking_part.items():
+        if each.closed or (not each.more and _followed(run, each, taking_part)):
+            continue
+        marks = [part.last_mark for part in each.parts if part.last_mark is not None]
+        until = max(marks) if marks else each.first_wall
+        held.append((-(2**62) if until is None else until, run))
+    return Frontier(*min(held)) if held else Frontier()
+
+
+def _followed(run: str, one: Known, runs: Mapping[str, Known]) -> bool:
+    """Whether another run of the same participant began after the last record of this one."""
+    last = one.last_wall
+    return last is not None and any(
+        other != run and each.who == one.who and each.first_wall is not None and each.first_wall > last
+        for other, each in runs.items()
+    )
+
+
+def closed_before(frontier: Frontier, now: int, settings: AuditSettings) -> int | None:
+    """The end of the last window that is closed, for a follower whose clock says ``now``; null: none is.
+
+    Where every run is over, who may still begin is known by the clock alone.
+    """
+    if frontier.nothing:
+        return None
+    until = (now if frontier.until is None else frontier.until) - settings.reach
+    return until - until % settings.window if until >= settings.window else None
+
+
+def horizon(end: int, settings: AuditSettings) -> int:
+    """Evidence of a window that ends at ``end`` stands before this time."""
+    return end + settings.reach
+
+
+def too_late(part: JournalPart, end: int | None, settings: AuditSettings) -> bool:
+    """Whether a file that has just come belongs to windows that are closed already."""
+    return end is not None and part.side in PARTICIPANTS and part.first_wall < horizon(end, settings)

@@ -1,0 +1,127 @@
+"""Spark's stream of files from the spool, and what each batch says of runs (docs/audit.md, "Following")."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow.parquet as pq
+
+from pubsub_lib.audit.ingest.input import SCHEMA
+from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
+from pubsub_lib.audit.stream.intake import domain_of, folder_of, run_and_part
+from pubsub_lib.audit.stream.runs import JournalPart
+from pubsub_lib.journal.compaction import PARQUET_SUFFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FILES_PER_BATCH: Final = 1000
+_SPOOL, _BATCHES, _STATE = "spool", "batches", "stream"
+
+
+class WindowRows(msgspec.Struct, frozen=True):
+    """What all batches said. ``unusable``: per domain, (run, part) of files that are empty or damaged inside."""
+
+    good: dict[str, list[JournalPart]]
+    unusable: dict[str, set[tuple[str, int]]]
+    problems: list[str]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """So that it is there whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+class Stream:
+    """Reads the spool in batches; each leaves one small file, the same one when it is repeated. Of one thread."""
+
+    def __init__(self, spark: "SparkSession", checkpoint: Path) -> None:
+        """Makes what is missing below ``checkpoint``."""
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self.spool = checkpoint / _SPOOL
+        self._read: dict[Path, dict[str, list[JournalPart]]] = {}
+        self._counted: dict[Path, int] = {}
+        for name in (_SPOOL, _BATCHES, _STATE):
+            (checkpoint / name).mkdir(parents=True, exist_ok=True)
+
+    def advance(self) -> None:
+        """Read all files that are new in the spool. Blocks for some seconds; raises what Spark raises."""
+        rows = (
+            self._spark.readStream.schema(SCHEMA)
+            .option("recursiveFileLookup", "true")
+            .option("maxFilesPerTrigger", FILES_PER_BATCH)
+            .option("maxFileAge", "36500d")  # a file may be copied here long after it was written
+            # Damage behind a sound end is found by counting, below; it must not end the stream.
+            .option("ignoreCorruptFiles", "true")
+            .parquet(to_read(self.spool))
+        )
+        query = (
+            rows.select("*", "_metadata.file_path")
+            .writeStream.foreachBatch(self._batch)
+            .option("checkpointLocation", to_write(self._checkpoint / _STATE))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def _batch(self, rows: "DataFrame", number: int) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        found = rows.groupBy("file_path").agg(
+            F.first("run").alias("run"),
+            F.first("side").alias("side"),
+            F.first("name").alias("name"),
+            F.first("host").alias("host"),
+            F.count("*").alias("rows"),
+            F.min("number").alias("first"),
+            F.min("wall").alias("first_wall"),
+            F.max("wall").alias("last_wall"),
+            F.max(F.when(F.col("kind") == "mark", F.col("wall"))).alias("last_mark"),
+            F.max(F.col("kind") == "close").alias("closed"),
+        )
+        parts: dict[str, list[JournalPart]] = {}
+        for row in found.collect():
+            values = row.asDict()
+            path = path_of(values.pop("file_path"))
+            whole = values.pop("rows") == pq.read_metadata(path).num_rows
+            part = JournalPart(stem=path.stem, number=run_and_part(path.stem)[1], whole=whole, **values)
+            parts.setdefault(domain_of(path.parent.name), []).append(part)
+        for of_domain in parts.values():
+            of_domain.sort(key=lambda each: each.stem)
+        write_whole(self._checkpoint / _BATCHES / f"{number:09d}.json", msgspec.json.encode(parts))
+
+    def parts(self) -> WindowRows:
+        """Of all files in the spool. Blocks for looking at those that are new."""
+        told: dict[str, dict[str, JournalPart]] = {}
+        for path in sorted((self._checkpoint / _BATCHES).glob("[!.]*.json")):
+            if path not in self._read:
+                self._read[path] = msgspec.json.decode(path.read_bytes(), type=dict[str, list[JournalPart]])
+            for domain, parts in self._read[path].items():
+                told.setdefault(domain, {}).update((each.stem, each) for each in parts)
+        found = WindowRows({}, {}, [])
+        for folder in sorted(self.spool.iterdir()):
+            domain = domain_of(folder.name)
+            good, unusable = found.good.setdefault(domain, []), found.unusable.setdefault(domain, set())
+            for path in sorted(folder.glob(f"[!.]*{PARQUET_SUFFIX}")):
+                part = told.get(domain, {}).get(path.stem)
+                if part is not None and part.whole:
+                    good.append(part)
+                    continue
+                unusable.add(run_and_part(path.stem))
+                if part is not None or self._rows(path):
+                    found.problems.append(f"{path.stem} is damaged inside; its records count as lost")
+        return found
+
+    def _rows(self, path: Path) -> int:
+        """As many as the file says it has; kept of those in which Spark found nothing, which are few."""
+        if path not in self._counted:
+            self._counted[path] = pq.read_metadata(path).num_rows
+        return self._counted[path]
+
+    def files(self, domain: str, parts: Iterable[JournalPart]) -> list[Path]:
+        """Of these parts."""
+        return [self.spool / folder_of(domain) / f"{each.stem}{PARQUET_SUFFIX}" for each in parts]

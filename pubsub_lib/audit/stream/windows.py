@@ -1,0 +1,160 @@
+"""The verdicts of windows that are now closed, written once for each (docs/audit.md, "Following")."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from pubsub_lib import failpoints
+from pubsub_lib.audit.report.summary import STRICT, Balance, Count, category, exit_code
+from pubsub_lib.audit.settings import AuditSettings
+from pubsub_lib.audit.spark.addresses import to_write
+from pubsub_lib.audit.spark.arrow_tables import small
+from pubsub_lib.audit.stream.intake import folder_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pubsub_lib.audit.rules.pipeline import Tables
+
+SUMMARY: Final = "summary.json"
+TABLES: Final = ("delivery", "strays")
+_SPANS: Final = pa.schema(
+    [("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())]
+)
+_PART: Final = 1_000_000
+"""So many rows are written by one task."""
+_BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Windows from ``begin`` (of the first; null: from the first on) to ``end`` (of the last), in microseconds."""
+
+    begin: int | None
+    end: int
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """What is said of one closed window. ``window``: its begin, in microseconds."""
+
+    domain: str
+    window: int
+    exit_code: int
+    balance: Balance
+    anomalies: int
+    """Rows that are not as they should be."""
+    counts: Sequence[Count]
+
+
+def place_of(out: Path, domain: str, window: int) -> Path:
+    """Where the tables of a window stand."""
+    return out / "windows" / folder_of(domain) / f"window={window}"
+
+
+def written(out: Path) -> list[Closed]:
+    """All windows that are there, by domain and time. Blocks for reading their summaries."""
+    files = (out / "windows").glob(f"domain=*/window=*/{SUMMARY}")
+    found = [msgspec.json.decode(path.read_bytes(), type=Closed) for path in files]
+    return sorted(found, key=lambda each: (each.domain, each.window))
+
+
+def timed(tables: "Tables", settings: AuditSettings) -> "dict[str, DataFrame]":
+    """Delivery with each row's window (its begin); where there are any, strays with that of their first receipt by the
+    replica.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from pubsub_lib.audit.rules.base_tables import window_of
+
+    window = window_of(F.col("p"), settings)
+    found = {"delivery": tables.delivery.withColumn("window", window)}
+    strays = tables.strays
+    if not strays.isEmpty():
+        of_replica = ["domain", "uuid", "topic", "sequence", "name"]
+        heard = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
+        at = heard.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
+        at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
+        found["strays"] = strays.join(at, of_replica).withColumn("window", window).drop("p")
+    return found
+
+
+def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, out: Path) -> list[Closed]:
+    """Give the closed windows their folders; those that are there stay as they are. Returns the new ones.
+
+    Blocks for Spark's jobs; raises what Spark raises, and OSError.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    aside = out / ".aside"
+    shutil.rmtree(aside, ignore_errors=True)
+    places = sorted(spans)
+    each = [
+        {"place": place, "domain": domain, "begin": spans[domain].begin, "end": spans[domain].end}
+        for place, domain in enumerate(places)
+    ]
+    known = F.broadcast(small(tables.rows.sparkSession, each, _SPANS))
+    inside = (F.col("window") + settings.window <= F.col("end")) & (
+        F.col("begin").isNull() | (F.col("window") >= F.col("begin"))
+    )
+    counted: dict[tuple[str, int], list[tuple[Count, str]]] = {}
+    for name, table in timed(tables, settings).items():
+        # `domain` stays a column of the files, so the folder is named by a number here.
+        chosen = table.join(known, "domain").filter(inside).drop("begin", "end").persist()
+        rows = 0
+        for row in _counts(chosen, name):
+            rows += row["count"]
+            count = Count(row["domain"], name, row["verdict"], row["detail"], row["blame"], row["count"])
+            counted.setdefault((row["domain"], row["window"]), []).append((count, row["way"]))
+        # Each part writes a file for each window that it has something of.
+        chosen.coalesce(1 + rows // _PART).write.partitionBy("place", "window").parquet(to_write(aside / name))
+        chosen.unpersist()
+    found = []
+    for (domain, window), counts in sorted(counted.items(), key=lambda each: each[0]):
+        target = place_of(out, domain, window)
+        if target.exists():
+            continue
+        closed = summed(domain, window, counts, settings)
+        folder = aside / "whole"
+        folder.mkdir()
+        for name in TABLES:
+            part = aside / name / f"place={places.index(domain)}" / f"window={window}"
+            if part.exists():
+                part.rename(folder / name)
+        (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(closed)))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        failpoints.hit("follower.before_window")
+        folder.rename(target)
+        found.append(closed)
+    shutil.rmtree(aside)
+    return found
+
+
+def _counts(chosen: "DataFrame", name: str) -> list[Any]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if name == "strays":
+        nothing = {"detail": F.lit(""), "blame": F.lit(""), "way": F.lit("")}
+        chosen = chosen.withColumns(nothing)
+    return chosen.groupBy("domain", "window", "verdict", "detail", "blame", "way").count().collect()
+
+
+def summed(domain: str, window: int, counts: Sequence[tuple[Count, str]], settings: AuditSettings) -> Closed:
+    """The summary of one window, from its counts and the way of each."""
+    sums = dict.fromkeys(Balance.__struct_fields__, 0)
+    for count, way in counts:
+        if count.of == "delivery":
+            sums["expected"] += count.count
+            sums[category(count.verdict, way)] += count.count
+    together: dict[tuple[str, str, str, str], int] = {}
+    for count, _ in counts:
+        key = (count.of, count.verdict, count.detail, count.blame)
+        together[key] = together.get(key, 0) + count.count
+    verdicts = {count.verdict for count, _ in counts}
+    code = exit_code(verdicts, settings, incomplete=False, problems=())
+    listed = [Count(domain, *key, number) for key, number in sorted(together.items())]
+    blameless = _BLAMELESS if settings.strict else _BLAMELESS | STRICT
+    anomalies = sum(each.count for each in listed if each.verdict not in blameless)
+    return Closed(domain, window, code, Balance(**sums), anomalies, listed)

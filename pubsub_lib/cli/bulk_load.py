@@ -1,0 +1,122 @@
+"""From lines to transactions. Bounded in memory, and to be done again after any interruption.
+
+There is no mark of how far it came: a line whose object is already as it says writes and publishes nothing, so the
+same file from its beginning ends right, whatever killed the first run. That costs reading, not writing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.cli.exit_codes import FileError
+from pubsub_lib.cli.jsonl import Line, Numbered, Reader
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.errors import InvalidValueError
+from pubsub_lib.store import Store, Transaction
+
+BATCH: Final = 1000
+"""Lines of one transaction, if no other number is given."""
+_BATCH_BYTES: Final = 1 << 20
+"""No transaction gets longer than this, or than one line: that bounds the memory, and how long others wait."""
+
+
+class Loaded(msgspec.Struct):
+    """How far it came; ``line`` and all before it are committed."""
+
+    line: int = 0
+    lines: int = 0
+    """Lines that were read, without blank and skipped ones."""
+    changes: int = 0
+    """What they changed in the database; less than lines where objects were as they should be."""
+    transactions: int = 0
+    position: int | None = None
+    """Of the last change."""
+
+
+def max_lines(limits: Limits) -> int:
+    """The largest batch that always fits a transaction: an object that moves between topics makes two changes."""
+    return max(1, limits.max_transaction_changes // 2)
+
+
+def load(store: Store, reader: Reader, loaded: Loaded, batch: int, first: int, report: Callable[[], None]) -> None:
+    """Commit the lines from number ``first`` on, up to ``batch`` in each transaction, and ``report`` after each.
+
+    ``loaded`` is kept up to date, also when it ends in the middle. Raises FileError for a broken line, after what
+    stands before it was committed; StoreError.
+    """
+    lines = _Ahead(reader.read(first), min(_BATCH_BYTES, store.limits.max_transaction_bytes))
+    while lines.more():
+        _commit(store, reader, loaded, lines.take(batch), report)
+        if lines.broken is not None:
+            raise lines.broken
+
+
+def _commit(store: Store, reader: Reader, loaded: Loaded, part: Iterable[Numbered], report: Callable[[], None]) -> None:
+    """In one transaction, or in several when the store says that one would be too large. Raises as :func:`load`."""
+    broken: FileError | None = None
+    number, count = loaded.line, 0
+    taken: list[tuple[int, bytes]] = []  # not the values, which take many times as much
+    try:
+        with store.transaction() as tx:
+            for each in part:
+                taken.append((each.number, each.data))
+                try:
+                    _record(tx, each.line)
+                except InvalidValueError as error:
+                    broken, number = reader.broken(each.number, str(error)), each.number - 1
+                    break
+                number, count = each.number, count + 1
+    except InvalidValueError as error:
+        # Not a line, but all of them together. It cannot be foreseen: MySQL has a bound of its own, an object that
+        # moves makes two changes, and JSON may grow by becoming canonical (1e9).
+        if count < 2:
+            reason = str(error).removesuffix(": split it")
+            raise reader.broken(taken[0][0], f"it fits no transaction: {reason}") from error
+        for half in (taken[: count // 2], taken[count // 2 :]):
+            _commit(store, reader, loaded, (reader.numbered(*each) for each in half), report)
+        return
+    loaded.line, loaded.lines = number, loaded.lines + count
+    if tx.commit is not None:
+        loaded.changes += sum(len(link.changes) for link in tx.commit.links)
+        loaded.transactions += 1
+        loaded.position = tx.commit.point.position
+    report()
+    if broken is not None:
+        raise broken
+
+
+def _record(tx: Transaction, line: Line) -> None:
+    if line.action == "delete":
+        tx.delete(line.table, line.key, missing_ok=True)
+    else:
+        tx.set(line.table, line.key, line.value, topic=line.topic)
+
+
+class _Ahead:
+    """Lines with one of them read ahead, and the error that ended them kept until what came before is committed."""
+
+    def __init__(self, lines: Iterator[Numbered], max_bytes: int) -> None:
+        self._lines = lines
+        self._max_bytes = max_bytes
+        self.broken: FileError | None = None
+        self._next = self._read()
+
+    def more(self) -> bool:
+        return self._next is not None or self.broken is not None
+
+    def take(self, maximum: int) -> Iterator[Numbered]:
+        size = 0
+        for _ in range(maximum):
+            if self._next is None or (size and size + len(self._next.data) > self._max_bytes):
+                return
+            size += len(self._next.data)
+            yield self._next
+            self._next = self._read()
+
+    def _read(self) -> Numbered | None:
+        try:
+            return next(self._lines, None)
+        except FileError as error:
+            self.broken = error
+            return None

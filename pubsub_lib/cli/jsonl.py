@@ -1,0 +1,237 @@
+"""Objects as JSON lines in files: plain, gzip by name, or the standard streams."""
+
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, Literal, cast
+
+import msgspec
+
+from pubsub_lib.cli.exit_codes import FileError
+from pubsub_lib.cli.prompts import STANDARD, longest
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.store import Stored
+
+_DAMAGE: Final = (OSError, EOFError, zlib.error)
+_MARKS: Final = {
+    b"\xef\xbb\xbf": "it begins with a byte order mark; write the file as UTF-8 without one",
+    b"\xff\xfe": "the file is UTF-16; write it as UTF-8",
+    b"\xfe\xff": "the file is UTF-16; write it as UTF-8",
+    b"\x1f\x8b": "the file is a gzip archive; give it a name that ends in .gz",
+}
+"""First bytes of files that are not what they should be."""
+_HALF: Final = re.compile(
+    rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?<!\\)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""The escape of half a character: a high surrogate without its low one, or the other way round."""
+
+
+class Line(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One line of a file: an object as it should be, or, with ``action`` "delete", one that should not be.
+
+    ``create`` and ``set`` mean the same: a file can be loaded again. ``version`` (of an export) and ``time`` (of a
+    recording) are read over.
+    """
+
+    table: str
+    key: str
+    value: Any = None
+    topic: str | None = None
+    action: Literal["set", "create", "delete"] = "set"
+    version: int | None = None
+    time: int | float | None = None
+
+
+class Numbered(msgspec.Struct, frozen=True, gc=False):
+    """A line with its number in the file, from 1, and its bytes."""
+
+    number: int
+    data: bytes
+    line: Line
+
+
+class _Given(msgspec.Struct, frozen=True, gc=False):
+    """To tell a missing value from null."""
+
+    value: msgspec.Raw = msgspec.Raw()
+
+
+class _Exported(msgspec.Struct, frozen=True, gc=False):
+    table: str
+    key: str
+    topic: str
+    version: int
+    value: msgspec.Raw
+
+
+class Reader:
+    """The lines of a file, with their numbers, in bounded memory. A context manager; one thread."""
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        """Raises FileError when it cannot be opened."""
+        self.name = "the standard input" if name == STANDARD else name
+        self.size: int | None = None
+        """Bytes of the file; None where that cannot be known."""
+        self._longest = longest(limits)
+        self._decoder = msgspec.json.Decoder(Line)
+        self._given = msgspec.json.Decoder(_Given)
+        try:
+            self._raw: IO[bytes] = sys.stdin.buffer if name == STANDARD else Path(name).open("rb")  # noqa: SIM115 - __exit__ closes it
+        except OSError as error:
+            raise FileError(f"the file {name} cannot be read ({error.strerror}); name one that can") from error
+        if name != STANDARD:
+            self.size = os.fstat(self._raw.fileno()).st_size or None
+        self._packed = name.endswith(".gz")
+        unpacked = gzip.GzipFile(fileobj=self._raw) if self._packed else self._raw
+        self._lines = cast("IO[bytes]", unpacked)
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._raw is not sys.stdin.buffer:
+            self._raw.close()
+
+    def read(self, first: int = 1) -> Iterator[Numbered]:
+        """The lines from number ``first`` on, but for blank ones. Raises FileError, naming the line that is broken.
+
+        What stands before ``first`` is not looked at: so a broken line can be skipped.
+        """
+        number = 0
+        while True:
+            number += 1
+            try:
+                data = self._lines.readline(self._longest)
+            except _DAMAGE as error:
+                raise FileError(f"{self.name} cannot be read at line {number} ({error}); copy it anew") from error
+            if not data:
+                return
+            if len(data) >= self._longest:
+                raise self.broken(number, f"it is longer than {self._longest} bytes")
+            if number >= first and data.strip():
+                yield self.numbered(number, data)
+
+    def numbered(self, number: int, data: bytes) -> Numbered:
+        """A line that was read, of its bytes. Raises FileError."""
+        return Numbered(number, data, self._parse(number, data))
+
+    def at(self) -> int:
+        """Bytes of the file that were read so far."""
+        return 0 if self.size is None else self._raw.tell()
+
+    def broken(self, number: int, reason: str) -> FileError:
+        """The error for a line that cannot be understood."""
+        return FileError(f"line {number} of {self.name} is broken: {reason}; correct or remove it")
+
+    def _parse(self, number: int, data: bytes) -> Line:
+        try:
+            line = self._decoder.decode(data)
+            missing = line.value is None and not bytes(self._given.decode(data).value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if self._packed and not self._whole():
+                raise FileError(f"{self.name} is damaged (line {number} or before it); copy it anew") from error
+            reason = _encoding(number, data) or " ".join(str(error).split()).rstrip(".")
+            raise self.broken(number, reason) from error
+        if missing and line.action != "delete":
+            raise self.broken(number, "it has no member `value`")
+        return line
+
+    def _whole(self) -> bool:
+        """Whether the rest of the archive fits its checksum, which stands at its end. Reads all of it."""
+        try:
+            while self._lines.read(1 << 18):
+                pass
+        except _DAMAGE:
+            return False
+        return True
+
+
+def _encoding(number: int, data: bytes) -> str | None:
+    """What is wrong with the bytes of a line, where it is not its JSON."""
+    for mark, what in _MARKS.items() if number == 1 else ():
+        if data.startswith(mark):
+            return what
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"byte {error.start + 1} of it is not UTF-8"
+    if _HALF.search(data) is not None:
+        return "an escape like \\ud800 is half a character; write both halves, or the character itself"
+    return None
+
+
+class Writer:
+    """Writes objects as lines. Made by :func:`created`."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self._encoder = msgspec.json.Encoder()
+        self.lines = 0
+
+    def write(self, item: Stored) -> None:
+        """One line; ``load`` reads it. Raises OSError."""
+        line = _Exported(item.table, item.key, item.topic, item.version, msgspec.Raw(item.value))
+        self._out.write(self._encoder.encode(line) + b"\n")
+        self.lines += 1
+
+
+@contextmanager
+def created(name: str) -> Iterator[Writer]:
+    """A file that is there, and whole, only after the block ended well; what had its name before stays until then.
+
+    One that is replaced hands on its owner, group and permissions: whoever could not read it cannot read the new one.
+    The standard output, a device or a pipe is written directly. Raises FileError; BrokenPipeError for a closed pipe.
+    """
+    if name == STANDARD:
+        yield Writer(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name).resolve()  # behind a symbolic link, which stays
+    old = path.stat() if path.is_file() else None
+    direct = old is None and path.exists()
+    target = path if direct else path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        # Until it is like the old one, only this user may open it.
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666 if old is None else 0o600)
+        with os.fdopen(descriptor, "wb") as raw:
+            if old is not None:
+                _make_like(old, raw.fileno())
+            # Without name and time, so that equal objects make equal files.
+            packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if name.endswith(".gz") else None
+            out = io.BufferedWriter(cast("Any", packed), 1 << 18) if packed is not None else raw
+            yield Writer(cast("IO[bytes]", out))
+            out.flush()
+            if packed is not None:
+                packed.close()
+            raw.flush()
+            if not direct:
+                os.fsync(raw.fileno())
+        if not direct:
+            target.replace(path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FileError(f"the file {name} cannot be written ({error.strerror}); nothing is left of it") from error
+    finally:
+        if not direct:
+            target.unlink(missing_ok=True)
+
+
+def _make_like(old: os.stat_result, descriptor: int) -> None:
+    """Give a file the owner, as far as this user may, the group and the permissions of another one. Raises OSError."""
+    mode = old.st_mode & 0o777
+    try:
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    except PermissionError:
+        try:
+            os.fchown(descriptor, -1, old.st_gid)
+        except PermissionError:
+            mode &= ~0o070  # they were for another group
+    os.fchmod(descriptor, mode)

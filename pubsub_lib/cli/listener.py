@@ -1,0 +1,127 @@
+"""Hearing what replicas hear: a subscriber of the configured driver, for as long as a command runs."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from pubsub_lib import contract, loader
+from pubsub_lib.api import Subscriber
+from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.freshness import cut
+from pubsub_lib.core.model import ALL
+from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.settings import Settings
+from pubsub_lib.store import Store
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds to wait at the end for what is in the middle of a query."""
+
+_NEEDS: Final = {
+    "cross_process": "pubsub-db, which is a process of its own",
+    "fan_out": "pubsub-db, which listens beside the replicas",
+}
+
+
+class Listener:
+    """A running subscriber. Any thread."""
+
+    def __init__(self, subscriber: Subscriber, source: str, discovery: Discovery | None, fixed: Sequence[str]) -> None:
+        self._subscriber = subscriber
+        self._discovery = discovery
+        self._fixed = tuple(fixed)
+        self.source = source
+        """The driver's name."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The publishers that are listened to; empty for a driver that needs none."""
+        found = () if self._discovery is None else self._discovery.addresses
+        return tuple(dict.fromkeys((*self._fixed, *found)))
+
+    def ask(self, topics: Collection[str]) -> list[str]:
+        """Ask every publisher for a hello reply about these topics; the nonces of the questions.
+
+        Raises TransportError.
+        """
+        nonces = []
+        for portion in cut(topics):
+            nonces.append(secrets.token_hex(12))
+            self._subscriber.request_hello(nonces[-1], portion)
+        return nonces
+
+    def counters(self) -> Mapping[str, int]:
+        """The driver's own."""
+        return self._subscriber.counters()
+
+
+@contextmanager
+def listening(
+    settings: Settings, store: Store, topics: Sequence[str], on_envelope: Callable[[Envelope], None]
+) -> Iterator[Listener]:
+    """Hear these topics (``ALL``: everything) for as long as the block lasts.
+
+    ``on_envelope`` is called on the driver's thread. Publishers are those of the settings and those in the directory.
+    Raises ConfigError, DriverError (a driver that cannot be heard from another process), TransportError, StoreError.
+    """
+    driver = loader.load(settings.driver, {**settings.needs(), **_NEEDS})
+    subscriber = contract.subscriber(driver, settings.for_driver())
+    discovery = None
+    fixed = settings.addresses if driver.capabilities.bind_based else ()
+    try:
+        subscriber.initialize(on_envelope, lambda: None)
+        for topic in topics:
+            subscriber.register_topic(topic)
+        if driver.capabilities.bind_based and settings.discovery_interval > 0:
+            discovery = Discovery(store.directory.live, subscriber, fixed, settings.discovery_interval)
+            discovery.step(time.monotonic())  # at once, so that the first question reaches those that are there
+        subscriber.daemonize()
+        if discovery is not None:
+            discovery.start()
+        yield Listener(subscriber, driver.name, discovery, fixed)
+    finally:
+        if discovery is not None:
+            # A reading that is under way ends before the caller closes the store: its connection would be left open.
+            discovery.close(CLOSE_TIMEOUT)
+        subscriber.close()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A publisher's answer: what it said, and how many seconds after the question."""
+
+    service: str
+    hello: Hello
+    seconds: float
+
+
+def ask_services(settings: Settings, store: Store, uuids: Collection[str], timeout: float) -> dict[str, Answer]:
+    """Ask the publishers with these identities how far they have read the store; their answers by identity.
+
+    Blocks until all have answered, for ``timeout`` seconds at most. Raises as :func:`tapped`.
+    """
+    answers: dict[str, Answer] = {}
+    changed = threading.Condition()
+    asked: dict[str, float] = {}
+
+    def hear(envelope: Envelope) -> None:
+        hello = envelope.hello
+        if hello is None or hello.nonce not in asked:
+            return
+        with changed:
+            seconds = time.monotonic() - asked[hello.nonce]
+            answers.setdefault(envelope.uuid, Answer(envelope.service, hello, seconds))
+            changed.notify_all()
+
+    with listening(settings, store, [], hear) as tap:
+        until = time.monotonic() + timeout
+        while (left := until - time.monotonic()) > 0 and not answers.keys() >= set(uuids):
+            # Again and again: what is asked before a connection stands reaches nobody.
+            now = time.monotonic()
+            asked.update(dict.fromkeys(tap.ask([ALL]), now))
+            with changed:
+                changed.wait_for(lambda: answers.keys() >= set(uuids), min(left, 0.25))
+    return answers

@@ -1,0 +1,240 @@
+"""What ``top`` knows: rates, lags and holes, from readings of the store and from what is heard. Sans-I/O.
+
+``now`` is always in seconds of a clock that never goes back.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.cli.message_rows import LINK, ReceivedMessage
+from pubsub_lib.core.model import Heads
+from pubsub_lib.store import Service
+
+WINDOW: Final = 10
+"""Seconds over which a rate is an average."""
+MAX_REQUESTS: Final = 64
+"""Questions whose answers still count."""
+
+
+class Rate:
+    """How many a second, over the last ``WINDOW`` seconds (or since it began, while that is less)."""
+
+    __slots__ = ("_began", "_buckets")
+
+    def __init__(self, now: float) -> None:
+        self._began = now
+        self._buckets: deque[tuple[int, float]] = deque()
+
+    def add(self, now: float, count: float) -> None:
+        """So many more."""
+        second = int(now)
+        if self._buckets and self._buckets[-1][0] == second:
+            count += self._buckets.pop()[1]
+        self._buckets.append((second, count))
+        self._forget(now)
+
+    def per_second(self, now: float) -> float:
+        """The rate now."""
+        self._forget(now)
+        return sum(count for _, count in self._buckets) / max(1.0, min(WINDOW, now - self._began))
+
+    def _forget(self, now: float) -> None:
+        while self._buckets and self._buckets[0][0] <= now - WINDOW - 1:
+            self._buckets.popleft()
+
+
+class TopicRow(msgspec.Struct, frozen=True):
+    """One topic. ``lag``: for how many seconds its newest change is missing here, 0 when it is not."""
+
+    topic: str
+    objects: int
+    head: int
+    changes: float
+    """Heard a second."""
+    lag: float
+    holes: int
+
+
+class ServiceRow(msgspec.Struct, frozen=True):
+    """One service, in the directory or heard."""
+
+    service: str
+    address: str
+    lease_left: float | None
+    """Seconds; None: not in the directory."""
+    messages: float
+    """Heard a second."""
+    latency: float | None
+    """Seconds, the last one's."""
+    lag: int | None
+    """Positions by which its reading of the store was behind, at its last answer."""
+    holes: int
+
+
+class View(msgspec.Struct, frozen=True):
+    """All that a screen shows, of one moment."""
+
+    head: int
+    written: float
+    """Changes a second, by the store's head."""
+    heard: float
+    """Changes a second."""
+    holes: int
+    error: str
+    """Why the store could not be read; "" when it could."""
+    services: tuple[ServiceRow, ...]
+    topics: tuple[TopicRow, ...]
+    """Those that lag first, then the busiest."""
+
+
+class _Topic:
+    __slots__ = ("behind_since", "changes", "head", "heard", "holes", "objects")
+
+    def __init__(self, now: float) -> None:
+        self.objects = 0
+        self.head = 0
+        self.heard = 0
+        """Position of the newest link; at first sight the head, for nobody could have heard what was before."""
+        self.behind_since: float | None = None
+        self.changes = Rate(now)
+        self.holes = 0
+
+
+class _Service:
+    __slots__ = ("entry", "holes", "lag", "latency", "messages", "read_at")
+
+    def __init__(self, now: float) -> None:
+        self.entry: Service | None = None
+        self.read_at = now
+        self.messages = Rate(now)
+        self.latency: float | None = None
+        self.lag: int | None = None
+        self.holes = 0
+
+
+class TopModel:
+    """Not thread-safe: the caller holds one lock around every call."""
+
+    def __init__(self, now: float, topics: Collection[str] = ()) -> None:
+        """``topics``: show only these; none: all."""
+        self._only = frozenset(topics)
+        self._topics: dict[str, _Topic] = {}
+        self._services: dict[str, _Service] = {}
+        self._written = Rate(now)
+        self._heard = Rate(now)
+        self._head: int | None = None
+        self._holes = 0
+        self._error = ""
+        self._questions: dict[str, int] = {}
+
+    def stored(self, heads: Heads, entries: Iterable[Service], now: float) -> None:
+        """The store was read."""
+        self._error = ""
+        position = heads.store.position
+        if self._head is not None and position > self._head:
+            self._written.add(now, position - self._head)
+        self._head = position
+        for name, head in heads.topics.items():
+            if self._only and name not in self._only:
+                continue
+            first = name not in self._topics
+            topic = self._topic(name, now)
+            topic.objects, topic.head = head.count, head.point.position
+            if first:
+                topic.heard = topic.head
+            self._judge(topic, now)
+        for service in self._services.values():
+            service.entry = None
+        for entry in sorted(entries, key=lambda each: each.seconds_left):  # of one name the youngest start
+            service = self._service(entry.service, now)
+            service.entry, service.read_at = entry, now
+
+    def failed(self, error: str) -> None:
+        """The store could not be read."""
+        self._error = error
+
+    def received(self, rows: Iterable[ReceivedMessage], now: float) -> None:
+        """Messages came."""
+        for row in rows:
+            if self._only and row.topic not in self._only:
+                continue
+            service = self._service(row.service, now)
+            service.holes += row.holes
+            self._holes += row.holes
+            if row.kind != LINK:
+                if row.holes:
+                    self._topic(row.topic, now).holes += row.holes
+                continue
+            service.messages.add(now, 1)
+            service.latency = row.latency
+            topic = self._topic(row.topic, now)
+            topic.holes += row.holes
+            topic.changes.add(now, row.changes)
+            self._heard.add(now, row.changes)
+            topic.heard = max(topic.heard, row.position)
+            self._judge(topic, now)
+
+    def asked(self, nonces: Iterable[str]) -> None:
+        """Questions went out: who answers them has read the store after the head that is known now."""
+        for nonce in nonces:
+            self._questions[nonce] = self._head or 0
+            if len(self._questions) > MAX_REQUESTS:
+                del self._questions[next(iter(self._questions))]
+
+    def answered(self, service: str, nonce: str, position: int, now: float) -> None:
+        """A service told up to which position it has read the store."""
+        head = self._questions.get(nonce)
+        if head is not None:
+            self._service(service, now).lag = max(0, head - position)
+
+    def view(self, now: float) -> View:
+        """What to show."""
+        services = [self._service_row(name, service, now) for name, service in sorted(self._services.items())]
+        topics = [self._topic_row(name, topic, now) for name, topic in self._topics.items()]
+        topics.sort(key=lambda row: (-row.lag, -row.changes, row.topic))
+        return View(
+            head=self._head or 0,
+            written=self._written.per_second(now),
+            heard=self._heard.per_second(now),
+            holes=self._holes,
+            error=self._error,
+            services=tuple(services),
+            topics=tuple(topics),
+        )
+
+    def _judge(self, topic: _Topic, now: float) -> None:
+        if topic.heard >= topic.head:
+            topic.behind_since = None
+        elif topic.behind_since is None:
+            topic.behind_since = now
+
+    def _topic(self, name: str, now: float) -> _Topic:
+        found = self._topics.get(name)
+        if found is None:
+            found = self._topics[name] = _Topic(now)
+        return found
+
+    def _service(self, name: str, now: float) -> _Service:
+        found = self._services.get(name)
+        if found is None:
+            found = self._services[name] = _Service(now)
+        return found
+
+    def _topic_row(self, name: str, topic: _Topic, now: float) -> TopicRow:
+        lag = 0.0 if topic.behind_since is None else now - topic.behind_since
+        return TopicRow(name, topic.objects, topic.head, topic.changes.per_second(now), lag, topic.holes)
+
+    def _service_row(self, name: str, service: _Service, now: float) -> ServiceRow:
+        entry = service.entry
+        return ServiceRow(
+            service=name,
+            address="" if entry is None else entry.address,
+            lease_left=None if entry is None else entry.seconds_left - (now - service.read_at),
+            messages=service.messages.per_second(now),
+            latency=service.latency,
+            lag=service.lag,
+            holes=service.holes,
+        )

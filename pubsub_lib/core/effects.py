@@ -1,0 +1,51 @@
+"""What the tracker asks its shell to do, in this order. Plain data, so that a simulator can do it as well."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pubsub_lib.core.model import Full, Head, Link, Point, Want
+
+
+class Apply(msgspec.Struct, frozen=True):
+    """Apply these links to the cache, in order; report a mismatch with ``Tracker.mismatched``."""
+
+    links: Sequence[Link]
+
+
+class Replace(msgspec.Struct, frozen=True):
+    """Replace a chain's contents in one step: of one topic, or for ``ALL`` of everything."""
+
+    chain: str
+    answer: Full
+    before: Point | None = None
+    """What was known until now."""
+
+
+class Compare(msgspec.Struct, frozen=True):
+    """Compare count and digest of these topics with their heads, which known has reached; report a difference with
+    ``Tracker.mismatched``.
+    """
+
+    heads: Mapping[str, Head]
+
+
+class RequestHello(msgspec.Struct, frozen=True):
+    """Ask every publisher for a hello reply about these topics (``ALL``: the store's head)."""
+
+    nonce: str
+    topics: tuple[str, ...]
+
+
+class StartSync(msgspec.Struct, frozen=True):
+    """Read these from the store and answer with ``Tracker.sync_done`` or ``sync_failed`` under this number.
+
+    ``causes`` says per chain why, for metrics and the audit.
+    """
+
+    number: int
+    wants: Mapping[str, Want]
+    causes: Mapping[str, str]
+
+
+Effect = Apply | Replace | Compare | RequestHello | StartSync

@@ -1,0 +1,201 @@
+"""How fresh a replica is, and when it must look for itself (rules 6 and 7).
+
+A *proof* of a chain says: at this time, on the replica's own clock, the store's head was a point that the replica has.
+"""
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.model import Point
+from pubsub_lib.core.timing import Timing
+
+NEVER_YET = float("-inf")
+MAX_PENDING = 64
+"""Proofs of one chain that wait for known to reach their head."""
+MAX_REQUESTS = 64
+"""Questions whose answers are still accepted at least; of many topics those of the last rounds, ..."""
+REQUEST_ROUNDS = 3
+"""... so many of them, which outlasts the answers that count (``Timing.check``)."""
+REQUEST_TOPICS = 200
+"""Topics of one question at most: as many as a publisher answers in one hello."""
+REQUEST_BYTES = 15 * 1024
+"""Bytes of one question's topics at most: with its nonce below 16 KiB. For some transports a question is a
+subscription; libzmq walks one of a megabyte recursively and runs out of stack.
+"""
+
+
+TOPIC_OVERHEAD = 5
+"""Of a topic in a question, in msgpack."""
+
+
+class HeadReading(msgspec.Struct, frozen=True, gc=False):
+    """A reading: at ``time`` the chain's head was what it is kept under, and the store stood at ``position``."""
+
+    time: float
+    position: int
+    publisher: bool
+
+
+class Freshness:
+    """The proofs of one chain."""
+
+    __slots__ = ("covered", "covered_at", "pending", "proof", "publisher_proof")
+
+    def __init__(self, now: float) -> None:
+        self.proof = NEVER_YET
+        self.publisher_proof = now  # nobody could have answered yet: a new chain does not begin by polling
+        self.covered = 0
+        """Position of the store up to which everything of this chain is here."""
+        self.covered_at = now
+        self.pending: dict[Point, HeadReading] = {}
+
+    def add_reading(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
+        """A reading came. It counts at once when its head is on the replica's own chain, later when known reaches
+        that head, and never when the head belongs to another history. While the chain waits for all its objects
+        what is here is in doubt, so nothing counts.
+        """
+        if chain.passed(head) and not chain.frozen:
+            self.count(reading, now)
+        elif chain.known is None or head.position > chain.known.position:
+            self._keep(chain, head, reading)
+
+    def reached(self, point: Point, now: float) -> None:
+        """Known reached a point: what was claimed for it counts now."""
+        reading = self.pending.pop(point, None)
+        if reading is not None:
+            self.count(reading, now)
+
+    def restart(self, head: Point, reading: HeadReading, now: float) -> None:
+        """A full sync set known to ``head``. What was covered or claimed before the sync's reading may belong to a
+        history that a restore has undone; a second restore can bring its points back.
+        """
+        self.covered = 0
+        self.count(reading, now)
+        self.pending = {point: kept for point, kept in self.pending.items() if kept.time >= reading.time}
+        self.reached(head, now)
+        self.pending = {point: kept for point, kept in self.pending.items() if point.position > head.position}
+
+    def count(self, reading: HeadReading, now: float) -> None:
+        """Let a reading count."""
+        self.proof = max(self.proof, reading.time)
+        # A later reading with a lower position: the store was restored, to a point that this chain has. What its
+        # new history writes up to the old position is not here yet.
+        if reading.position > self.covered or reading.time > self.covered_at:
+            self.covered = reading.position
+            self.covered_at = now
+        if reading.publisher:
+            self.publisher_proof = max(self.publisher_proof, reading.time)
+
+    def _keep(self, chain: Chain, head: Point, reading: HeadReading) -> None:
+        if len(self.pending) >= MAX_PENDING:
+            known = chain.known.position if chain.known is not None else 0
+            self.pending = {point: kept for point, kept in self.pending.items() if point.position > known}
+        if len(self.pending) >= MAX_PENDING:
+            del self.pending[next(iter(self.pending))]
+        older = self.pending.pop(head, None)
+        if older is not None:
+            reading = HeadReading(
+                max(reading.time, older.time),
+                max(reading.position, older.position),
+                reading.publisher or older.publisher,
+            )
+        self.pending[head] = reading
+
+
+class SentRequest(msgspec.Struct, frozen=True):
+    """A hello reply that was asked for."""
+
+    asked: float
+    topics: frozenset[str]
+
+
+def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """Topics in the portions in which publishers are asked about them, in order."""
+    portion: list[str] = []
+    size = 0
+    for topic in topics:
+        length = len(topic.encode(errors="replace")) + TOPIC_OVERHEAD
+        if portion and (len(portion) == REQUEST_TOPICS or size + length > REQUEST_BYTES):
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(topic)
+        size += length
+    if portion:
+        yield tuple(portion)
+
+
+class FreshnessMonitor:
+    """When to ask, which answers count, how stale each chain is, and whether to poll."""
+
+    def __init__(self, timing: Timing, now: float) -> None:
+        self._timing = timing
+        self._chains: dict[str, Freshness] = {}
+        self._requests: dict[str, SentRequest] = {}
+        self._asked = 0
+        self.ask_at = now
+        self.poll_at = now
+
+    def add(self, chain: str, now: float) -> None:
+        """A chain is followed from now on."""
+        self._chains[chain] = Freshness(now)
+
+    def remove(self, chain: str) -> None:
+        """A chain is no longer followed."""
+        del self._chains[chain]
+
+    def of(self, chain: str) -> Freshness:
+        """The proofs of one chain."""
+        return self._chains[chain]
+
+    def request_sent(self, nonce: str, topics: Collection[str], now: float) -> None:
+        """A question goes out."""
+        self._forget(nonce)
+        self._requests[nonce] = SentRequest(now, frozenset(topics))
+        self._asked += len(self._requests[nonce].topics)
+        # By topics and not by questions: a replica that follows topics one by one asks many small ones.
+        while len(self._requests) > MAX_REQUESTS and self._asked > REQUEST_ROUNDS * len(self._chains):
+            self._forget(next(iter(self._requests)))
+
+    def _forget(self, nonce: str) -> None:
+        forgotten = self._requests.pop(nonce, None)
+        if forgotten is not None:
+            self._asked -= len(forgotten.topics)
+
+    def request_of(self, nonce: str) -> SentRequest | None:
+        """The question that an answer belongs to. Several publishers answer the same one."""
+        return self._requests.get(nonce)
+
+    def periodic(self, now: float) -> bool:
+        """True when the next round of questions is due (every ``max_idle_time``, busy or not)."""
+        if now < self.ask_at:
+            return False
+        self.ask_at = now + self._timing.max_idle_time
+        return True
+
+    def staleness(self, chain: str, now: float) -> float:
+        """Seconds since the best proof; infinite before the first."""
+        return now - self._chains[chain].proof
+
+    def to_poll(self, now: float) -> list[str]:
+        """Chains to look up in the store now: no publisher's proof of them is fresh."""
+        stale = [name for name, fresh in self._chains.items() if self._polls_from(fresh) <= now]
+        if not stale or now < self.poll_at:
+            return []
+        self.poll_at = now + self._timing.poll_interval
+        return stale
+
+    def is_polling(self, now: float) -> bool:
+        """True while some chain has no fresh proof from a publisher."""
+        return any(self._polls_from(fresh) <= now for fresh in self._chains.values())
+
+    def next_time(self) -> float:
+        """When ``periodic`` or ``to_poll`` will next say something; infinite while nothing is followed."""
+        if not self._chains:
+            return float("inf")
+        stale_at = min(map(self._polls_from, self._chains.values()))
+        return min(self.ask_at, max(self.poll_at, stale_at))
+
+    def _polls_from(self, fresh: Freshness) -> float:
+        return fresh.publisher_proof + self._timing.stale_after

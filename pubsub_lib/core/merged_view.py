@@ -1,0 +1,254 @@
+"""The merged view: one object per (table, key), whatever topics hold it at the moment.
+
+Topics are chains of their own. An object that moves from topic A to topic B is a delete in A and a create in
+B, and the two arrive in either order, so an object can be in both for a while. Shown is the highest version.
+What a link's delete took away stays away: an entry with a lower version in a topic that lags behind is
+history, not the object come back. That is remembered as a *tombstone*, together with the topic whose chain it
+came from. What a snapshot of a topic lacks leaves a tombstone too, at the last version that was known there.
+
+A tombstone of a history that a restore has undone would hide what stands in another topic. So tombstones are forgotten
+when their topic is seen to have changed its history or is dropped, and a tombstone ends when it is *disproved*: a
+topic that has everything up to the tombstone's position, and yet holds an older entry, does not lag. A topic's
+tombstones are never above its own position, nor that above the store's, so the next proof of every topic ends each
+wrong one.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from pubsub_lib.core.events import Decode, Event, plain
+
+MAX_TOMBSTONES = 10_000
+"""How many tombstones of objects that nobody holds are kept. Forgetting one can only show a late old object for a
+moment: it ends when the topic that lags has caught up.
+"""
+
+Ident = tuple[str, str]
+"""(table, key)"""
+
+
+class HeldObject(msgspec.Struct, gc=False):
+    """One object in one topic of a replica. ``value`` is canonical JSON as stored.
+
+    Never leaves the cache. Not frozen: a ``set``, which is most of what comes, writes into the entry that topic and
+    merged view share, instead of making a new one and storing it twice.
+    """
+
+    version: int
+    value: bytes
+    fingerprint: int
+    topic: str
+
+
+class Tombstone(msgspec.Struct, frozen=True, gc=False):
+    """An end, seen in ``topic``: nothing up to ``version`` is shown any more."""
+
+    version: int
+    topic: str
+
+
+NO_TOMBSTONE = Tombstone(0, "")
+
+
+class Contest:
+    """An object that more than one topic holds, or that a tombstone hides."""
+
+    __slots__ = ("holders", "tombstone")
+
+    def __init__(self, holders: dict[str, HeldObject], tombstone: Tombstone) -> None:
+        self.holders = holders
+        self.tombstone = tombstone
+
+
+class MergedView:
+    """What a replica shows. No lock inside: the caller holds one.
+
+    ``shown`` (table -> key -> entry), ``contested`` and ``tombstones`` are read by :class:`~.cache.Cache`, whose
+    path for objects in a single topic writes ``shown`` directly: a call for each change would double its
+    cost.
+    """
+
+    def __init__(self, decoders: Mapping[str, Decode]) -> None:
+        self.shown: dict[str, dict[str, HeldObject]] = {}
+        self.contested: dict[Ident, Contest] = {}
+        self.tombstones: OrderedDict[Ident, Tombstone] = OrderedDict()
+        self.lagging: dict[str, dict[Ident, None]] = {}
+        """Per topic the objects whose entry there a tombstone hides, and perhaps some of which that is over."""
+        self._tombstones_by_topic: dict[str, dict[Ident, None]] = {}
+        """Per topic the objects that a tombstone of it is kept of, here or in a contest: never more than one each.
+
+        In order of insertion, unlike sets: events must come in the same order in every process.
+        """
+        self._decoders = dict(decoders)
+
+    def decoder(self, table: str) -> Decode:
+        """The decoder of a table's values."""
+        return self._decoders.get(table, plain)
+
+    def table(self, table: str) -> dict[str, HeldObject]:
+        """The shown objects of a table, made when it is new."""
+        shown = self.shown.get(table)
+        if shown is None:
+            shown = self.shown[table] = {}
+        return shown
+
+    def add_tombstone(self, ident: Ident, tombstone: Tombstone) -> None:
+        """Remember the tombstone of an object that nobody holds any more."""
+        self.tombstones[ident] = tombstone
+        self._tombstones_by_topic.setdefault(tombstone.topic, {})[ident] = None
+        if len(self.tombstones) > MAX_TOMBSTONES:
+            oldest, gone = self.tombstones.popitem(last=False)
+            self._unindex(oldest, gone)
+
+    def _unindex(self, ident: Ident, tombstone: Tombstone) -> None:
+        idents = self._tombstones_by_topic.get(tombstone.topic)
+        if idents is not None:
+            idents.pop(ident, None)
+            if not idents:
+                del self._tombstones_by_topic[tombstone.topic]
+
+    def shift(
+        self,
+        ident: Ident,
+        topic: str,
+        new: HeldObject | None,
+        deleted: int | None,
+        position: int,
+        written_at: float = 0.0,
+        ended: int | None = None,
+    ) -> Event | None:
+        """Tell that a topic's entry of an object is now ``new`` (None: gone, by a link's delete of version
+        ``deleted``, or inferred when that is None; then ``ended`` is a version that is over for certain, or None).
+        Returns what changed for the viewer, or None.
+        """
+        tombstone = ended if deleted is None else deleted
+        table, key = ident
+        shown = self.table(table)
+        winner = shown.get(key)
+        contest = self.contested.get(ident)
+        if contest is None:
+            if winner is None and new is None:
+                return None
+            if (winner is None and ident not in self.tombstones) or (winner is not None and winner.topic == topic):
+                if new is not None:
+                    shown[key] = new
+                else:
+                    del shown[key]
+                    if tombstone is not None:
+                        self.add_tombstone(ident, Tombstone(tombstone, topic))
+                return self.event(table, key, winner, new, deleted, position, written_at)
+            holders = {} if winner is None else {winner.topic: winner}
+            contest = Contest(holders, self.tombstones.pop(ident, NO_TOMBSTONE))
+        if new is not None:
+            contest.holders[topic] = new
+        else:
+            contest.holders.pop(topic, None)
+            if tombstone is not None and tombstone > contest.tombstone.version:
+                self._unindex(ident, contest.tombstone)
+                contest.tombstone = Tombstone(tombstone, topic)
+                self._tombstones_by_topic.setdefault(topic, {})[ident] = None
+        return self._resolve(ident, contest, deleted, position, written_at)
+
+    def drop_tombstones(self, topic: str, position: int, above: int = -1) -> list[Event]:
+        """Forget the tombstones of a topic, all or those above a version: its chain is not the same any more. Returns
+        the events of the objects that show again by it.
+        """
+        events = []
+        for ident in list(self._tombstones_by_topic.get(topic, ())):
+            contest = self.contested.get(ident)
+            tombstone = self.tombstones[ident] if contest is None else contest.tombstone
+            if tombstone.version <= above:
+                continue
+            self._unindex(ident, tombstone)
+            if contest is None:
+                del self.tombstones[ident]
+                continue
+            contest.tombstone = NO_TOMBSTONE
+            event = self._resolve(ident, contest, None, position, 0.0)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def drop_disproved_tombstones(self, topic: str, upto: int, position: int) -> list[Event]:
+        """A topic has everything up to a position of the store: what it holds below a tombstone that is not above that
+        does not lag, so the tombstone is of another history. Returns the events of what shows again.
+        """
+        events = []
+        still: dict[Ident, None] = {}
+        for ident in self.lagging.pop(topic, ()):
+            contest = self.contested.get(ident)
+            entry = None if contest is None else contest.holders.get(topic)
+            if contest is None or entry is None or entry.version > contest.tombstone.version:
+                continue
+            if contest.tombstone.version > upto:
+                still[ident] = None
+                continue
+            self._unindex(ident, contest.tombstone)
+            contest.tombstone = NO_TOMBSTONE
+            event = self._resolve(ident, contest, None, position, 0.0)
+            if event is not None:
+                events.append(event)
+        if still:
+            self.lagging[topic] = still
+        return events
+
+    def _resolve(
+        self, ident: Ident, contest: Contest, deleted: int | None, position: int, written_at: float
+    ) -> Event | None:
+        table, key = ident
+        shown = self.shown[table]
+        old = shown.get(key)
+        best: HeldObject | None = None
+        for entry in contest.holders.values():
+            if entry.version <= contest.tombstone.version:
+                self.lagging.setdefault(entry.topic, {})[ident] = None
+                continue
+            # Equal versions in two topics come from two histories: what is shown stays until one is replaced.
+            if best is None or (entry.version, entry is old) > (best.version, best is old):
+                best = entry
+        alone = len(contest.holders) == 1 and best is not None
+        if alone or not contest.holders:
+            self.contested.pop(ident, None)
+            if contest.tombstone.version:
+                if alone:
+                    self._unindex(ident, contest.tombstone)
+                else:
+                    self.add_tombstone(ident, contest.tombstone)
+        else:
+            self.contested[ident] = contest
+        if best is old:
+            return None
+        if best is None:
+            del shown[key]
+        else:
+            shown[key] = best
+        return self.event(table, key, old, best, deleted, position, written_at)
+
+    def event(
+        self,
+        table: str,
+        key: str,
+        old: HeldObject | None,
+        new: HeldObject | None,
+        deleted: int | None,
+        position: int,
+        written_at: float,
+    ) -> Event:
+        """The event of a change from ``old`` to ``new``; one of them is an entry."""
+        if new is None:
+            assert old is not None
+            return Event(
+                table, key, old.topic, "delete", deleted, old.version, old.value, None, position, written_at,
+                old.topic, self.decoder(table),
+            )  # fmt: skip
+        if old is None:
+            return Event(
+                table, key, new.topic, "create", new.version, None, None, new.value, position, written_at,
+                None, self.decoder(table),
+            )  # fmt: skip
+        return Event(
+            table, key, new.topic, "set", new.version, old.version, old.value, new.value, position,
+            written_at, old.topic, self.decoder(table),
+        )  # fmt: skip

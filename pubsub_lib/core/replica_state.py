@@ -1,0 +1,263 @@
+"""Tracker and cache together: what a replica is, without its threads, sockets and clocks.
+
+The threaded replica and the simulator are two shells around this one class. Not thread-safe: the caller holds one
+lock around everything here, and may call ``cache`` under the same lock.
+"""
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol, assert_never
+
+import msgspec
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
+from pubsub_lib.core.envelope import Envelope
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.freshness import cut
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Full, Head, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.recount import Recount
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.core.topic_objects import Rot
+from pubsub_lib.core.tracker import Tracker
+from pubsub_lib.errors import NotSubscribedError
+
+
+class Faults(msgspec.Struct):
+    """What must never happen, counted. Anything but zero is worth an alarm."""
+
+    guarded: int = 0
+    """Changes that the version guard kept out: an older version tried to replace a newer one."""
+    mismatches: int = 0
+    """Times that a topic's count or digest differed from the store's."""
+    rotted: int = 0
+    """Objects that were altered or lost in this replica's memory, found by a recount."""
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """What a step led to: events for the handlers in chain order (perhaps none while nobody listens), and what the
+    shell must do now. ``by_sync``: so many of the first events come of a full sync or of an unsubscribe, which know no
+    order of changes; the others come of links.
+    """
+
+    events: Sequence[Event] = ()
+    hello_requests: Sequence[RequestHello] = ()
+    sync: StartSync | None = None
+    rotted: Sequence[Rot] = ()
+    """What a recount found; the repair is on its way."""
+    by_sync: int = 0
+    history: HistoryChange | None = None
+    """The store's history changed: to be told before ``events``, in which versions may go back."""
+
+
+NOTHING = StepResult()
+MAX_COMPARED: Final = 100
+"""Topics that a replica of everything asks about with each of its questions."""
+
+
+class Witness(Protocol):
+    """Is told what arrived and what was decided, before anything is applied: a journal."""
+
+    def received(self, envelope: Envelope, effects: Sequence[Effect], tracker: Tracker) -> None:
+        """An envelope arrived, and this is to be done now."""
+
+    def synced(self, answer: SyncAnswer, number: int, effects: Sequence[Effect], tracker: Tracker) -> None:
+        """The store answered sync ``number``, and this is to be done now."""
+
+    def drained(self, links: Sequence[Link], tracker: Tracker) -> None:
+        """These links had waited, and are applied now, before differing buckets are asked for."""
+
+
+class ReplicaState:
+    """One replica's state. ``now`` is always in seconds of a clock that never goes back."""
+
+    def __init__(self, timing: Timing, limits: Limits, rng: random.Random, cache: Cache, now: float) -> None:
+        self.cache = cache
+        self.tracker = Tracker(timing, limits, rng, now)
+        self.recount = Recount(timing.recount_time, now)
+        self._unasked: list[str] = []
+        """Topics whose heads this replica of everything is still to ask about, in this round over all of them."""
+        self.faults = Faults()
+        self.witness: Witness | None = None
+        self.listens: Callable[[], bool] = lambda: True
+        """False while nobody would look at events: then none need be made. Asked with the caller's lock held."""
+
+    def subscribe(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> StepResult:
+        """Follow more topics; subscribe to them before. Raises as ``check_subscribe``."""
+        self.check_subscribe(topics)
+        return self._carry_out(self.tracker.subscribe(topics, now, known), now)
+
+    def check_subscribe(self, topics: Collection[str]) -> None:
+        """Raises NotSubscribedError when everything is subscribed to and a topic is named, or the other way round."""
+        every = {*self.tracker.topics, *topics}
+        if ALL in every and len(every) > 1:
+            raise NotSubscribedError(
+                f"a replica subscribes either to everything or to named topics, not both: {sorted(every - {ALL})[:5]}; "
+                "use two replicas"
+            )
+
+    def unsubscribe(self, topic: str) -> StepResult:
+        """Drop a topic and its objects; reported to handlers as deletes. Raises NotSubscribedError."""
+        self._check_subscribed(topic)
+        self.tracker.unsubscribe(topic)
+        dropped = list(self.cache.topics()) if topic == ALL else [topic]
+        events = [event for name in dropped for event in self.cache.drop(name)]
+        return StepResult(events, by_sync=len(events))
+
+    def feed(self, envelope: Envelope, now: float) -> StepResult:
+        """An envelope arrived."""
+        effects = self.tracker.feed(envelope, now)
+        if self.witness is not None:
+            self.witness.received(envelope, effects, self.tracker)
+        outcome = self._carry_out(effects, now) if effects else NOTHING
+        return outcome if envelope.hello is None or not self.cache.lagging else self._prove(outcome)
+
+    def connected(self, now: float) -> None:
+        """A connection to a publisher is there, for the first time or again: ``tick`` will ask for hello replies. Call
+        it when everything that is followed is subscribed to."""
+        self.tracker.connected(now)
+
+    def tick(self, now: float) -> StepResult:
+        """Time passed."""
+        rotted = self._recount(now) if now >= self.recount.next_time else ()
+        effects = self.tracker.tick(now)
+        if self.witness is not None:
+            drained = [link for effect in effects if isinstance(effect, Apply) for link in effect.links]
+            if drained:
+                self.witness.drained(drained, self.tracker)
+        outcome = self._carry_out(effects, now) if effects else NOTHING
+        return msgspec.structs.replace(outcome, rotted=rotted) if rotted else outcome
+
+    def next_time(self) -> float:
+        """When ``tick`` has something to do next."""
+        return min(self.tracker.next_time(), self.recount.next_time)
+
+    def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
+        """The store answered."""
+        # First what was read, of all topics together, then what had waited for it: chains do not depend on each other,
+        # and a handler may want the former in an order of its own.
+        effects = sorted(self.tracker.sync_done(number, answer, now), key=lambda each: not isinstance(each, Replace))
+        if self.witness is not None:
+            self.witness.synced(answer, number, effects, self.tracker)
+        outcome = self._carry_out(effects, now)
+        return self._prove(outcome) if self.cache.lagging else outcome
+
+    def sync_failed(self, number: int, now: float) -> None:
+        """The store did not answer."""
+        self.tracker.sync_failed(number, now)
+
+    def _carry_out(self, effects: Sequence[Effect], now: float) -> StepResult:
+        events: list[Event] = []
+        questions: list[RequestHello] = []
+        sync: StartSync | None = None
+        by_sync = 0
+        changed: dict[str, tuple[Point, Point]] = {}
+        for effect in effects:
+            if isinstance(effect, Apply):  # most of all: to match it as a pattern takes four times as long
+                self._apply(effect.links, events, now)
+            elif isinstance(effect, Replace):
+                before, after = effect.before, effect.answer.head
+                reached = 0 if before is None else before.position
+                same_history = self._replace(effect.chain, effect.answer, reached, events, now)
+                by_sync = len(events)
+                if before is not None and not same_history:
+                    changed[effect.chain] = before, after
+            elif isinstance(effect, Compare):
+                self._compare(effect.heads, now)
+            elif isinstance(effect, RequestHello):
+                questions.append(self._about_topics(effect) if effect.topics == (ALL,) else effect)
+            elif isinstance(effect, StartSync):
+                wants = {name: self._fill(name, want) for name, want in effect.wants.items()}
+                sync = StartSync(effect.number, wants, effect.causes)
+            else:
+                assert_never(effect)
+        self.tracker.counters.history_changes += len(changed)
+        history = HistoryChange(changed) if changed else None
+        return StepResult(events, questions, sync, by_sync=by_sync, history=history)
+
+    def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
+        for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
+            self._faulty(topic, guarded, intact, now)
+
+    def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
+        """Take a full sync's answer; whether its history contains what was known.
+
+        The store says so. Versions are no evidence while it can: what has rotted in memory looks as if it went back,
+        and a repair of some buckets shows only a part. When the changelog no longer reaches back so far, the history is
+        taken for another one if something went back.
+        """
+        if chain == ALL:
+            for topic in [each for each in self.cache.topics() if each not in answer.topics]:
+                events.extend(self.cache.drop(topic))
+        back = False
+        for topic, snapshot in answer.topics.items():
+            applied = self.cache.replace(
+                topic, snapshot, told=self.listens(), reached=reached, same_history=answer.contains_known
+            )
+            events.extend(applied.events)
+            self._faulty(topic, applied.guarded, applied.intact, now)
+            back = back or applied.went_back
+        return not back if answer.contains_known is None else answer.contains_known
+
+    def _faulty(self, topic: str, guarded: int, intact: bool, now: float) -> None:
+        self.faults.guarded += guarded
+        if not intact:
+            self.faults.mismatches += 1
+            self.mismatched(topic, now)
+
+    def _compare(self, heads: Mapping[str, Head], now: float) -> None:
+        for topic, head in heads.items():
+            if self.cache.differs(topic, head):
+                self._faulty(topic, 0, False, now)
+
+    def _about_topics(self, question: RequestHello) -> RequestHello:
+        """A replica of everything asks about some of its topics, others each time: their heads carry digests."""
+        if not self._unasked:
+            self._unasked = self.cache.topics()
+        portion = next(cut(self._unasked[-MAX_COMPARED:][::-1]), ())
+        del self._unasked[len(self._unasked) - len(portion) :]
+        return RequestHello(question.nonce, (ALL, *portion))
+
+    def _recount(self, now: float) -> Sequence[Rot]:
+        """Count the next objects in memory anew. A topic with something wrong has its differing buckets fetched."""
+        found = self.recount.step(self.cache, self._to_be_read, now)
+        for rot in found:
+            self.faults.rotted += rot.objects
+            if not self._to_be_read(rot.topic):  # else the answer that is awaited is compared with what is here
+                self.mismatched(rot.topic, now)
+        return found
+
+    def _to_be_read(self, topic: str) -> bool:
+        topics = self.tracker.topics
+        name = ALL if ALL in topics else topic
+        return name not in topics or self.tracker.chain(name).frozen
+
+    def _prove(self, outcome: StepResult) -> StepResult:
+        """What a topic holds below a tombstone although it lags no longer is shown after all (a restored history)."""
+        events = list(outcome.events)
+        for topic in list(self.cache.lagging):
+            events.extend(self.cache.prove(topic, self.tracker.covered([topic])))
+        return msgspec.structs.replace(outcome, events=events)
+
+    def mismatched(self, topic: str, now: float) -> None:
+        """A topic's count or digest is not the store's: have the differing buckets fetched (rule 10)."""
+        self.tracker.mismatched(topic, now)
+
+    def resync(self, topics: Collection[str], now: float) -> None:
+        """Read these chains again as soon as the rate limit allows. Raises NotSubscribedError, then does nothing."""
+        for topic in topics:
+            self._check_subscribed(topic)
+        self.tracker.resync(topics, now)
+
+    def _check_subscribed(self, topic: str) -> None:
+        if topic not in self.tracker.topics:
+            topics = sorted(self.tracker.topics)[:5]
+            raise NotSubscribedError(f"the replica is not subscribed to the topic {topic!r}; its topics are {topics}")
+
+    def _fill(self, topic: str, want: Want) -> Want:
+        if want.after is not None:
+            return want
+        buckets = None if want.buckets is None else self.cache.bucket_digests(topic)
+        return Want(buckets=buckets, known=self.tracker.chain(topic).known)

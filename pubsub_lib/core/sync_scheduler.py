@@ -1,0 +1,85 @@
+"""When a sync may start: one at a time, jittered, rate-limited, backing off; no need is ever forgotten (rule 9)."""
+
+import random
+
+from pubsub_lib.core.timing import Timing
+
+
+def backoff(timing: Timing, failures: int) -> float:
+    """Seconds to wait after so many failures before this one: each doubles the wait, up to a bound."""
+    # The exponent is bounded because a float's is: 2.0**1024 overflows after a long outage.
+    return min(timing.sync_backoff * 2.0 ** min(failures, 32), timing.max_sync_backoff)
+
+
+class SyncScheduler:
+    """The one sync of a replica. Knows nothing of what is synced."""
+
+    def __init__(self, timing: Timing, rng: random.Random, now: float) -> None:
+        self._timing = timing
+        self._rng = rng
+        self._due: float | None = None
+        self._free_from = now
+        self._failures = 0
+        self.number = 0
+        """Of the sync that runs or ran last; an answer under another number is late and ignored."""
+        self.running = False
+        self.begun = 0.0
+        self.turn = 0
+
+    def need(self, now: float) -> None:
+        """Some chain needs a sync. Calling it again changes nothing: the first need keeps its time."""
+        if self._due is None:
+            self._due = now + self._rng.random() * self._timing.sync_jitter
+
+    def need_now(self, now: float) -> None:
+        """The answer just read calls for another reading: the same sync goes on."""
+        self._due = self._free_from = now
+
+    def no_need(self) -> None:
+        """Nothing is due any more (the topic was dropped)."""
+        self._due = None
+
+    def may_begin(self, now: float) -> bool:
+        """True when a sync is due and none runs."""
+        return not self.running and self._due is not None and now >= max(self._due, self._free_from)
+
+    def begin(self, now: float, turn: int) -> int:
+        """Start; returns the sync's number."""
+        self.number += 1
+        self.running = True
+        self.begun = now
+        self.turn = turn
+        self._due = None
+        return self.number
+
+    def ended(self, now: float) -> None:
+        """It succeeded."""
+        self.running = False
+        self._failures = 0
+        self._free_from = now + self._timing.sync_interval
+
+    def failed(self, now: float) -> None:
+        """It failed: each failure doubles the wait before the next."""
+        self.running = False
+        self._free_from = now + backoff(self._timing, self._failures)
+        self._failures += 1
+
+    @property
+    def waits(self) -> bool:
+        """True while a sync is due."""
+        return self._due is not None
+
+    @property
+    def failures(self) -> int:
+        """Syncs that failed in a row."""
+        return self._failures
+
+    def timed_out(self, now: float) -> bool:
+        """True when the running sync takes too long."""
+        return self.running and now >= self.begun + self._timing.sync_timeout
+
+    def next_time(self) -> float:
+        """When ``may_begin`` or ``timed_out`` will next be true; infinite when there is nothing to wait for."""
+        if self.running:
+            return self.begun + self._timing.sync_timeout
+        return float("inf") if self._due is None else max(self._due, self._free_from)

@@ -1,0 +1,90 @@
+"""Which links of the changelog a running service publishes itself: those that nobody handed over (rule S10).
+
+This lowers the load and shortens the delay; it is not what makes replicas right, which hellos do. So everything here
+is bounded, and forgetting is harmless.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from pubsub_lib.core.model import Link, Point
+
+MAX_REMEMBERED = 100_000
+"""Links handed over, or seen in the changelog, that are remembered."""
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    link: Link
+    since: float
+
+
+class UnpublishedLinks:
+    """A service's view of what is published and what is not. Sans-I/O, not thread-safe.
+
+    ``grace``: seconds that a worker has to hand a committed link over. ``keep``: seconds after which a link that is
+    another live service's to publish is forgotten; at least twice the lease time, so that a service's death is seen.
+    One that is our own is never forgotten before its grace is over, however short ``keep`` is.
+    """
+
+    def __init__(self, service: str, grace: float, keep: float) -> None:
+        self._service = service
+        self._grace = grace
+        self._keep = max(keep, 2 * grace)
+        self._looked = float("-inf")
+        self._published: OrderedDict[tuple[str, Point], None] = OrderedDict()
+        self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()
+
+    def handed_over(self, links: Sequence[Link]) -> list[Link]:
+        """A worker hands links over. Returns those to publish: all that were not published already."""
+        return [link for link in links if self._publish(link)]
+
+    def in_changelog(self, links: Sequence[Link], now: float) -> None:
+        """The changelog shows links, in commit order."""
+        for link in links:
+            name = (link.topic, link.point)
+            if name not in self._published and name not in self._pending:
+                self._pending[name] = _Seen(link, now)
+        while len(self._pending) > MAX_REMEMBERED:
+            self._pending.popitem(last=False)
+
+    def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
+        """Links whose grace is over and that are this service's to publish, in commit order: its own, and while it
+        holds the lease for orphans those of origins that are not ``live`` and of none.
+        """
+        self._looked = now
+        ours = [
+            seen.link
+            for seen in self._pending.values()
+            if now >= seen.since + self._grace
+            and (seen.link.origin == self._service or (holds_orphans and seen.link.origin not in live))
+        ]
+        for link in ours:
+            self._publish(link)
+        self._forget(now)
+        return ours
+
+    def next_time(self) -> float:
+        """When a further link's grace ends; infinite when none will. Call ``due`` also when ``live`` or the lease
+        changes: links of others wait here for that, and would have a caller spin that looked at the oldest alone.
+        """
+        ends = (seen.since + self._grace for seen in self._pending.values())
+        return next((end for end in ends if end > self._looked), float("inf"))
+
+    def _publish(self, link: Link) -> bool:
+        name = (link.topic, link.point)
+        self._pending.pop(name, None)
+        if name in self._published:
+            return False
+        self._published[name] = None
+        if len(self._published) > MAX_REMEMBERED:
+            self._published.popitem(last=False)
+        return True
+
+    def _forget(self, now: float) -> None:
+        while self._pending:
+            name, seen = next(iter(self._pending.items()))
+            if now < seen.since + self._keep:
+                break
+            del self._pending[name]

@@ -1,0 +1,142 @@
+"""Finished append files become Parquet, and old ones are removed. Run as a program by a journal's maintenance:
+``python -m pubsub_lib.journal.compaction FOLDER KEEP_BYTES KEEP_SECONDS``.
+"""
+
+import contextlib
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
+from pubsub_lib.journal.entries import parse, rows
+from pubsub_lib.journal.rows import SCHEMA, arrow_schema, as_dict
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
+
+PARQUET_SUFFIX: Final = ".parquet"
+BAD_SUFFIX: Final = ".unreadable"
+SCHEMA_KEY: Final = b"pubsub_lib.journal.schema"
+_SLICE: Final = 50_000  # rows that are in memory at once
+_STALE: Final = 3600.0  # seconds after which nobody can still be about to write what has not begun
+
+
+class Compacted(msgspec.Struct):
+    """What one call did: files made into Parquet, files that were no journal, files removed. What the disk refused is
+    in none of them.
+    """
+
+    rolled: int = 0
+    unreadable: int = 0
+    removed: int = 0
+
+
+def compact(folder: Path, keep_bytes: int | None = None, keep_seconds: float | None = None) -> Compacted:
+    """Make every finished append file a Parquet file of the same name; before and after that, remove what is too much
+    or too old.
+
+    By atomic rename: readers see the one form or the other, or both for a moment (the records are the same, and
+    readers count a record once). Any process may do this at any time, several at once. A file that cannot be made
+    Parquet or removed is logged and stops nothing; the next call tries it again. Raises OSError when the folder cannot
+    be listed, and ImportError without pyarrow.
+    """
+    done = Compacted()
+    # Before: rolling needs room, and nothing that stops it may keep what is old.
+    _retain(folder, keep_bytes, keep_seconds, done)
+    for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
+        try:
+            _claim_and_compact(path, done)
+        except OSError as error:
+            why = error.strerror or error
+            _log.warning("%s is not made Parquet (%s); make room or correct its rights, it is tried again", path, why)
+    _retain(folder, keep_bytes, keep_seconds, done)  # after: what was made now counts as well
+    return done
+
+
+def _claim_and_compact(path: Path, done: Compacted) -> None:
+    fd = claim(path)
+    if fd is None:
+        return  # still being written, or somebody else was quicker
+    try:
+        _compact_one(path, done)
+    finally:
+        os.close(fd)
+
+
+def _compact_one(path: Path, done: Compacted) -> None:
+    """The caller has claimed it."""
+    stat = path.stat()
+    if stat.st_size == 0:  # its writer is about to lock it, or was killed just then
+        if time.time() - stat.st_mtime > _STALE:
+            path.unlink()
+        return
+    target = path.with_suffix(PARQUET_SUFFIX)
+    for left in path.parent.glob(f".{target.name}.*"):
+        left.unlink(missing_ok=True)  # of somebody who was killed: who writes one has claimed the append file
+    try:
+        write_parquet(path, target)
+    except JournalError as error:
+        _log.warning("%s", error)
+        path.rename(path.with_suffix(BAD_SUFFIX))
+        done.unreadable += 1
+    else:
+        path.unlink()
+        done.rolled += 1
+
+
+def write_parquet(source: Path, target: Path) -> None:
+    """An append file as Parquet, by atomic rename. Raises JournalError, OSError, ImportError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    contents = parse(source.read_bytes(), source.name)
+    schema = arrow_schema().with_metadata({SCHEMA_KEY: str(SCHEMA).encode()})
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            found = rows(contents)
+            while part := [as_dict(row) for row in itertools.islice(found, _SLICE)]:
+                writer.write_table(pa.Table.from_pylist(part, schema=schema))
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.rename(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _retain(folder: Path, keep_bytes: int | None, keep_seconds: float | None, done: Compacted) -> None:
+    files = []
+    for path in folder.iterdir():
+        if path.suffix in (PARQUET_SUFFIX, BAD_SUFFIX):
+            with contextlib.suppress(FileNotFoundError):  # somebody else removes, too
+                stat = path.stat()
+                files.append((stat.st_mtime, stat.st_size, path))
+    total = sum(size for _, size, _ in files)
+    now = time.time()
+    for changed, size, path in sorted(files):
+        too_much = keep_bytes is not None and total > keep_bytes
+        too_old = keep_seconds is not None and now - changed > keep_seconds
+        if too_much or too_old:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("%s is old and cannot be removed (%s); correct its rights", path, error.strerror)
+                continue
+            total -= size
+            done.removed += 1
+
+
+if __name__ == "__main__":
+    os.nice(10)
+    try:
+        compact(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    except ImportError as error:
+        sys.exit(f"journals are made Parquet by {error.name}; install the extra: pip install 'pubsub-lib[journal]'")
+    except OSError as error:
+        sys.exit(f"the journals in {sys.argv[1]} are not made Parquet ({error.strerror}); correct the folder's rights")

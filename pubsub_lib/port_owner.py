@@ -1,0 +1,71 @@
+"""Who holds a TCP port, as far as ``/proc`` tells (Linux; of other users' processes only root sees it), or a lock."""
+
+import fcntl
+import os
+from pathlib import Path
+
+_LISTENS = "0A"
+
+
+def owner_of_port(port: int, proc: Path = Path("/proc")) -> str:
+    """``"process 4711 (python service.py)"``, or "" when it cannot be found. Reads ``/proc``; does not block long."""
+    inodes = {inode for table in ("tcp", "tcp6") for inode in _listening(proc / "net" / table, port)}
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    if not wanted:
+        return ""
+    for entry in sorted(proc.iterdir()):
+        if entry.name.isdigit() and _holds(entry / "fd", wanted):
+            return describe(int(entry.name), proc)
+    return ""
+
+
+def owner_of_lock(file: Path) -> str:
+    """The process that holds the ``flock`` on this file, in which it wrote its id; "" for one that is free or missing.
+
+    Takes the lock for a moment, shared with others who ask. Raises OSError, also for a symbolic link.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return ""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        content = os.pread(descriptor, 20, 0).strip()
+        return describe(int(content)) if content.isdigit() else "another process"
+    finally:
+        os.close(descriptor)
+    return ""
+
+
+def describe(pid: int, proc: Path = Path("/proc")) -> str:
+    """A process in words, by its command line where that can be read."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return f"process {pid}"
+    line = " ".join(" ".join(words).split())
+    return f"process {pid} ({line[:120]})" if line else f"process {pid}"
+
+
+def _listening(table: Path, port: int) -> list[str]:
+    try:
+        lines = table.read_text().splitlines()[1:]
+    except OSError:
+        return []
+    rows = [line.split() for line in lines]
+    return [row[9] for row in rows if row[3] == _LISTENS and int(row[1].rpartition(":")[2], 16) == port]
+
+
+def _holds(folder: Path, wanted: set[str]) -> bool:
+    try:
+        return any(_target(each) in wanted for each in folder.iterdir())
+    except OSError:
+        return False  # it ended, or is somebody else's
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)  # noqa: PTH115 - "socket:[123]" is no path
+    except OSError:
+        return ""

@@ -1,0 +1,521 @@
+"""A replica for programs on asyncio: a thin front over the threaded one.
+
+Receiving, applying and syncing stay on the replica's own threads; the event loop is told of what happened by
+``call_soon_threadsafe``, at most once for any number of changes, and only while somebody waits. Nothing here polls, and
+the loop is never blocked: a call that would have to wait for a lock, or that walks over many objects, goes to a thread.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar, overload
+
+from pubsub_lib.arguments import check_timeout
+from pubsub_lib.constructor_checks import check_settings
+from pubsub_lib.core.events import Event
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.index import Extract
+from pubsub_lib.core.objects import Object
+from pubsub_lib.core.table import Table
+from pubsub_lib.errors import ClosedError, NotStarted, UsageError, WaitTimeout
+from pubsub_lib.replica.futures import shielded
+from pubsub_lib.replica.handlers import Handle, is_coroutine_function
+from pubsub_lib.replica.inspection_routes import Contents
+from pubsub_lib.replica.readback import RETRY, Committed, check_position
+from pubsub_lib.replica.replica import OnError, Order, Replica
+from pubsub_lib.replica.status import Status
+from pubsub_lib.settings import Settings
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+THREADS: Final = 4
+"""For calls that may block; each replica has its own."""
+
+CLOSED: Final = "this replica is closed; make a new one"
+NOT_STARTED: Final = "this replica was not started; use `async with`, or await start() first"
+
+AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
+"""A coroutine function. What it raises makes the change fail, as a plain handler's exception does."""
+
+Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
+"""Holds at most one change, and None at the end."""
+
+
+class Notifier:
+    """Rung from any thread, heard in the event loop by whoever listens. Many rings at once are heard as one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._notified = False
+        self._waiters: set[asyncio.Event] = set()
+
+    def notify(self) -> None:
+        """Something happened. Any thread; does not block, and costs nothing while nobody listens."""
+        if self._waiters and not self._notified:
+            self._notified = True
+            try:
+                self._loop.call_soon_threadsafe(self._wake_waiters)
+            except RuntimeError:  # the loop was closed under us: nobody is left to hear
+                self._waiters = set()
+
+    def _wake_waiters(self) -> None:
+        self._notified = False  # first: what happens from now on rings again
+        for waiter in self._waiters:
+            waiter.set()
+
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Event]:
+        """An event that is set by every ring from now on: clear it, look, wait."""
+        waiter = asyncio.Event()
+        self._waiters = {*self._waiters, waiter}
+        try:
+            yield waiter
+        finally:
+            self._waiters = self._waiters - {waiter}
+
+
+class AsyncHandle:
+    """A handler that was registered by :meth:`AsyncReplica.on`."""
+
+    def __init__(self, handle: Handle, owner: "AsyncReplica") -> None:
+        self._handle = handle
+        self._owner = owner
+
+    async def remove(self) -> None:
+        """Stop this handler: no call begins after this. One that runs goes on to its end. Idempotent. Carried out also
+        when this call is cancelled.
+        """
+        await shielded(self._owner._open_pool().submit(self._handle.remove))
+
+
+class AsyncReplica:
+    """A :class:`~pubsub_lib.Replica` for one event loop: ``async with AsyncReplica(settings, topics) as replica``.
+
+    Takes what Replica takes. Every method belongs to the loop in which it was started, and raises what the method of
+    the same name of Replica raises; NotStarted before the start (handlers and indexes, too, are registered after it),
+    ClosedError after the end. What is a property there is a coroutine method here: ``await replica.topics()``. A call
+    that is cancelled leaves nothing behind: no thread that waits, no handler; what ``subscribe``, ``unsubscribe`` and
+    the ``remove`` of a handler have begun is carried out. ``threaded`` is the replica behind it, for other threads.
+    """
+
+    def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
+        check_settings(settings)
+        self._make: Callable[[], Replica] = partial(Replica, settings, topics, **given)
+        self._replica: Replica | None = None
+        self._notifier: Notifier | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._starting: Future[Replica] | None = None
+        self._ending: Future[None] | None = None
+        self._closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Coroutine handlers that run."""
+        self._inboxes: set[Inbox] = set()
+        self._holding: dict[Inbox, asyncio.Task[Any]] = {}
+        """Iterations whose body runs, and the task it runs in: one task may be in the bodies of several."""
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+        failure = None if self._replica is None else self._replica._engine.failure
+        if error is None and failure is not None:
+            raise failure
+
+    @property
+    def threaded(self) -> Replica:
+        """The replica behind this one. Its methods may block: for other threads."""
+        if self._replica is None:
+            raise ClosedError(CLOSED) if self._closing else NotStarted(NOT_STARTED)
+        return self._replica
+
+    async def start(self) -> None:
+        """Subscribe, and sync in the background. Raises as Replica and its ``start`` do; ClosedError when it is closed
+        before or meanwhile.
+        """
+        if self._closing:
+            raise ClosedError(CLOSED)
+        if self._pool is not None:
+            raise UsageError("this replica was started already; make a new one for a second run")
+        loop = asyncio.get_running_loop()
+        pool = self._pool = ThreadPoolExecutor(THREADS, "pubsub-aio")
+        notifier = self._notifier = Notifier(loop)
+
+        def begin() -> Replica:
+            replica = self._make()
+            replica._engine.watchers = (notifier.notify,)
+            replica._handlers.watchers = (notifier.notify,)
+            replica.start()  # closes what it opened when it fails
+            return replica
+
+        self._starting = pool.submit(begin)
+        try:
+            self._replica = await shielded(self._starting)
+            if self._closing:
+                raise ClosedError("this replica was closed while it started; make a new one")
+        except BaseException:
+            self._end()  # nobody else will: a with statement whose begin fails has no end
+            raise
+
+    async def close(self) -> None:
+        """Cancel the coroutine handlers that run, end the iterators, then as Replica's ``close``. Idempotent: a later
+        call waits for the first, and one during ``start`` for that. Called by a coroutine handler, it cancels the
+        others and does not wait for the end.
+        """
+        self._closing = True
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+        for inbox in self._inboxes:
+            inbox.put_nowait(None)
+        ending = self._end()
+        if ending is not None and asyncio.current_task() not in self._tasks:
+            await shielded(ending)
+
+    def _end(self) -> Future[None] | None:
+        """Let a thread close what was started, whatever becomes of the loop; once. None: nothing was."""
+        self._closing = True
+        if self._ending is None and self._pool is not None and self._starting is not None:
+            self._ending = self._pool.submit(_close_started, self._starting)
+            self._pool.shutdown(wait=False)
+        return self._ending
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, *topics: str) -> None:
+        """As :meth:`.Replica.subscribe`."""
+        await self._call(self.threaded.subscribe, *topics)
+
+    async def unsubscribe(self, topic: str) -> bool:
+        """As :meth:`.Replica.unsubscribe`."""
+        return await self._call(self.threaded.unsubscribe, topic)
+
+    async def topics(self) -> tuple[str, ...]:
+        """As :attr:`.Replica.topics`; at once, as ``get``."""
+        return await self._look(lambda: self.threaded.topics)
+
+    async def publishers(self) -> tuple[str, ...]:
+        """As :attr:`.Replica.publishers`."""
+        return self.threaded.publishers
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @overload
+    async def get(self, table: Table[T], key: str) -> T | None: ...
+    @overload
+    async def get(self, table: str, key: str) -> Any: ...
+    async def get(self, table: str | Table[Any], key: str) -> Any:
+        """As :meth:`.Replica.get`; at once, unless a large change is being applied at this moment."""
+        return await self._look(lambda: self.threaded.get(table, key))
+
+    @overload
+    async def record(self, table: Table[T], key: str) -> Object[T] | None: ...
+    @overload
+    async def record(self, table: str, key: str) -> Object[Any] | None: ...
+    async def record(self, table: str | Table[Any], key: str) -> Object[Any] | None:
+        """As :meth:`.Replica.record`; at once, as ``get``."""
+        return await self._look(lambda: self.threaded.record(table, key))
+
+    @overload
+    async def records(self, table: Table[T], *, topic: str | None = None) -> list[Object[T]]: ...
+    @overload
+    async def records(self, table: str | None = None, *, topic: str | None = None) -> list[Object[Any]]: ...
+    async def records(self, table: str | Table[Any] | None = None, *, topic: str | None = None) -> list[Object[Any]]:
+        """As :meth:`.Replica.records`."""
+        replica = self.threaded
+        if table is None:
+            return await self._call(lambda: replica.records(topic=topic))
+        return await self._call(lambda: replica.records(table, topic=topic))
+
+    @overload
+    async def iterate(
+        self, table: Table[T], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> list[tuple[str, T]]: ...
+    @overload
+    async def iterate(
+        self, table: str, *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> list[tuple[str, Any]]: ...
+    async def iterate(
+        self, table: str | Table[Any], *, topic: str | None = None, on_error: OnError = "raise"
+    ) -> list[tuple[str, Any]]:
+        """(key, value) of all objects of a table, of one moment, decoded: as :meth:`.Replica.iterate`."""
+        return await self._call(lambda: list(self.threaded.iterate(table, topic=topic, on_error=on_error)))
+
+    @overload
+    async def add_index(self, name: str, table: Table[T], by: Callable[[T], Any] | str) -> None: ...
+    @overload
+    async def add_index(self, name: str, table: str, by: Extract) -> None: ...
+    async def add_index(self, name: str, table: str | Table[Any], by: Extract) -> None:
+        """As :meth:`.Replica.add_index`."""
+        await self._call(lambda: self.threaded.add_index(name, table, by))
+
+    async def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
+        """As :meth:`.Replica.lookup`."""
+        return await self._call(self.threaded.lookup, index, value)
+
+    async def synced(self) -> bool:
+        """As :attr:`.Replica.synced`, False also before the start; at once, as ``get``."""
+        return False if self._is_new else await self._look(lambda: self.threaded.synced)
+
+    async def staleness(self) -> float:
+        """As :meth:`.Replica.staleness`, infinite also before the start; at once, as ``get``."""
+        return float("inf") if self._is_new else await self._look(self.threaded.staleness)
+
+    async def contents(self, topic: str) -> Contents:
+        """As :meth:`.Replica.contents`."""
+        return await self._call(self.threaded.contents, topic)
+
+    async def resync(self, *topics: str) -> None:
+        """As :meth:`.Replica.resync`."""
+        await self._call(self.threaded.resync, *topics)
+
+    async def status(self) -> Status:
+        """As :meth:`.Replica.status`."""
+        return await self._call(self.threaded.status)
+
+    # -- handlers ------------------------------------------------------------------------------------------------
+
+    async def on(
+        self,
+        table: str | Table[Any] | Order | None,
+        handler: AsyncHandler | Callable[[Event], object],
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+        order: Order = (),
+        on_history_changed: Callable[[HistoryChange], object] | None = None,
+    ) -> AsyncHandle:
+        """As :meth:`.Replica.on`. A coroutine function runs in the event loop, one change at a time: the next one is
+        told when it has ended, and what waits meanwhile is bounded and conflated. A plain function runs on a thread.
+
+        A handler that raises, or is cancelled by somebody, is tried again. At ``close`` those that run are cancelled.
+        """
+        chosen = self._in_loop(handler) if is_coroutine_function(handler) else handler
+        pool = self._open_pool()
+        notice = on_history_changed
+        if notice is not None and is_coroutine_function(notice):
+            notice = self._in_loop(notice)
+        given: dict[str, Any] = {"topic": topic, "key": key, "order": order, "on_history_changed": notice}
+        adding = pool.submit(partial(self.threaded.on, table, chosen, **given))
+        try:
+            return AsyncHandle(await shielded(adding), self)
+        except asyncio.CancelledError:
+            if not self._closing:  # which ends every handler, and takes no more work
+                pool.submit(_remove_added, adding)
+            raise
+
+    async def changes(
+        self,
+        table: str | Table[Any] | Order | None = None,
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+        order: Order = (),
+    ) -> AsyncGenerator[Event, None]:
+        """Every change, as an async iterator: first the objects that are there, as creates. Ends at ``close``. Takes
+        what ``on`` takes.
+
+        A change counts as handled when the next one is asked for, or the iterator ends; what waits meanwhile is bounded
+        and conflated, as for a handler. Nothing is repeated for a body that raises: begin a new iterator.
+        """
+        inbox: Inbox = asyncio.Queue()
+        handle: AsyncHandle | None = None
+        over = False
+
+        async def hand_over(event: Event) -> None:
+            if over:  # nobody will ask for it, and the handler goes as soon as a thread is free for that
+                return
+            taken = asyncio.get_running_loop().create_future()
+            inbox.put_nowait((event, taken))
+            await taken
+
+        try:
+            handle = await self.on(table, hand_over, topic=topic, key=key, order=order)
+            self._inboxes.add(inbox)
+            while not self._closing and (item := await inbox.get()) is not None:
+                event, taken = item
+                task = asyncio.current_task()  # at each change: another task may ask for the next one
+                assert task is not None
+                self._holding[inbox] = task
+                try:
+                    yield event
+                finally:
+                    del self._holding[inbox]
+                    _settle(taken)
+        finally:
+            over = True  # before what is there is taken out, so that nothing comes after that
+            self._inboxes.discard(inbox)
+            while not inbox.empty():
+                left = inbox.get_nowait()
+                if left is not None:
+                    _settle(left[1])
+            if handle is not None and not self._closing:
+                await handle.remove()
+
+    def _in_loop(self, handler: Callable[[T], Coroutine[Any, Any, object]]) -> Callable[[T], None]:
+        """The handler as its thread calls it: the thread waits until the coroutine has ended."""
+        loop = asyncio.get_running_loop()
+
+        async def call(event: T) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            if self._closing:
+                return
+            self._tasks.add(task)
+            try:
+                await handler(event)
+            except asyncio.CancelledError:
+                if not self._closing:
+                    raise
+            finally:
+                self._tasks.discard(task)
+
+        def wait(event: T) -> None:
+            coroutine = call(event)
+            try:
+                running = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            except RuntimeError:  # the loop was closed, and nobody closed the replica before
+                coroutine.close()
+                raise
+            running.result()
+
+        wait.__qualname__ = getattr(handler, "__qualname__", type(handler).__name__)  # for the log
+        return wait
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    async def wait_synced(self, timeout: float | None = None) -> None:
+        """As :meth:`.Replica.wait_synced`."""
+        check_timeout(timeout)
+        self._refuse_handlers("wait_synced")
+        await self._wait(lambda: _ended(lambda: self.threaded.wait_synced(0.0)), timeout, self.threaded.wait_synced)
+
+    async def wait_for(
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """As :meth:`.Replica.wait_for`: read your own write. None, the commit of a transaction that changed nothing, is
+        nothing to wait for.
+        """
+        check_timeout(timeout)
+        if position is None:
+            self.threaded._check()
+            return
+        replica, loop = self.threaded, asyncio.get_running_loop()
+        readback = replica._readback(position, topics)
+        until = None if timeout is None else loop.time() + timeout
+
+        def look(seconds: float) -> None:
+            replica._read_back(readback, replica._deadline(seconds))
+
+        while True:
+            left = None if until is None else until - loop.time()
+            await self._wait(lambda: _ended(lambda: look(0.0)), left, look)
+            if readback.question is None:
+                return
+            if await self._call(readback.ask) is not None:
+                await asyncio.sleep(RETRY if left is None else max(0.0, min(left, RETRY)))
+
+    async def wait_handled(
+        self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
+    ) -> None:
+        """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration.
+        None is nothing to wait for, as in ``wait_for``.
+        """
+        check_timeout(timeout)
+        check_position(position)
+        self._refuse_handlers("wait_handled")
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        await self.wait_for(position, timeout, topics=topics)
+        if position is None:
+            return
+        number = position if isinstance(position, int) else position.point.position
+        handlers = self.threaded._handlers
+        handled = await self._call(handlers.handled_later, number)
+        left = None if until is None else until - loop.time()
+        await self._wait(handled, left, lambda seconds: handlers.wait_handled(number, seconds))
+
+    async def _wait(self, done: Callable[[], bool], timeout: float | None, complain: Callable[[float], None]) -> None:
+        """Wait for ``done``, which is quick; after so many seconds let ``complain`` raise."""
+        assert self._notifier is not None
+        try:
+            async with asyncio.timeout(timeout):
+                with self._notifier.listening() as notified:
+                    while True:
+                        notified.clear()
+                        if await self._look(done):
+                            return
+                        await notified.wait()
+        except TimeoutError:
+            await self._look(complain, 0.0)
+
+    def _refuse_handlers(self, what: str) -> None:
+        task = asyncio.current_task()
+        if task in self._tasks or task in self._holding.values():
+            raise UsageError(
+                f"{what} was called by a handler, which would wait for itself; call it in another task, and do not "
+                "await that one there"
+            )
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    async def _look(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call something quick that needs the replica's lock: here when it is free, else on a thread."""
+        lock = self.threaded._engine.lock
+        if not lock.acquire(blocking=False):
+            return await self._call(fn, *args, **kwargs)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            lock.release()
+
+    async def _call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call something that may block, on a thread."""
+        pool = self._open_pool()
+        return await asyncio.get_running_loop().run_in_executor(pool, partial(fn, *args, **kwargs))
+
+    @property
+    def _is_new(self) -> bool:
+        """Neither started nor closed."""
+        return self._replica is None and not self._closing
+
+    def _open_pool(self) -> ThreadPoolExecutor:
+        if self._closing:
+            raise ClosedError(CLOSED)
+        if self._pool is None:
+            raise NotStarted(NOT_STARTED)
+        return self._pool
+
+
+def _ended(wait: Callable[[], None]) -> bool:
+    """Whether a wait of no time ends well."""
+    try:
+        wait()
+    except WaitTimeout:
+        return False
+    return True
+
+
+def _settle(taken: "asyncio.Future[None]") -> None:
+    if not taken.done():
+        taken.set_result(None)
+
+
+def _close_started(starting: Future[Replica]) -> None:
+    """Wait for the end of a start, and close what came of it."""
+    if starting.exception() is None:  # one that fails has closed what it opened
+        starting.result().close()
+
+
+def _remove_added(adding: Future[Handle]) -> None:
+    """The same for a handler that nobody waits for any more."""
+    if adding.exception() is None:
+        adding.result().remove()

@@ -1,0 +1,75 @@
+"""Following the changelog for what was committed and not handed over (rule S10)."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
+
+from pubsub_lib.core.model import Heads, Link, Point
+from pubsub_lib.failpoints import hit
+
+MAX_LINKS: Final = 1000
+"""Links read by one step."""
+
+
+class Changelog(Protocol):
+    """What following needs of a store."""
+
+    def read_heads(self, topics: Collection[str]) -> Heads:
+        """The store's point. Blocks; raises StoreError."""
+
+    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
+        """(links in commit order after a point, the store's head, whether they connect). Blocks; raises StoreError."""
+
+
+class Sends(Protocol):
+    """Who decides and sends: :class:`pubsub_lib.service.outgoing.Outgoing`."""
+
+    def in_changelog(self, links: Sequence[Link], now: float) -> None:
+        """The changelog shows these links."""
+
+    def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
+        """Send what is to be sent by now."""
+
+    def next_time(self) -> float:
+        """When ``due`` next has something to decide."""
+
+
+class ChangelogReader:
+    """One step after the other, from the head at the first step on: a service that starts again need not know what
+    was sent before; the next hello shows it. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        store: Changelog,
+        outgoing: Sends,
+        interval: float,
+        orphans: Callable[[float], tuple[Collection[str], bool]],
+    ) -> None:
+        """``orphans(now)``: the names of the live services, and whether this one holds the lease for orphans."""
+        self._store = store
+        self._outgoing = outgoing
+        self._interval = interval
+        self._orphans = orphans
+        self._after: Point | None = None
+        self.jumps = 0
+        """How often the store's history changed, or was trimmed before it was read."""
+
+    def step(self, now: float) -> float:
+        """Read once, send what is due; when to come again. Blocks for the database; raises StoreError."""
+        more = self._read(now)
+        live, held = self._orphans(now)
+        self._outgoing.due(now, live, held)
+        return now if more else min(now + self._interval, max(self._outgoing.next_time(), now))
+
+    def _read(self, now: float) -> bool:
+        if self._after is None:
+            self._after = self._store.read_heads(()).store
+            return False
+        links, head, complete = self._store.read_links(self._after, MAX_LINKS)
+        if links:
+            hit("service.while_following")
+        self._after = links[-1].point if complete and links else head
+        if not complete:
+            self.jumps += 1
+        self._outgoing.in_changelog(links, now)
+        return complete and self._after != head

@@ -1,0 +1,51 @@
+"""Trimming the changelog and removing ended entries, by the one service that holds the lease."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+
+class Collects(Protocol):
+    """A directory. Blocks; raises StoreError."""
+
+    def collect_garbage(self) -> int:
+        """Remove what ended; how many."""
+
+
+class Trimmed(Protocol):
+    """What maintenance needs of a store."""
+
+    @property
+    def directory(self) -> Collects:
+        """Services and leases."""
+
+    def trim(self, *, keep_links: int | None = None, keep_seconds: float | None = None) -> int:
+        """Remove the oldest links; how many. Blocks; raises StoreError."""
+
+
+class Maintenance:
+    """``keep_links`` and ``keep_time`` (seconds): 0 means no such bound. Not thread-safe."""
+
+    def __init__(
+        self, store: Trimmed, holds: Callable[[float], bool], interval: float, keep_links: int, keep_time: float
+    ) -> None:
+        """``holds(now)``: whether this service holds the lease."""
+        self._store = store
+        self._holds = holds
+        self._interval = interval
+        self._keep_links = keep_links or None
+        self._keep_seconds = keep_time or None
+        self._counts: Counter[str] = Counter(trimmed=0, collected=0)
+
+    def step(self, now: float) -> float:
+        """Clean up when it is ours to do; when to come again. Blocks for the database; raises StoreError."""
+        if self._holds(now):
+            self._counts["collected"] += self._store.directory.collect_garbage()
+            if self._keep_links is not None or self._keep_seconds is not None:
+                removed = self._store.trim(keep_links=self._keep_links, keep_seconds=self._keep_seconds)
+                self._counts["trimmed"] += removed
+        return now + self._interval
+
+    def counters(self) -> Mapping[str, int]:
+        """``trimmed`` links and ``collected`` entries."""
+        return dict(self._counts)

@@ -1,0 +1,64 @@
+"""Whole links from what workers push: a large link comes as a run of messages."""
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.core.model import Link, Point
+
+MAX_RUNS: Final = 64
+"""Runs that are incomplete at one time; the oldest is given up for a newer one. Its worker died, or lost a part."""
+MAX_WORKERS: Final = 10_000
+"""Workers and topics whose last sequence is remembered."""
+
+
+class _Run(msgspec.Struct):
+    parts: dict[int, Message]
+
+
+class Reassembly:
+    """Puts runs together and notices what was lost on the way. Sans-I/O; used by the receiving thread alone."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[tuple[str, str, Point], _Run] = OrderedDict()
+        self._last: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.lost = 0
+        """Messages that a worker numbered and that never came. The changelog has what they held."""
+        self.given_up = 0
+        """Runs of which a part never came."""
+
+    def feed(self, envelope: Envelope) -> list[Link]:
+        """The links that are whole with this envelope, in its order."""
+        self._count(envelope)
+        links = []
+        for message in envelope.messages:
+            link = message.link if message.parts == 1 else self._part(envelope, message)
+            if link is not None:
+                links.append(link)
+        return links
+
+    def _part(self, envelope: Envelope, message: Message) -> Link | None:
+        name = (envelope.uuid, envelope.topic, message.link.point)
+        run = self._runs.setdefault(name, _Run({}))
+        run.parts[message.part] = message
+        if len(run.parts) == message.parts:
+            del self._runs[name]
+            return codec.merge([run.parts[number] for number in sorted(run.parts)])
+        if len(self._runs) > MAX_RUNS:
+            self._runs.popitem(last=False)
+            self.given_up += 1
+        return None
+
+    def _count(self, envelope: Envelope) -> None:
+        if not envelope.messages:
+            return
+        name = (envelope.uuid, envelope.topic)
+        last = self._last.pop(name, None)
+        if last is not None and envelope.sequence > last + 1:
+            self.lost += envelope.sequence - last - 1
+        self._last[name] = envelope.sequence + len(envelope.messages) - 1
+        if len(self._last) > MAX_WORKERS:
+            self._last.popitem(last=False)

@@ -1,0 +1,156 @@
+"""Forks with SQLite: nobody may be inside of it at that moment, and no connection may be open.
+
+SQLite keeps its locks on files in tables of the process. A fork copies them, together with the locks that other
+threads hold just then, and nobody in the child would ever release those. Therefore a fork waits until every store's
+connections are back, closes them, and keeps the doors shut until it is done; both processes open new ones.
+"""
+
+import os
+import threading
+import weakref
+from collections import Counter
+from typing import Any
+
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
+
+from pubsub_lib.logs import logger
+
+_log = logger(__name__)
+
+
+class ForkGate:
+    """The door to one store's connections. Threads go in and out; a fork shuts it. Safe from any thread.
+
+    A fork by a thread that is inside itself cannot wait for its own end: it does not wait at all, and the child may
+    then find the database locked. A fork waits for others at most ``maximum`` seconds, and says so when it gives up.
+    """
+
+    def __init__(self, maximum: float) -> None:
+        self._maximum = maximum
+        self._changed = threading.Condition()
+        self._inside: Counter[int] = Counter()
+        self._shut = False
+        self._pools: weakref.WeakSet[GatedPool] = weakref.WeakSet()
+        with _lock:
+            _gates.add(self)
+
+    def add(self, pool: "GatedPool") -> None:
+        """Close this pool's connections before a fork."""
+        self._pools.add(pool)
+
+    def enter(self) -> int:
+        """Wait while a fork is going on; returns what :meth:`leave` is to be given."""
+        me = threading.get_ident()
+        with self._changed:
+            # Who is inside already must get on, or the fork would wait for it in vain.
+            self._changed.wait_for(lambda: not self._shut or self._inside[me] > 0)
+            self._inside[me] += 1
+        return me
+
+    def leave(self, who: int) -> None:
+        """The thread ``who`` has one connection less."""
+        with self._changed:
+            self._inside[who] -= 1
+            if self._inside[who] <= 0:
+                del self._inside[who]
+            self._changed.notify_all()
+
+    def shut(self) -> None:
+        """Before a fork: let nobody in, wait until all are out, and close what is left in the pools."""
+        with self._changed:
+            if self._inside[threading.get_ident()] > 0:
+                return
+            self._shut = True
+            empty = self._changed.wait_for(lambda: not +self._inside, self._maximum)
+        if not empty:
+            _log.warning(
+                "a fork did not wait longer than %s s for a thread that uses SQLite: the child may find the database "
+                "locked for ever; fork before such work begins, or use the start method spawn",
+                self._maximum,
+            )
+            return
+        for pool in list(self._pools):
+            pool.dispose()
+
+    def open(self) -> None:
+        """After a fork, in the parent."""
+        with self._changed:
+            self._shut = False
+            self._changed.notify_all()
+
+    def open_in_child(self) -> None:
+        """After a fork, in the child: there is this thread alone, and locks of others were never released."""
+        me = threading.get_ident()
+        self._changed = threading.Condition()
+        self._inside = Counter({me: self._inside[me]})
+        self._shut = False
+
+
+class GatedPool(QueuePool):
+    """A pool whose connections are opened, used and closed behind a gate."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._gate: ForkGate | None = None
+        self._holders: dict[int, int] = {}
+
+    def join(self, gate: ForkGate) -> None:
+        """Use this gate from now on; before the first connection."""
+        self._gate = gate
+        gate.add(self)
+
+    def recreate(self) -> "GatedPool":
+        """An empty pool behind the same gate."""
+        fresh = super().recreate()
+        assert isinstance(fresh, GatedPool)
+        if self._gate is not None:
+            fresh.join(self._gate)
+        return fresh
+
+    def connect(self) -> PoolProxiedConnection:
+        """A connection; waits while a fork is going on."""
+        if self._gate is None:
+            return super().connect()
+        who = self._gate.enter()
+        try:
+            connection = super().connect()
+        except BaseException:
+            self._gate.leave(who)
+            raise
+        self._holders[id(connection._connection_record)] = who
+        return connection
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        # Taken out first: once it is back in the pool, another thread may put itself there.
+        who = self._holders.pop(id(record), None)
+        try:
+            super()._do_return_conn(record)
+        finally:
+            if who is not None and self._gate is not None:
+                self._gate.leave(who)
+
+
+_lock = threading.RLock()
+_gates: weakref.WeakSet[ForkGate] = weakref.WeakSet()
+"""Global, because a process has one list of things to do at a fork, and nothing is ever taken off it."""
+
+
+def _before() -> None:
+    _lock.acquire()
+    for gate in list(_gates):
+        gate.shut()
+
+
+def _after_in_parent() -> None:
+    for gate in list(_gates):
+        gate.open()
+    _lock.release()
+
+
+def _after_in_child() -> None:
+    for gate in list(_gates):
+        gate.open_in_child()
+    _lock.release()
+
+
+os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

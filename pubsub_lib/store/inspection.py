@@ -1,0 +1,245 @@
+"""Looking into the store for people: the changelog page by page, an object's versions in it, a topic counted anew.
+
+Everything here only reads, in pages, so that no statement gets long and no memory grows with the changelog.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from pubsub_lib.core import digest
+from pubsub_lib.core.limits import check_key, check_name
+from pubsub_lib.core.model import EMPTY, ZERO, Change, Head, Link
+from pubsub_lib.store import rows, schema, snapshot
+from pubsub_lib.store.directory import Run
+from pubsub_lib.store.types import NowMicroseconds
+from pubsub_lib.store.verbs import Stored
+
+WINDOW: Final = 50_000
+"""Positions that one statement searches for an object."""
+RECENT: Final = 10_000
+"""Newest links that are searched for what each origin wrote last."""
+MAX_DAMAGED: Final = 100
+"""Objects that a verification names; it counts all."""
+
+Cursor = tuple[int, str]
+"""A place between two links: behind the link of this position and topic."""
+START: Final[Cursor] = (0, "")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A link of the changelog, and how many seconds ago it was stored, by the database's clock."""
+
+    link: Link
+    age: float
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One change of an object, with the link that holds it."""
+
+    change: Change
+    link: Link
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """A topic counted anew, in one snapshot.
+
+    ``stored`` is its head as it is kept; ``counted`` has count and digest of the rows themselves. ``damaged`` are
+    objects whose kept fingerprint or bucket is not that of their value and key (the first ``MAX_DAMAGED`` of
+    ``damages``): somebody changed them behind the library's back.
+    """
+
+    stored: Head
+    counted: Head
+    damaged: tuple[Stored, ...]
+    damages: int
+    complaints: Mapping[tuple[str, str], str] = {}
+    """Of damaged ones by table and key, what else is wrong with the row: text for bytes, or a wrong bucket."""
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing differs."""
+        return self.stored == self.counted and not self.damages
+
+
+def behind(position: int) -> Cursor:
+    """The place behind every link of this position."""
+    return (position + 1, "")
+
+
+def cursor(link: Link) -> Cursor:
+    """The place behind this link."""
+    return (link.point.position, link.topic)
+
+
+class Inspection:
+    """The store's ``look``. Any thread; each method is a few short read-only transactions and raises StoreError."""
+
+    def __init__(self, read: Run, page: int) -> None:
+        self._read = read
+        self._page = page
+
+    def tables(self) -> Mapping[str, int]:
+        """Number of objects per table that holds any. Costs one pass over the objects' primary key."""
+        objects = schema.objects.c
+        query = select(objects.table_name, func.count()).group_by(objects.table_name).order_by(objects.table_name)
+        return self._read("counting objects", lambda connection: {row[0]: row[1] for row in connection.execute(query)})
+
+    def oldest(self) -> Kept | None:
+        """The oldest link that is kept; None when there is none."""
+        found = self._select(_ordered(descending=False).limit(1), aged=True)
+        return found[0] if found else None
+
+    def newest(self, maximum: int, topic: str | None = None) -> list[Link]:
+        """The newest links, of all topics or of one, oldest of them first. Raises InvalidValueError."""
+        found = self._select(_of(topic, _ordered(descending=True)).limit(maximum))
+        return [kept.link for kept in reversed(found)]
+
+    def links(self, after: Cursor, maximum: int, topic: str | None = None) -> list[Link]:
+        """At most so many links behind a place, in commit order, of all topics or of one. Raises InvalidValueError."""
+        columns = schema.links.c
+        position, name = after
+        # Written out: MySQL and MariaDB read the whole index for a comparison of rows.
+        place = and_(columns.position >= position, or_(columns.position > position, columns.topic > name))
+        query = _of(topic, _ordered(descending=False)).where(place).limit(maximum)
+        return [kept.link for kept in self._select(query)]
+
+    def every_link(self, after: Cursor = START, topic: str | None = None) -> Iterator[Link]:
+        """All links behind a place, page by page, up to those that are there when the last page is read."""
+        while True:
+            got = self.links(after, self._page, topic)
+            yield from got
+            if len(got) < self._page:
+                return
+            after = cursor(got[-1])
+
+    def head_at(self, topic: str, position: int) -> Head | None:
+        """The head that a topic had when the store stood at this position; None when the changelog does not tell.
+
+        Raises InvalidValueError.
+        """
+        check_name("topic", topic)
+        columns = schema.links.c
+        mine = select(schema.links).where(columns.topic == topic)
+        before = mine.where(columns.position <= position).order_by(columns.position.desc()).limit(1)
+        oldest = mine.order_by(columns.position).limit(1)
+
+        def do(connection: Connection) -> Head | None:
+            now = snapshot.heads(connection, [topic])[topic]
+            if now.point.position <= position:
+                return now
+            found = _fetch(connection, before, aged=False)
+            if found:
+                link = found[0].link
+                return Head(link.point, link.count, link.digest)
+            first = _fetch(connection, oldest, aged=False)
+            return EMPTY if first and first[0].link.prev == ZERO else None
+
+        return self._read("reading the changelog", do)
+
+    def versions(self, table: str, key: str) -> Iterator[Version]:
+        """The changes of an object that the changelog still has, oldest first. Raises InvalidValueError.
+
+        Nothing indexes the changelog by key, so all of it is searched (by the database), ``WINDOW`` positions a
+        statement.
+        """
+        check_name("table", table)
+        check_key(key)
+        first = self.oldest()
+        if first is None:
+            return
+        columns = schema.links.c
+        last = self._read("reading the store's head", snapshot.store_point).position
+        for begin in range(first.link.point.position, last + 1, WINDOW):
+            query = _ordered(descending=False).where(
+                columns.position >= begin,
+                columns.position < min(begin + WINDOW, last + 1),
+                # The encoded changes hold every key verbatim; what is found by chance is sorted out below.
+                Holds(columns.changes, key.encode()),
+            )
+            for kept in self._select(query):
+                for change in kept.link.changes:
+                    if (change.table, change.key) == (table, key):
+                        yield Version(change, kept.link)
+
+    def last_by_origin(self) -> Mapping[str, Kept]:
+        """The newest link of each origin ("": none was named) among the ``RECENT`` newest links."""
+        links = schema.links.c
+        recent = select(links.position, links.origin).order_by(links.position.desc()).limit(RECENT).subquery()
+        newest = select(func.max(recent.c.position)).group_by(recent.c.origin)
+
+        def do(connection: Connection) -> dict[str, Kept]:
+            found: dict[str, Kept] = {}
+            for part in rows.chunks(sorted(connection.execute(newest).scalars())):
+                for kept in _fetch(connection, _ordered(descending=False).where(links.position.in_(part)), aged=True):
+                    found[kept.link.origin] = kept
+            return found
+
+        return self._read("reading the changelog", do)
+
+    def verify(self, topic: str) -> Verified:
+        """Count a topic anew from its rows and compare with its head, in one snapshot. Raises InvalidValueError."""
+        check_name("topic", topic)
+
+        def do(connection: Connection) -> Verified:
+            stored = snapshot.heads(connection, [topic])[topic]
+            count = total = damages = 0
+            damaged: list[Stored] = []
+            complaints: dict[tuple[str, str], str] = {}
+            for each in snapshot.seen(connection, self._page, topic):
+                item = each.item
+                print_ = digest.fingerprint(item.table, item.key, item.version, item.value)
+                count += 1
+                total = digest.add(total, print_)
+                if each.complaint or print_ != item.fingerprint:
+                    damages += 1
+                    if len(damaged) < MAX_DAMAGED:
+                        damaged.append(item)
+                        if each.complaint:
+                            complaints[item.ident] = each.complaint
+            return Verified(stored, Head(stored.point, count, total), tuple(damaged), damages, complaints)
+
+        return self._read("verifying a topic", do)
+
+    def _select(self, query: Select[Any], *, aged: bool = False) -> list[Kept]:
+        return self._read("reading the changelog", lambda connection: _fetch(connection, query, aged=aged))
+
+
+class Holds(FunctionElement[bool]):
+    """Whether these bytes stand somewhere in a blob: ``Holds(column, b"...")``."""
+
+    inherit_cache = True
+    name = "holds"
+
+
+@compiles(Holds)
+def _instr(element: Holds, compiler: Any, **kw: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **kw)}) > 0"
+
+
+@compiles(Holds, "postgresql")
+def _position(element: Holds, compiler: Any, **kw: Any) -> str:
+    blob, part = (compiler.process(each, **kw) for each in element.clauses)
+    return f"position({part} in {blob}) > 0"
+
+
+def _ordered(*, descending: bool) -> Select[Any]:
+    columns: list[ColumnElement[Any]] = [schema.links.c.position, schema.links.c.topic]
+    return select(schema.links).order_by(*(each.desc() if descending else each for each in columns))
+
+
+def _of(topic: str | None, query: Select[Any]) -> Select[Any]:
+    return query if topic is None else query.where(schema.links.c.topic == check_name("topic", topic))
+
+
+def _fetch(connection: Connection, query: Select[Any], *, aged: bool) -> list[Kept]:
+    now = connection.execute(select(NowMicroseconds())).scalar_one() if aged else 0
+    # A database's clock may have been set back since.
+    return [
+        Kept(rows.link(row), max(0.0, (now - row.stored_at) / 1e6) if aged else 0.0)
+        for row in connection.execute(query)
+    ]

@@ -1,0 +1,59 @@
+"""The store's own journal: every object with its version, the changelog as far as it is kept."""
+
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.audit.ingest.store_journal import journal_of_store
+from pubsub_lib.errors import JournalError
+from pubsub_lib.journal.reading import find, read
+from pubsub_lib.journal.rows import Row, value_hash
+from pubsub_lib.store import Store
+from tests.unit.journal.builders import files_that_end_at
+
+
+def rows(folder: Path) -> list[Row]:
+    return [row for path in find([folder]).append for row in read(path)]
+
+
+def test_objects_and_changelog(sqlite_url: str, tmp_path: Path) -> None:
+    with Store(sqlite_url) as store:
+        for key, topic in (("a", "ta"), ("b", "tb"), ("c", "tb")):
+            with store.transaction() as tx:
+                tx.set("lport", key, {"n": key}, topic=topic)
+        with store.transaction() as tx:
+            tx.set("lport", "a", {"n": 4}, topic="ta")
+            tx.delete("lport", "b")
+            tx.delete("lport", "c")
+        store.trim(keep_links=3)
+        assert journal_of_store(store, tmp_path / "j")
+        kept = list(store.inspect.every_link())
+        (stored,) = store.objects()
+    found = rows(tmp_path / "j")
+    head = kept[-1].point.position
+    objects = [(row.topic, row.position, each) for row in found if row.kind == "object" for each in row.changes]
+    ((topic, position, each),) = objects
+    assert (topic, position, each.key, each.version) == ("ta", head, "a", stored.version)
+    assert each.hash == value_hash(b'{"n":4}')
+    assert [(row.topic, row.count) for row in found if row.kind == "listing"] == [("ta", 1), ("tb", 0)]
+    committed = [row for row in found if row.outcome == "committed"]
+    assert [(row.topic, row.position, row.prev_position) for row in committed] == [
+        (link.topic, link.point.position, link.prev.position) for link in kept
+    ]
+    (limits,) = [row for row in found if row.kind == "changelog"]
+    assert (limits.prev_position, limits.position) == (kept[0].tx_prev.position, head)
+    assert limits.prev_position > 0
+
+
+def test_a_store_without_a_changelog_has_only_objects(sqlite_url: str, tmp_path: Path) -> None:
+    with Store(sqlite_url) as store:
+        assert not journal_of_store(store, tmp_path / "j")
+    assert [row.kind for row in rows(tmp_path / "j")] == ["open", "close"]
+
+
+def test_a_journal_that_cannot_be_written_is_an_error(sqlite_url: str, tmp_path: Path) -> None:
+    with Store(sqlite_url) as store:
+        with store.transaction() as tx:
+            tx.set("lport", "a", {"n": "x" * 5000})
+        with files_that_end_at(400), pytest.raises(JournalError, match=r"cannot be written to .*; make room there"):
+            journal_of_store(store, tmp_path / "j")

@@ -1,0 +1,237 @@
+"""The command: what it says, how it ends, and what it refuses."""
+
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from pubsub_lib.audit.main import main, parser
+from pubsub_lib.audit.report.summary import Balance, Count
+from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.stream import command
+from pubsub_lib.audit.stream.command import Output
+from pubsub_lib.audit.stream.loop import AuditLoop, Round
+from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOST = (Count("net", "delivery", "lost", "middle", "wire", 2), "")
+CAME = (Count("net", "delivery", "ok", "", "", 7), "message")
+POLLED = (Count("net", "delivery", "ok", "", "", 4), "polling")
+REPAIRED = (Count("net", "delivery", "late", "", "wire", 3), "repair")
+LATE = (Count("net", "delivery", "late", "", "", 1), "message")
+TWICE = (Count("net", "delivery", "duplicate_dropped", "", "", 1), "message")
+STRAY = (Count("net", "strays", "phantom", "", "", 1), "")
+
+
+def window(*counts: tuple[Count, str], strict: bool = False) -> Closed:
+    return summed("net", 1_000_000 * SECOND, counts, AuditSettings(strict=strict))
+
+
+def test_a_window_in_sums() -> None:
+    closed = window(LOST, CAME, POLLED, REPAIRED, LATE, TWICE, STRAY)
+    assert closed.balance == Balance(expected=18, delivered=13, repaired=3, lost=2)
+    assert closed.balance.holds
+    assert (closed.anomalies, closed.exit_code) == (2 + 3 + 1 + 1, 1 + 2 + 8)
+    assert window(TWICE).anomalies == window(TWICE).exit_code == 0
+    assert (window(TWICE, strict=True).anomalies, window(TWICE, strict=True).exit_code) == (1, 16)
+
+
+def test_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    said = Output([window(LATE)], as_json=False, settings=AuditSettings())
+    said.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
+    out, err = capsys.readouterr()
+    assert out == (
+        "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 0 repaired + 2 lost + "
+        "0 pending + 0 excused + 0 unknown; 2 anomalies; exit code so far 9\n"
+    )
+    assert err == (
+        "pubsub-audit: x is garbage\n"
+        "pubsub-audit: windows of net wait for the run ab (known until 1970-01-01 00:00:05.000)\n"
+    )
+    assert said.exit_code([]) == 9
+    assert said.exit_code(["x is garbage"]) == 41
+
+
+def test_a_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    Output([], as_json=True, settings=AuditSettings()).round(Round([window(CAME, STRAY)], [], {}))
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert (found["domain"], found["window"], found["anomalies"]) == ("net", 1_000_000 * SECOND, 1)
+    assert (found["exit_code"], found["exit_code_so_far"], found["balance"]["delivered"]) == (2, 2, 7)
+
+
+def test_without_a_closed_window_the_evidence_is_incomplete() -> None:
+    assert Output([], as_json=True, settings=AuditSettings()).exit_code([]) == 32
+
+
+def followed(tmp_path: Path, *more: str) -> int:
+    """The loop without Spark: the rounds are the test's."""
+    out = tmp_path / "out"
+    options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", *more])
+    (out / "checkpoint").mkdir(parents=True)
+    nothing = cast("SparkSession", None)
+    return command._run(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing)
+
+
+def rounds(monkeypatch: pytest.MonkeyPatch, *found: Round | Exception) -> Iterator[Round | Exception]:
+    """What the follower brings in place of its own; returns those that are left."""
+    left = iter(found)
+
+    def one(loop: AuditLoop, *, last: bool) -> Round:
+        brought = next(left)
+        if isinstance(brought, Exception):
+            raise brought
+        return brought
+
+    monkeypatch.setattr(AuditLoop, "round", one)
+    return left
+
+
+def test_an_output_that_cannot_be_written_ends_it_and_costs_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = rounds(monkeypatch, Round([window(CAME), window(LOST)], [], {}), Round([], [], {}))
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device, for its write
+        monkeypatch.setattr(sys, "stdout", full)
+        assert followed(tmp_path) == 1 + 32
+    assert len(list(left)) == 1
+    assert capsys.readouterr().err == (
+        "pubsub-audit: the output cannot be written (No space left on device); make room or name another, and follow "
+        f"again; all closed windows stand in {tmp_path}/out\n"
+    )
+
+
+def test_a_reader_that_went_away_ends_it_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds(monkeypatch, Round([window(CAME)], [], {}))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:  # closing flushes, as the interpreter does at its end
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert followed(tmp_path) == 141
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "[Errno 111] Connection refused"),
+        (Py4JNetworkError("Answer from Java side is empty"), "Answer from Java side is empty"),
+        (Py4JError("An error occurred while calling o1.conf"), "An error occurred while calling o1.conf"),
+    ],
+)
+def test_a_follower_whose_java_died_ends_with_one_sentence(
+    error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would never take in anything again."""
+
+    class Dead:
+        def stop(self) -> None:
+            raise error
+
+    monkeypatch.setattr(command, "session", lambda *_, **__: (Dead(), True))
+    left = rounds(monkeypatch, Round([window(LOST)], [], {}), error, Round([], [], {}))
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "0"]) == 1 + 32
+    assert len(list(left)) == 1
+    assert capsys.readouterr().err == (
+        f"pubsub-audit: Spark's Java process is gone ({why}); if the system killed it for want of memory, give it less "
+        "--memory or the host more; follow again, nothing is lost by that\n"
+    )
+
+
+def test_windows_of_a_round_that_was_broken_off_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their folders stand there before the state is noted down, and no later round brings them again."""
+
+    def broken(loop: AuditLoop, *, last: bool) -> Round:
+        place = place_of(tmp_path / "out", "net", 60 * SECOND)
+        place.mkdir(parents=True)
+        (place / SUMMARY).write_bytes(msgspec.json.encode(window(LOST)))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "state.json")
+
+    monkeypatch.setattr(AuditLoop, "round", broken)
+    assert followed(tmp_path, "--once") == 1 + 32
+    assert capsys.readouterr().err == (
+        "pubsub-audit: state.json cannot be used (No space left on device); it is tried again\n"
+    )
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_after_the_round(
+    which: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
+) -> None:
+    before = signal.getsignal(which)
+
+    def interrupted(loop: AuditLoop, *, last: bool) -> Round:
+        os.kill(os.getpid(), which)
+        return Round([window(LOST)], [], {})
+
+    monkeypatch.setattr(AuditLoop, "round", interrupted)
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "1000"]) == 1
+    assert signal.getsignal(which) is before
+
+
+def test_nothing_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession") -> None:
+    (tmp_path / "journals").mkdir()
+    assert main(["follow", str(tmp_path / "journals"), "--out", str(tmp_path / "out"), "--once"]) == 32
+    assert capsys.readouterr().out == ""
+
+
+def test_garbage_alone_is_told_and_is_32(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    folder, out = tmp_path / "journals", tmp_path / "out"
+    folder.mkdir()
+    (folder / "a.parquet").write_bytes(b"PAR1 nonsense")
+    command = ["follow", str(folder), str(tmp_path / "gone"), "--out", str(out), "--once"]
+    assert main(command) == 32
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{folder}/a.parquet is no whole Parquet file; remove it or copy it again" in said.err
+    assert f"the journals' folder {tmp_path}/gone cannot be read (No such file or directory)" in said.err
+    assert "Traceback" not in said.err
+    assert main([*command, "--bound", "11"]) == 64
+    assert "follow with those, or name another --checkpoint and another --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--every", "-1"], "--every is -1.0; it cannot be negative"),
+        (["--every", "1e10"], f"--every is 10000000000.0; it can be {threading.TIMEOUT_MAX} at most"),
+        (["--window", "0"], "window is 0 microseconds; it must be at least 1"),
+    ],
+)
+def test_wrong_values_are_64(options: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 64
+    assert capsys.readouterr().err == f"pubsub-audit: {says}\n"
+
+
+@pytest.mark.parametrize("option", ["--every", "--patience"])
+@pytest.mark.parametrize("value", ["nan", "inf", "soon"])
+def test_what_is_no_number_of_seconds_is_64(
+    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), option, value])
+    assert ended.value.code == 64
+    assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is no number of seconds\n")
+
+
+def test_windows_without_their_checkpoint_are_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out" / "windows").mkdir(parents=True)
+    assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out")]) == 64
+    assert "is gone; bring it back, or name a new --out" in capsys.readouterr().err

@@ -1,0 +1,230 @@
+"""Files that come: each is taken once when it is whole; what cannot be read is told once, and hinders nothing."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_lib.audit.stream.intake import Intake, Look, domain_of, folder_of, ranges, run_and_part
+from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.writer import Journal
+from tests.unit.journal.builders import envelope, files_that_end_at, settings
+
+
+class Place:
+    """A folder of journals and an intake of it; time stands still until it is told to go on."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder, self.spool, self.now = root / "journals", root / "spool", 0.0
+        self.folder.mkdir()
+        self.intake = Intake({"net 1/ä": [self.folder]}, self.spool, 60.0, lambda: self.now)
+
+    def look(self) -> Look:
+        return self.intake.look()
+
+    def journal(self) -> Journal:
+        one = Journal(settings(self.folder), "replica", "r")
+        one.messages(("applied",), envelope(7, 8))
+        return one
+
+    def taken(self) -> list[str]:
+        return sorted(path.stem for path in (self.spool / folder_of("net 1/ä")).iterdir())
+
+
+def test_a_journal_that_is_being_written_is_in_scope_and_waited_for(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    one = place.journal()
+    look = place.look()
+    assert (look.arrived, place.taken(), look.problems) == (0, [], [])
+    coming = look.coming["net 1/ä"][one.run]
+    assert coming.open == {1}
+    assert coming.begun is not None
+    assert (coming.begun.side, coming.begun.name) == ("replica", "r")
+    assert coming.begun.wall
+    one.close()
+    look = place.look()
+    assert (look.arrived, place.taken(), look.coming["net 1/ä"]) == (1, [f"{one.run}-000001"], {})
+
+
+def test_a_file_is_taken_once_in_whatever_form_it_comes(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    assert place.look().arrived == 1
+    compact(place.folder)
+    assert place.look().arrived == 0
+    two = place.journal()
+    two.close()
+    compact(place.folder)
+    assert place.look().arrived == 1
+    for path in place.folder.iterdir():
+        path.unlink()  # retention
+    assert place.look().problems == []
+    assert place.taken() == sorted(f"{each.run}-000001" for each in (one, two))
+    assert pq.read_table(place.spool / folder_of("net 1/ä") / f"{two.run}-000001.parquet").num_rows == 4
+
+
+def test_what_cannot_be_read_is_told_once_and_read_when_it_is_whole(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.journal().close()
+    compact(place.folder)
+    (whole,) = place.folder.iterdir()
+    content = whole.read_bytes()
+    whole.write_bytes(content[:-9])
+    (place.folder / "x-000001.journal").write_bytes(b"nonsense")
+    said = [each.replace(str(place.folder), "…") for each in place.look().problems]
+    assert said == [
+        f"…/{whole.name} is no whole Parquet file; remove it or copy it again",
+        "x-000001.journal is no journal; remove it from the journals' folder",
+    ]
+    assert place.look().problems == []
+    whole.write_bytes(content)
+    assert place.look().arrived == 1
+
+
+def test_an_append_file_that_is_no_journal_counts_as_lost_until_it_is_one(tmp_path: Path) -> None:
+    """Nobody writes it: to wait for it would keep all windows open."""
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    (path,) = place.folder.iterdir()
+    content = path.read_bytes()
+    path.write_bytes(b"nonsense")
+    (place.folder / "notes.journal").write_bytes(b"not a journal")
+    for _ in range(2):
+        look = place.look()
+        assert look.coming["net 1/ä"] == {}
+        assert look.given_up["net 1/ä"] == {(one.run, 1), ("notes", 0)}
+    path.write_bytes(content)
+    look = place.look()
+    assert look.arrived == 1
+    assert look.given_up["net 1/ä"] == {("notes", 0)}
+
+
+@pytest.mark.parametrize("form", [".journal", ".parquet"])
+def test_a_full_disk_of_the_spool_is_told_once_and_waited_for(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes, and although the file itself never changes: its records are not lost."""
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    if form == ".parquet":
+        compact(place.folder)
+    (first,) = place.folder.iterdir()
+    shutil.copy(first, place.folder / f"{one.run}-000002{form}")
+    monkeypatch.setattr(os, "link", refused(errno.EXDEV))
+    with files_that_end_at(1000):
+        look = place.look()
+        for path, said in zip(sorted(place.folder.iterdir()), look.problems, strict=True):
+            assert said.startswith(f"{path} cannot be put into {place.spool} (")
+            assert said.endswith("File too large); make room there, or correct the rights or disks")
+        for place.now in (30.0, 90.0):
+            look = place.look()
+            assert (look.arrived, look.problems) == (0, [])
+            assert look.coming["net 1/ä"][one.run].open == {1, 2}
+            assert look.given_up["net 1/ä"] == frozenset()
+    look = place.look()
+    assert (look.arrived, look.problems, look.coming["net 1/ä"]) == (2, [], {})
+    assert place.taken() == [f"{one.run}-000001", f"{one.run}-000002"]
+
+
+def test_a_file_without_rights_is_told_once_and_taken_when_it_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    place.journal().close()
+    compact(place.folder)
+    (path,) = place.folder.iterdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "ParquetFile", refused(errno.EACCES))  # whoever runs the tests may have all rights
+        assert place.look().problems == [
+            f"{path} cannot be read (Permission denied); correct its rights or its disk",
+        ]
+        assert place.look().problems == []
+    assert place.look().arrived == 1
+
+
+def refused(number: int) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise OSError(number, f"Failed. Detail: [errno {number}]")
+
+    return refuse
+
+
+def test_a_newer_schema_is_named(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.journal().close()
+    compact(place.folder)
+    (whole,) = place.folder.iterdir()
+    newer = pq.read_table(whole).replace_schema_metadata({b"pubsub_lib.journal.schema": b"9"})
+    whole.unlink()
+    pq.write_table(newer, whole)
+    (problem,) = place.look().problems
+    assert "has the schema version 9, this program reads up to 1" in problem
+    assert place.taken() == []
+
+
+def test_a_folder_that_vanishes_is_told_and_may_come_back(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.folder.rmdir()
+    (problem,) = place.look().problems
+    assert problem == f"the journals' folder {place.folder} cannot be read (No such file or directory); bring it back"
+    place.folder.mkdir()
+    place.journal().close()
+    assert place.look().arrived == 1
+
+
+def test_a_missing_part_is_waited_for_with_patience(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    compact(place.folder)
+    (path,) = place.folder.iterdir()
+    path.rename(place.folder / f"{one.run}-000002.parquet")
+    assert place.look().given_up["net 1/ä"] == frozenset()
+    place.now = 60.0
+    look = place.look()
+    assert look.given_up["net 1/ä"] == {(one.run, 1)}
+    assert look.problems == [f"part 1 of the run {one.run} does not come; its records count as lost"]
+    assert place.look().problems == []
+
+
+def test_parts_that_do_not_come_are_told_in_ranges(tmp_path: Path) -> None:
+    """A long run of which retention has left the end would else say thousands of sentences."""
+    place = Place(tmp_path)
+    one = place.journal()
+    one.close()
+    (path,) = place.folder.iterdir()
+    for part in (5, 2000):
+        shutil.copy(path, place.folder / f"{one.run}-{part:06d}.journal")
+    path.unlink()
+    place.look()
+    place.now = 60.0
+    look = place.look()
+    assert len(look.given_up["net 1/ä"]) == 1998
+    assert look.problems == [
+        f"parts 1 to 4 of the run {one.run} do not come; their records count as lost",
+        f"parts 6 to 1999 of the run {one.run} do not come; their records count as lost",
+    ]
+
+
+@given(st.sets(st.integers(0, 30)))
+def test_ranges(numbers: set[int]) -> None:
+    found = ranges(numbers)
+    assert [each for first, last in found for each in range(first, last + 1)] == sorted(numbers)
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(found))
+
+
+def test_names() -> None:
+    assert run_and_part("ab-c-000012") == ("ab-c", 12)
+    assert run_and_part("report-20261121") == ("report-20261121", 0)
+    assert domain_of(folder_of("a/b %1=")) == "a/b %1="
+    assert domain_of(folder_of("")) == ""

@@ -1,0 +1,324 @@
+"""A follower says of every closed window what the batch says, whatever comes when, and whenever it is killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from pubsub_lib import failpoints
+from pubsub_lib.audit.main import main
+from pubsub_lib.audit.report.summary import Balance, Count
+from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.stream.intake import Intake, domain_of
+from pubsub_lib.audit.stream.loop import AuditLoop, Judge
+from pubsub_lib.audit.stream.tables import Stream
+from pubsub_lib.audit.stream.windows import Closed, Span, place_of, written
+from pubsub_lib.journal.reading import read
+from pubsub_lib.journal.rows import Row
+from tests.conftest import SEED_VARIABLE
+from tests.unit.audit.arrivals import Arrivals
+from tests.unit.audit.generator import BEGIN, Generator
+from tests.unit.audit.oracle import Oracle, Stray, Verdict
+from tests.unit.audit.rules.test_pipeline import CASES, SKEWED, Kinds, all_cases
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WINDOW, GRACE, BOUND, SILENCE = 10_000, 6_000, 3_000, 25_000
+"""Twice the grace exceeds what the clocks of generated journals may differ."""
+SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
+DOMAINS = int(os.environ.get("PUBSUB_TEST_DOMAINS", "15"))
+"""Generated journals that go through the real command in one run of the tests, beside all known answers; with more than
+100 there is one restart more, it is told how far it is, and they also go through ``pubsub-audit run``. See
+docs/audit.md, "How it is tested".
+"""
+MANY = 100
+OF_THE_STORE = {
+    "missing", "stale", "wrong_value", "zombie", "behind", "unpublished", "phantom_publish", "chain_broken",
+}  # fmt: skip
+UNSEEN = {("unknown", "", ""), ("lost", "", "writer"), ("pending", "", "")}
+"""A phantom publication, a commit of which only the store tells, and what has no closed window."""
+SECONDS = [
+    each
+    for name, value in (("window", WINDOW), ("grace", GRACE), ("bound", BOUND), ("silence", SILENCE))
+    for each in (f"--{name}", f"{value / SECOND}")
+]
+Kept = Counter[tuple[str, int, Verdict | Stray]]
+
+
+def without_store(rows: Sequence[Row]) -> list[Row]:
+    """A follower does not read it."""
+    return [row for row in rows if row.side != "store"]
+
+
+def generated(seed: int) -> list[Row]:
+    return without_store(Generator(random.Random(seed), 0.0 if seed % 5 == 0 else 1.0, f"d{seed}").rows())
+
+
+def known_answers() -> dict[str, list[Row]]:
+    return {name: without_store(rows) for name, rows in all_cases().items()}
+
+
+def said_by_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
+    """Of the windows that a follower closes when it has all files."""
+    found: Kept = Counter()
+    for domain, rows in cases.items():
+        one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+        for verdict, time in one.timed():
+            window = time // WINDOW * WINDOW
+            if window + WINDOW + BOUND + GRACE <= one.closed_until():
+                found[domain, window, verdict] += 1
+    return found
+
+
+def said_by_follower(out: Path) -> Kept:
+    found: Kept = Counter()
+    for path in sorted(out.glob("windows/*/*/*/*.parquet")):
+        kind: type[Verdict | Stray] = Verdict if path.parent.name == "delivery" else Stray
+        window = int(path.parents[1].name.removeprefix("window="))
+        for row in pq.read_table(path, partitioning=None).to_pylist():
+            assert row["domain"] == domain_of(path.parents[2].name)
+            found[row["domain"], window, kind(*[row[name] for name in kind._fields])] += 1
+    return found
+
+
+class Bench:
+    """A follower that can be started again."""
+
+    def __init__(self, spark: "SparkSession", root: Path, folders: Mapping[str, Sequence[Path]]) -> None:
+        self.spark, self.out, self.checkpoint, self.folders = spark, root / "out", root / "checkpoint", folders
+        self.out.mkdir()
+        self.checkpoint.mkdir()
+
+    def start(self, judge: Judge) -> AuditLoop:
+        stream = Stream(self.spark, self.checkpoint)
+        intake = Intake(self.folders, stream.spool, patience=1e9)
+        return AuditLoop(stream, intake, judge, SETTINGS, self.checkpoint, lambda: 2**50)
+
+
+def test_every_closed_window_is_as_in_the_batch(
+    spark: "SparkSession", tmp_path: Path, rng: random.Random, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All known answers and random faults, through the command: what it says early stays, and in the end all is there.
+    The first follower is a process that is killed between two windows of its round.
+    """
+    begin = monotonic()
+    seeds = rng.sample(range(2**32), DOMAINS)
+    cases = known_answers() | {f"d{seed}": generated(seed) for seed in seeds}
+    moments = [BEGIN + 35_000, BEGIN + 45_000] if DOMAINS > MANY else [BEGIN + 45_000]
+    arrivals = Arrivals(tmp_path / "journals", cases, rng, sorted(cases)[::2], moments)
+    folders = [f"{domain}={folder}" for domain, (folder,) in arrivals.folders.items()]
+    truth = said_by_oracle(cases)
+    command = ["follow", *folders, "--out", str(tmp_path / "out"), "--once", "--patience", "1e9", *SECONDS]
+    earlier: Kept = Counter()
+    for moment in moments:
+        arrivals.come(moment, moment + GRACE, 0.9)
+        if moment == moments[0]:
+            turn = rng.randrange(2, MANY) if DOMAINS > MANY else 4
+            killed(command, tmp_path, "follower.before_window=kill", turn)
+            assert len(written(tmp_path / "out")) == turn - 1
+        else:
+            assert main(command) & 64 == 0
+        early = said_by_follower(tmp_path / "out")
+        assert early <= truth, list(early - truth)[:3]
+        assert earlier.total() < early.total()
+        earlier = early
+        tell(capfd, f"{early.total()} verdicts after {monotonic() - begin:.0f} s")
+    arrivals.all_come()
+    assert main(command) & 64 == 0
+    found = said_by_follower(tmp_path / "out")
+    assert found == truth, (list((found - truth).items())[:5], list((truth - found).items())[:5])
+    assert earlier.total() < found.total()
+    as_known(found)
+    assert "came after windows" not in capfd.readouterr().err
+    verdicts = Counter(each.verdict for _, _, each in found.elements())
+    windows = len(written(tmp_path / "out"))
+    tell(
+        capfd,
+        f"seed {os.environ[SEED_VARIABLE]}: {len(cases)} journals, {windows} windows, {found.total()} verdicts after "
+        f"{monotonic() - begin:.0f} s, all as the oracle's: {dict(verdicts.most_common())}",
+    )
+    if DOMAINS > MANY:
+        as_by_run(folders, tmp_path / "batch", cases)
+        tell(capfd, f"by run, too, after {monotonic() - begin:.0f} s")
+
+
+def tell(capfd: pytest.CaptureFixture[str], sentence: str) -> None:
+    """Where a run takes long, somebody waits for it."""
+    if DOMAINS > MANY:
+        with capfd.disabled():
+            print(f"\n{sentence}", flush=True)
+
+
+def as_known(found: Kept) -> None:
+    """Each known answer, but for what only the store's journal shows, and what stays open."""
+    kinds: dict[str, Kinds] = defaultdict(dict)
+    for (domain, _, each), number in found.items():
+        kind = (each.verdict, each.detail, each.blame) if isinstance(each, Verdict) else (each.verdict, "", "")
+        if each.verdict != "ok":
+            kinds[domain][kind] = kinds[domain].get(kind, 0) + number
+    answers = {name: wanted for name, (_, wanted, _) in CASES.items()}
+    for name, wanted in {**answers, "skew-5000": SKEWED, "skew0": SKEWED, "skew5000": SKEWED}.items():
+        seen = {kind: n for kind, n in wanted.items() if n and kind[0] not in OF_THE_STORE and kind not in UNSEEN}
+        assert kinds[name] == seen, name
+
+
+def killed(command: Sequence[str], tmp_path: Path, failpoint: str, turn: int) -> None:
+    """A follower of its own, killed in the middle of a round, the so-manieth time that it comes by: it has not noted
+    down what it did.
+    """
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch), failpoints.VARIABLE: f"{failpoint}@{turn}"}
+    program = [sys.executable, "-m", "pubsub_lib.audit.main", *command, "--master", "local[2]"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (tmp_path / "out" / "checkpoint" / "state.json").exists()
+
+
+def as_by_run(folders: Sequence[str], out: Path, cases: Mapping[str, Sequence[Row]]) -> None:
+    """The batch over the same files says what the oracle says of everything."""
+    assert main(["run", *folders, "--out", str(out), *SECONDS]) & 64 == 0
+    said: Counter[tuple[str, Verdict | Stray]] = Counter()
+    for name, kind in (("delivery", Verdict), ("strays", Stray)):
+        for row in pq.read_table(out / name).to_pylist():
+            said[row["domain"], kind(*[row[column] for column in kind._fields])] += 1
+    truth: Counter[tuple[str, Verdict | Stray]] = Counter()
+    for domain, rows in cases.items():
+        one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
+        truth.update((domain, each) for each, _ in one.timed())
+    assert said == truth, (list((said - truth).items())[:5], list((truth - said).items())[:5])
+
+
+def oracle_judge(out: Path) -> Judge:
+    """Cheap, in place of the pipeline's: windows have one row for each count of the oracle."""
+
+    def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
+        found = []
+        for domain, span in spans.items():
+            rows = [row for path in files[domain] for row in read(path)]
+            counted: dict[int, Counter[Verdict | Stray]] = defaultdict(Counter)
+            for verdict, time in Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).timed():
+                window = time // WINDOW * WINDOW
+                if (span.begin is None or window >= span.begin) and window + WINDOW <= span.end:
+                    counted[window][verdict] += 1
+            for window, verdicts in sorted(counted.items()):
+                target = place_of(out, domain, window)
+                if not target.exists():
+                    counts = [(Count(domain, "delivery", str(key), "", "", n), False) for key, n in verdicts.items()]
+                    closed = Closed(domain, window, 0, Balance(), 0, [count for count, _ in counts])
+                    beside = target.with_name(f".{target.name}")
+                    beside.mkdir(parents=True, exist_ok=True)
+                    (beside / "summary.json").write_bytes(msgspec.json.encode(closed))
+                    beside.rename(target)
+                    found.append(closed)
+        return found
+
+    return judge
+
+
+class Killed(Exception):
+    """Instead of a signal: nothing catches it."""
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Names are given to files and folders only so often; then the process is dead: ``[]`` is for ever."""
+    left: list[int] = []
+    rename, replace = Path.rename, Path.replace
+
+    def mortal(real: Callable[..., Path]) -> Callable[..., Path]:
+        def move(self: Path, target: Path) -> Path:
+            if left:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+            return real(self, target)
+
+        return move
+
+    monkeypatch.setattr(Path, "rename", mortal(rename))
+    monkeypatch.setattr(Path, "replace", mortal(replace))
+    return left
+
+
+def test_killed_anywhere_it_goes_on_where_it_was(spark: "SparkSession", tmp_path: Path, dying: list[int]) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    cases = {"clean": known_answers()["clean"], "d1": generated(1), "d2": generated(2)}
+    truth = said_by_oracle(cases)
+    arrivals = Arrivals(tmp_path / "journals", cases, rng)
+    bench = Bench(spark, tmp_path, arrivals.folders)
+    kills = 0
+    for end in (BEGIN + 30_000, BEGIN + 45_000, 2**62):
+        arrivals.come(end, end + GRACE)
+        for lives in (rng.randrange(12), rng.randrange(3), None):
+            loop = bench.start(oracle_judge(bench.out))
+            dying[:] = [] if lives is None else [lives]
+            try:
+                loop.round(last=end == 2**62)
+            except (Killed, StreamingQueryException):
+                kills += 1
+            finally:
+                dying.clear()
+                loop.close()
+    assert kills
+    found: Counter[tuple[str, int, str]] = Counter()
+    for closed in written(bench.out):
+        found.update({(closed.domain, closed.window, each.verdict): each.count for each in closed.counts})
+    assert found == {(domain, window, str(key)): n for (domain, window, key), n in truth.items()}
+
+
+JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
+"""So many generated journals are cut; set to 1000 for all of them (a minute and a half)."""
+
+
+def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], int | None]:
+    """What may have come of each run at some moment, and when the first run began of which nothing has."""
+    runs: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda each: (each.run, each.number)):
+        runs[row.run].append(row)
+    moment = rng.randrange(min(row.wall for row in rows), max(row.wall for row in rows))
+    found: list[Row] = []
+    unseen: list[int] = []
+    for of_run in runs.values():
+        until = moment + rng.randrange(20_000)
+        last = max((row.number for row in of_run if row.wall <= until), default=0)
+        found += [row for row in of_run if row.number <= last]
+        if not last:
+            unseen.append(of_run[0].wall)
+    return found, min(unseen, default=None)
+
+
+def test_what_is_said_of_a_closed_window_stays_true() -> None:
+    """By the oracle alone: whatever comes later changes nothing."""
+    rng = random.Random(20261121)
+    compared = 0
+    for seed in range(JOURNALS):
+        rows = generated(seed)
+        whole = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).timed()
+        for _ in range(3):
+            early, unseen = prefix(rows, rng)
+            one = Oracle(early, WINDOW, GRACE, BOUND, SILENCE)
+            frontier = one.closed_until() + GRACE
+            until = (frontier if unseen is None else min(frontier, unseen)) - BOUND - 2 * GRACE
+
+            def closed(said: list[tuple[Verdict | Stray, int]], until: float = until) -> Kept:
+                return Counter(("", time, row) for row, time in said if time // WINDOW * WINDOW + WINDOW <= until)
+
+            then, now = closed(one.timed()), closed(whole)
+            assert then == now, (seed, list((then - now).items())[:3], list((now - then).items())[:3])
+            compared += now.total()
+    assert compared > 10 * JOURNALS

@@ -1,0 +1,41 @@
+"""Interrupts that are found again behind what they broke."""
+
+import logging
+import os
+import signal
+
+import pytest
+
+from pubsub_lib.audit.signals import Terminated, handler_kept, interrupted_in_order, interruption
+
+
+def test_an_interrupt_is_found_behind_the_errors_that_it_caused() -> None:
+    with pytest.raises(OSError, match="second") as second:
+        try:
+            try:
+                raise Terminated
+            finally:
+                raise ValueError("first")
+        except ValueError as first:
+            raise OSError("second") from first
+    assert isinstance(interruption(second.value), Terminated)
+    assert interruption(OSError("alone")) is None
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_is_raised_inside_only_and_no_library_logs_it(
+    number: signal.Signals, kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(kind) as raised, interrupted_in_order():
+        try:
+            with handler_kept():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            os.kill(os.getpid(), number)
+        finally:
+            logging.getLogger().error("interrupted while waiting")
+    assert raised.type is kind
+    assert signal.getsignal(number) is before
+    assert caplog.messages == []
+    logging.getLogger().error("again")
+    assert caplog.messages == ["again"]

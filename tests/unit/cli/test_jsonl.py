@@ -1,0 +1,216 @@
+"""Lines in files: what they may hold, how a broken one is named, and files that are whole or not there."""
+
+import gzip
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.cli.exit_codes import FileError
+from pubsub_lib.cli.jsonl import Line, Reader, created
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.store import Stored
+
+LIMITS = Limits(max_value_bytes=1000)
+GOOD = b'{"table":"t","key":"k","value":1}\n'
+
+
+def read(path: Path | str) -> Sequence[tuple[int, Line]]:
+    with Reader(str(path), LIMITS) as reader:
+        return [(each.number, each.line) for each in reader.read()]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "objects.jsonl"
+
+
+def test_members(path: Path) -> None:
+    path.write_bytes(
+        b'{"table":"t","key":"k","topic":"p","value":{"a":"\xc3\xb6"},"version":3}\n'
+        b"\n  \n"
+        b'{"time":9.5,"action":"delete","table":"t","key":"k","value":null}\n'
+        b'{"action":"create","table":"t","key":"k","value":null}'
+    )
+    assert read(path) == [
+        (1, Line("t", "k", {"a": "ö"}, "p", version=3)),
+        (4, Line("t", "k", action="delete", time=9.5)),
+        (5, Line("t", "k", None, action="create")),
+    ]
+
+
+def test_gzip_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "objects.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD * 3))
+    assert [number for number, _ in read(path)] == [1, 2, 3]
+
+
+def test_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD)))
+    assert read("-") == [(1, Line("t", "k", 1))]
+    assert not sys.stdin.buffer.closed
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{nonsense}", "malformed"),
+        (b'{"table":"t","key":"k","value":1', "truncated"),
+        (b'{"table":"t","value":1}', "missing required field `key`"),
+        (b'{"table":"t","key":"k"}', "it has no member `value`"),
+        (b'{"table":"t","key":"k","action":"set"}', "it has no member `value`"),
+        (b'{"table":"t","key":7,"value":1}', "Expected `str`, got `int`"),
+        (b'{"table":"t","key":"k","value":1,"colour":"red"}', "unknown field `colour`"),
+        (b'{"table":"t","key":"k","value":1,"action":"update"}', "Invalid enum value 'update'"),
+        (b'{"table":"t","key":"\xff","value":1}', "byte 21 of it is not UTF-8"),
+        (b'{"table":"t","key":"\\ud83d","value":1}', "half a character"),
+        (b'{"table":"t","key":"k","value":"\\ud83dx"}', "half a character"),
+        (b'{"table":"t","key":"k","value":"\\udc00"}', "half a character"),
+        (b'{"table":"t","key":"\\ud83d\\ude00","value":"\\\\ud800","no":1}', "unknown field `no`"),
+        (b'["t","k",1]', "Expected `object`, got `array`"),
+        (b'{"table":"t","key":"k","value":' + b"[" * 5000 + b"]" * 5000 + b"}", "recursion"),
+        (b'{"table":"t","key":"k","value":"' + b"x" * 100_000 + b'"}', "longer than 73536 bytes"),
+    ],
+)
+def test_a_broken_line_is_named(line: bytes, reason: str, path: Path) -> None:
+    path.write_bytes(GOOD * 2 + line + b"\n" + GOOD)
+    seen: list[int] = []
+    with Reader(str(path), LIMITS) as reader, pytest.raises(FileError) as caught:
+        seen.extend(each.number for each in reader.read())
+    assert seen == [1, 2]
+    assert str(caught.value).startswith(f"line 3 of {path} is broken: ")
+    assert reason.lower() in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xef\xbb\xbf" + GOOD, "byte order mark"),
+        (GOOD.decode().encode("utf-16"), "UTF-16"),
+        (b"\xfe\xff" + GOOD.decode().encode("utf-16-be"), "UTF-16"),
+        (gzip.compress(GOOD, mtime=0), "a name that ends in .gz"),
+    ],
+    ids=["BOM", "UTF-16", "UTF-16 big-endian", "gzip"],
+)
+def test_another_kind_of_file_is_named(data: bytes, reason: str, path: Path) -> None:
+    path.write_bytes(data)
+    with pytest.raises(FileError, match=f"^line 1 of .*{reason}"):
+        read(path)
+
+
+def test_a_member_that_stands_twice_counts_as_it_stands_last(path: Path) -> None:
+    path.write_bytes(b'{"table":"t","key":"j","key":"k","value":0,"value":{"a":1,"a":2}}')
+    assert read(path) == [(1, Line("t", "k", {"a": 2}))]
+
+
+def test_whole_characters_in_escapes(path: Path) -> None:
+    path.write_bytes(b'{"table":"t","key":"\\ud83d\\ude00","value":1}')
+    assert read(path)[0][1].key == "\U0001f600"
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_wrong_byte_in_an_archive_is_damage_and_a_wrong_line_is_none(damaged: bool, tmp_path: Path) -> None:
+    path = tmp_path / "objects.jsonl.gz"
+    packed = bytearray(gzip.compress(GOOD + (GOOD if damaged else b"{nonsense}\n") + GOOD, 0))  # stored as it is
+    if damaged:
+        packed[packed.index(GOOD) + len(GOOD)] ^= 1
+    path.write_bytes(packed)
+    words = "is damaged .line 2 or before it.; copy it anew" if damaged else "line 2 of .*; correct or remove it"
+    with pytest.raises(FileError, match=words):
+        read(path)
+
+
+@pytest.mark.parametrize("cut", [-1, -9, 15])
+def test_a_cut_archive(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "objects.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD * 3)[:cut])
+    with pytest.raises(FileError, match=r"cannot be read at line \d .*copy it anew"):
+        read(path)
+
+
+def test_no_archive_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "objects.jsonl.gz"
+    path.write_bytes(GOOD)
+    with pytest.raises(FileError, match="cannot be read at line 1"):
+        read(path)
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="No such file"):
+        read(tmp_path / "missing")
+    with pytest.raises(FileError, match="Is a directory"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    for _ in range(2):  # and equal objects make equal bytes
+        before = path.read_bytes() if path.exists() else None
+        with created(str(path)) as writer:
+            writer.write(Stored("t", "k", "p", 3, '{"a":"ö"}'.encode()))
+            writer.write(Stored("t", "null", "p", 4, b"null"))
+        assert before in (None, path.read_bytes())
+    assert read(path) == [(1, Line("t", "k", {"a": "ö"}, "p", version=3)), (2, Line("t", "null", None, "p", version=4))]
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_an_interrupted_file_is_not_there_and_the_old_one_stays(path: Path) -> None:
+    path.write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt), created(str(path)) as writer:
+        writer.write(Stored("t", "k", "p", 3, b"1"))
+        raise KeyboardInterrupt
+    assert [each.read_bytes() for each in path.parent.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o440, 0o664])
+def test_who_could_not_read_the_old_one_cannot_read_the_new_one(mode: int, path: Path) -> None:
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with created(str(path)) as writer:
+        writer.write(Stored("t", "k", "p", 3, b"1"))
+        (part,) = path.parent.glob(".*.part")
+        assert part.stat().st_mode & 0o777 == mode  # from its first byte on
+    assert path.stat().st_mode & 0o777 == mode
+    assert path.read_bytes() != b"old"
+
+
+@pytest.mark.parametrize(("allowed", "mode"), [("all", 0o664), ("group", 0o664), ("nothing", 0o604)])
+def test_owner_and_group_are_kept_where_that_is_allowed(
+    allowed: str, mode: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners: list[tuple[int, int]] = []
+
+    def fchown(_descriptor: int, uid: int, gid: int) -> None:
+        if allowed == "nothing" or (allowed == "group" and uid != -1):
+            raise PermissionError
+        owners.append((uid, gid))
+
+    monkeypatch.setattr(os, "fchown", fchown)
+    path.write_bytes(b"old")
+    path.chmod(0o664)
+    old = path.stat()
+    with created(str(path)):
+        pass
+    wanted = {"all": [(old.st_uid, old.st_gid)], "group": [(-1, old.st_gid)], "nothing": []}
+    assert (owners, path.stat().st_mode & 0o777) == (wanted[allowed], mode)
+
+
+def test_a_symbolic_link_stays_one(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    path.symlink_to(tmp_path / "elsewhere" / "net.jsonl")
+    with created(str(path)) as writer:
+        writer.write(Stored("t", "k", "p", 3, b"1"))
+    assert path.is_symlink()
+    assert len(read(path)) == 1
+
+
+def test_a_full_disk_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="No space left on device"), created("/dev/full") as writer:
+        writer.write(Stored("t", "k", "p", 3, b"1"))
+    assert Path("/dev/full").exists()
+    with pytest.raises(FileError, match="No such file"), created(str(tmp_path / "no" / "out.jsonl")):
+        pass

@@ -1,0 +1,150 @@
+"""Who answers at a replica's URL may be anybody."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pubsub_lib.cli.replica_client import ReplicaClient
+from pubsub_lib.core.model import Point
+from pubsub_lib.errors import ConfigError, NotSubscribedError, TransportError
+
+Serve = Callable[[int, bytes], ReplicaClient]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Somebody who answers every question with this."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(status: int, body: bytes) -> ReplicaClient:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                self.do_GET()
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        return ReplicaClient(f"http://127.0.0.1:{server.server_address[1]}/")
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_what_a_replica_tells(serve: Serve) -> None:
+    replica = serve(
+        200,
+        b'{"topic":"a","state":"following","position":7,"nonce":8,"staleness":0.5,"objects":1,"digest":9,'
+        b'"buckets":{"3":9}}',
+    )
+    told = replica.contents("a")
+    assert (told.known, told.objects, told.digest, told.buckets) == (Point(7, 8), 1, 9, {3: 9})
+    replica = serve(200, b'{"position":null,"nonce":null,"objects":[["t","k",2,5]]}')
+    assert replica.objects("a", [3]) == (None, {("t", "k"): (2, 5)})
+    replica.resync([])
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, b"hello"), (200, b"[]"), (200, b"{}"), (200, b'{"position":1}'), (404, b"no such page"), (405, b""),
+     (200, b'{"position":1,"nonce":1,"state":"","staleness":0,"objects":[1],"digest":1,"buckets":{"x":1}}')],
+)  # fmt: skip
+def test_somebody_else_is_called_no_replica(status: int, body: bytes, serve: Serve) -> None:
+    replica = serve(status, body)
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        replica.contents("a")
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        replica.objects("a", [1])
+
+
+def test_refusals_say_why(serve: Serve) -> None:
+    with pytest.raises(TransportError, match=r"refuses \(503\): this replica is closed"):
+        serve(503, b"this replica is closed\n").contents("a")
+    with pytest.raises(NotSubscribedError, match="not subscribed to the topic 'a'"):
+        serve(404, b"the replica is not subscribed to the topic 'a'; its topics are []\n").resync(["a"])
+
+
+@pytest.fixture
+def speak() -> Iterator[Callable[..., ReplicaClient]]:
+    """Somebody who answers everybody with these bytes, whatever the question, and hangs up."""
+    listeners: list[socket.socket] = []
+
+    def start(*parts: bytes) -> ReplicaClient:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def answer() -> None:
+            try:
+                while True:
+                    with listener.accept()[0] as peer:
+                        peer.recv(65536)
+                        for part in parts:
+                            peer.sendall(part)
+            except OSError:
+                return  # the listener was closed, or the asker had enough
+
+        threading.Thread(target=answer, daemon=True).start()
+        return ReplicaClient(f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+    yield start
+    for each in listeners:
+        each.shutdown(socket.SHUT_RDWR)
+        each.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        bytes.fromhex("ff00000000000000017f") + b"\x03\x00NULL" + bytes(46),  # a ZeroMQ peer's greeting
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"sta",  # cut off
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 404 no\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n",
+    ],
+)
+def test_what_speaks_something_else_is_called_no_replica(said: bytes, speak: Callable[..., ReplicaClient]) -> None:
+    replica = speak(said)
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        replica.contents("a")
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        replica.resync([])
+
+
+def test_an_answer_without_end_is_not_read(
+    speak: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_lib.cli.replica_client.MAX_BYTES", 1 << 20)
+    begin = b"HTTP/1.1 200 OK\r\n\r\n["
+    with pytest.raises(TransportError, match="is no replica of this library"):
+        speak(begin, *[b"1," * 50_000] * 100).contents("a")
+
+
+def test_an_answer_that_takes_too_long_is_given_up(
+    speak: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 20))
+    monkeypatch.setattr("pubsub_lib.cli.replica_client.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with pytest.raises(TransportError, match=r"cannot be reached \(its answer was not complete after 30 s\)"):
+        speak(b"HTTP/1.1 200 OK\r\n\r\n[", *[b"1," * 50_000] * 100).contents("a")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/a b", "127.0.0.1:1/\x7f", "http://127.0.0.1:1/\u00e4"])
+def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(ConfigError, match="is no URL of a replica"):
+        ReplicaClient(url)

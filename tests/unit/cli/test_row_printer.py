@@ -1,0 +1,133 @@
+"""Rows printed one by one, in each format: the same that cliff would print of all of them."""
+
+import argparse
+import csv
+import io
+import json
+import os
+from typing import Any
+
+import pytest
+import yaml
+from cliff.formatters.base import ListFormatter
+from cliff.formatters.commaseparated import CSVLister
+from cliff.formatters.json_format import JSONFormatter
+from cliff.formatters.table import TableFormatter
+from cliff.formatters.value import ValueFormatter
+from cliff.formatters.yaml_format import YAMLFormatter
+from rich.cells import cell_len
+
+from pubsub_lib.cli.output import Json
+from pubsub_lib.cli.row_printer import Column, RowPrinter
+from pubsub_lib.errors import UsageError
+
+FORMATTERS: dict[str, ListFormatter] = {
+    "csv": CSVLister(),
+    "json": JSONFormatter(),
+    "table": TableFormatter(),
+    "value": ValueFormatter(),
+    "yaml": YAMLFormatter(),
+}
+COLUMNS = (
+    Column("position", "pos", width=5, right=True),
+    Column("topic", weight=1),
+    Column("uuid", width=4, hidden=True),
+    Column("value", weight=2),
+)
+ROWS = [
+    (1, "a, b", "u1", Json('{"x":[1,"ö"]}'.encode())),
+    (22, 'q"uote', "u2", Json(b"null")),
+    (3, "", "u3", Json(b'"y"')),
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(formatter: str, *columns: str, out: io.StringIO | None = None) -> str:
+    parser = argparse.ArgumentParser()
+    FORMATTERS[formatter].add_argument_group(parser)
+    options = parser.parse_args([])
+    options.formatter, options.columns = formatter, list(columns)
+    out = out or io.StringIO()
+    lines = RowPrinter(COLUMNS, out, options, FORMATTERS[formatter])
+    for row in ROWS:
+        lines.row(row, [each.shown(False) if isinstance(each, Json) else str(each) for each in row])
+    return out.getvalue()
+
+
+def plain(*, structured: bool) -> list[list[Any]]:
+    return [[each.shown(structured) if isinstance(each, Json) else each for each in row] for row in ROWS]
+
+
+def test_json_is_one_object_a_line() -> None:
+    found = [json.loads(line) for line in printed("json").splitlines()]
+    assert [list(each.values()) for each in found] == plain(structured=True)
+    assert list(found[0]) == ["position", "topic", "uuid", "value"]
+
+
+def test_csv_has_its_names_once() -> None:
+    read = list(csv.reader(io.StringIO(printed("csv"))))
+    assert read[0] == ["position", "topic", "uuid", "value"]
+    assert read[1:] == [[str(each) for each in row] for row in plain(structured=False)]
+
+
+def test_yaml_is_one_list() -> None:
+    assert [list(each.values()) for each in yaml.safe_load(printed("yaml"))] == plain(structured=True)
+
+
+def test_values_are_a_line_each_and_columns_can_be_chosen() -> None:
+    assert printed("value", "Position", "uuid") == "1 u1\n22 u2\n3 u3\n"
+
+
+def test_a_table_without_a_terminal_cuts_nothing() -> None:
+    lines = printed("table").splitlines()
+    assert [line.split() for line in lines] == [
+        ["pos", "topic", "value"],
+        ["1", "a,", "b", '{"x":[1,"ö"]}'],
+        ["22", 'q"uote', "null"],
+        ["3", '"y"'],
+    ]
+    assert {line.index(word) for line, word in zip(lines, ("value", "{", "null", '"y"'), strict=True)} == {25}
+    assert printed("table", "uuid").split() == ["uuid", "u1", "u2", "u3"]
+
+
+@pytest.mark.parametrize("width", [24, 80, 200])
+def test_a_table_fits_its_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = os.terminal_size((width, 24))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: size)
+    lines = printed("table", out=Terminal()).splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert ("…" in lines[1]) is (width == 24)
+    assert len({line.index(word) for line, word in zip(lines, ("value", "{", "null", '"y"'), strict=True)}) == 1
+
+
+def test_an_unknown_column_is_named_with_those_there_are() -> None:
+    for form in FORMATTERS:
+        for columns in (["nope"], ["topic", "nope"]):
+            with pytest.raises(UsageError, match="no column 'nope'; name one of position, topic, uuid, value"):
+                printed(form, *columns)
+
+
+def test_wide_characters_take_two_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    out = Terminal()
+    options = argparse.Namespace(columns=[], formatter="table")
+    lines = RowPrinter(COLUMNS, out, options, FORMATTERS["table"])
+    for topic in ("東京都港区虎ノ門一丁目", "é東", "ascii"):
+        lines.row((1, topic, "u", Json(b"7")), ["1", topic, "u", "7"])
+    names, *rows = out.getvalue().splitlines()
+    assert "…" in rows[0]
+    before = [cell_len(line[: line.rindex(word)]) for line, word in ((names, "value"), *((row, "7") for row in rows))]
+    assert len(set(before)) == 1, out.getvalue()
+
+
+def test_a_number_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    out = Terminal()
+    options = argparse.Namespace(columns=[], formatter="table")
+    lines = RowPrinter(COLUMNS, out, options, FORMATTERS["table"])
+    lines.row((123_456_789, "t", "u", Json(b"7")), ["123456789", "t", "u", "7"])
+    assert out.getvalue().splitlines()[1].split() == ["123456789", "t", "7"]

@@ -1,0 +1,139 @@
+"""What waits for an earlier link, or for the rest of its run: bounded, oldest first, whole steps only."""
+
+import pytest
+
+from pubsub_lib.core.envelope import Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ZERO, Link
+from pubsub_lib.core.reorder_buffer import CHANGE_OVERHEAD, ReorderBuffer, size_of
+from tests.unit.core.builders import History, run_of
+
+ONE = size_of(History().one(value="12"))
+"""Of a link with one change and a value of 2 bytes."""
+
+
+def hold(waiting: ReorderBuffer, link: Link | Message, now: float = 0.0, turn: int = 1) -> bool:
+    message = link if isinstance(link, Message) else Message(link)
+    return waiting.hold(message, message.link.prev, 1, now, turn)
+
+
+def test_a_step_is_given_once_and_only_to_the_point_that_it_waits_for() -> None:
+    first, second = History().some(2)
+    waiting = ReorderBuffer(Limits())
+    hold(waiting, second)
+    assert waiting.take(ZERO) is None
+    step = waiting.take(first.point)
+    assert step is not None
+    assert step.links() == [second]
+    assert waiting.take(first.point) is None
+    assert (len(waiting), waiting.messages) == (0, 0)
+
+
+def test_an_incomplete_run_is_not_given() -> None:
+    link = History().commit(("t", "a", "1"), ("t", "b", "2"), ("t", "c", "3"))[0]
+    parts = run_of(link, 3)
+    waiting = ReorderBuffer(Limits())
+    for part in (parts[2], parts[0], parts[2]):
+        hold(waiting, part)
+        assert waiting.take(ZERO) is None
+    hold(waiting, parts[1])
+    step = waiting.take(ZERO)
+    assert step is not None
+    assert step.links() == [link]
+
+
+def test_a_transactions_links_come_in_the_order_in_which_it_wrote_them() -> None:
+    links = History().commit(("b", "k", "1"), ("a", "k", "1"), ("c", "k", "1"))
+    waiting = ReorderBuffer(Limits())
+    for link in (links[2], links[0], links[1]):
+        waiting.hold(Message(link), link.tx_prev, link.tx_links, 0.0, 1)
+    step = waiting.take(ZERO)
+    assert step is not None
+    assert step.links() == links
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits"), [(Limits(max_waiting_links=3), 3), (Limits(max_waiting_bytes=3 * ONE + 1), 3), (Limits(), 6)]
+)
+def test_rule_02_the_buffer_never_exceeds_its_bounds(limits: Limits, fits: int) -> None:
+    history = History()
+    links = [history.one(value="12") for _ in range(6)]
+    waiting = ReorderBuffer(limits)
+    assert [hold(waiting, link) for link in links] == [True] * fits + [False] * (6 - fits)
+    assert waiting.messages == fits
+    assert hold(waiting, links[0]), "one that is here already needs no room"
+    waiting.drop_old(links[-1].point, everywhere=True)
+    assert all(hold(waiting, link) for link in links[:fits]), "room is given back"
+
+
+def test_room_is_given_back_in_every_way_of_leaving() -> None:
+    history = History()
+    links = [history.one(value="12") for _ in range(3)]
+    for _ in range(5):
+        waiting = ReorderBuffer(Limits(max_waiting_links=3, max_waiting_bytes=3 * ONE))
+        for leave in (
+            lambda: waiting.take(ZERO),  # noqa: B023 - called within the round
+            lambda: waiting.drop_old(links[0].point, everywhere=False),  # noqa: B023
+            lambda: waiting.drop_before(2),  # noqa: B023
+        ):
+            assert hold(waiting, links[0])
+            leave()
+            assert waiting.messages == 0
+        assert all(hold(waiting, link) for link in links)
+
+
+def test_rule_03_the_oldest_is_the_first_received_and_a_repeat_does_not_make_it_younger() -> None:
+    links = History().some(4)
+    waiting = ReorderBuffer(Limits())
+    for now, link in ((1.0, links[3]), (2.0, links[1]), (3.0, links[3])):
+        hold(waiting, link, now)
+    assert waiting.oldest is not None
+    assert waiting.oldest.received == 1.0
+    assert list(waiting.points()) == [links[3].point, links[1].point]
+
+
+def test_two_histories_at_one_point_keep_the_later_message_and_the_older_clock() -> None:
+    one, other = History(1).one(), History(2).one()
+    waiting = ReorderBuffer(Limits())
+    hold(waiting, one, 1.0, turn=1)
+    hold(waiting, other, 2.0, turn=5)
+    assert (len(waiting), waiting.messages) == (1, 1)
+    assert waiting.oldest is not None
+    assert (waiting.oldest.point, waiting.oldest.received) == (other.point, 1.0)
+    assert waiting.drop_before(5) == 0, "the sync that began in between does not answer it"
+
+
+def test_drop_old_stops_at_the_first_that_is_not_unless_asked_to_go_on() -> None:
+    links = History().some(4)
+    waiting = ReorderBuffer(Limits())
+    for link in (links[0], links[3], links[1]):
+        hold(waiting, link)
+    assert waiting.drop_old(links[2].point, everywhere=False) == 1
+    assert waiting.drop_old(links[2].point, everywhere=True) == 1
+    assert list(waiting.points()) == [links[3].point]
+
+
+def test_rule_05_drop_before_a_turn_judges_by_the_first_message() -> None:
+    link = History().commit(("t", "a", "1"), ("t", "b", "2"))[0]
+    parts = run_of(link, 2)
+    waiting = ReorderBuffer(Limits())
+    hold(waiting, parts[0], turn=1)
+    hold(waiting, parts[1], turn=9)
+    assert waiting.drop_before(5) == 1
+
+
+def test_size_is_that_of_the_changes_deletes_included() -> None:
+    history = History()
+    link = history.commit(("t", "a", "123"), ("t", "b", "4"))[0]
+    names = sum(len(change.table) + len(change.key) for change in link.changes)
+    assert size_of(link) == 4 + names + 2 * CHANGE_OVERHEAD
+    delete = history.one(key="a", value=None)
+    assert size_of(delete) == len(delete.changes[0].table) + 1 + CHANGE_OVERHEAD
+
+
+def test_deletes_that_wait_are_bounded() -> None:
+    history = History()
+    keys = [f"{number:03}" + "k" * 500 for number in range(20)]
+    history.commit(*[("t", key, "1") for key in keys])
+    link = history.commit(*[("t", key, None) for key in keys])[0]
+    assert not hold(ReorderBuffer(Limits(max_waiting_bytes=10_000)), link)

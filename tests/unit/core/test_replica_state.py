@@ -1,0 +1,624 @@
+"""Tracker and cache together: all rules at once under schedules that hypothesis, or chance, makes up; and the steps of
+a follower one by one.
+"""
+
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.digest import subtract
+from pubsub_lib.core.effects import StartSync
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, Full, Head, Want
+from pubsub_lib.core.replica_state import MAX_COMPARED, NOTHING, ReplicaState, StepResult
+from pubsub_lib.core.transitions import State
+from pubsub_lib.errors import NotSubscribedError
+from tests.unit.core.builders import CALM, History, envelope, hello
+from tests.unit.core.world import TOPICS, World, walk
+
+INDEX = st.integers(0, 30)
+WRITES = st.lists(
+    st.tuples(
+        st.sampled_from(TOPICS),
+        st.sampled_from(["k1", "k2", "k3"]),
+        st.none() | st.sampled_from(["1", "22", "4444444444"]),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda write: write[:2],
+)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A wire that loses, repeats and reorders; syncs that read and answer at any time; a store that is restored."""
+
+    @initialize(seed=st.integers(0, 1000), everything=st.booleans(), tight=st.booleans())
+    def begin(self, seed: int, everything: bool, tight: bool) -> None:
+        self.world = World(seed, everything=everything, tight=tight)
+
+    @rule()
+    def connect(self) -> None:
+        self.world.connect()
+
+    @rule(writes=WRITES, parts=st.integers(1, 3))
+    def commit(self, writes: list[tuple[str, str, str | None]], parts: int) -> None:
+        self.world.commit(writes, parts)
+
+    @rule(index=INDEX, keep=st.booleans())
+    def deliver(self, index: int, keep: bool) -> None:
+        self.world.deliver(index, keep=keep)
+
+    @rule(index=INDEX)
+    def lose(self, index: int) -> None:
+        self.world.lose(index)
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 3.0, 6.0]))
+    def elapse(self, seconds: float) -> None:
+        self.world.elapse(seconds)
+
+    @rule()
+    def read_heads(self) -> None:
+        self.world.read_heads()
+
+    @rule(own=st.booleans())
+    def send_hello(self, own: bool) -> None:
+        self.world.send_hello(own=own)
+
+    @rule(index=INDEX)
+    def hear_hello(self, index: int) -> None:
+        self.world.hear_hello(index)
+
+    @rule()
+    def read(self) -> None:
+        self.world.read()
+
+    @rule()
+    def answer(self) -> None:
+        self.world.answer()
+
+    @rule()
+    def fail(self) -> None:
+        self.world.fail()
+
+    @rule(back=st.integers(0, 6))
+    def restore(self, back: int) -> None:
+        self.world.restore(back)
+
+    @rule(keep=st.integers(0, 6))
+    def trim(self, keep: int) -> None:
+        self.world.trim(keep)
+
+    @rule(index=INDEX)
+    def drop_and_follow(self, index: int) -> None:
+        self.world.drop_and_follow(self.world.chains[index % len(self.world.chains)])
+
+    @rule()
+    def resume(self) -> None:
+        self.world.resume()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.heal()
+
+
+AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=60)
+TestAnyOrder = AnyOrder.TestCase
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_whatever_happens_a_replica_shows_a_state_of_the_store_and_ends_with_the_last(block: int, seed: int) -> None:
+    for number in range(15):
+        print(f"walk({seed + number}, 300)")
+        walk(seed + number, 300)
+
+
+def test_the_same_walk_takes_the_same_steps() -> None:
+    assert walk(7, 200).history.links == walk(7, 200).history.links
+
+
+# -- one by one --------------------------------------------------------------------------------------------------
+
+
+def start(*topics: str, history: History) -> ReplicaState:
+    """A follower that has everything of these topics."""
+    replica_state = ReplicaState(CALM, Limits(), random.Random(0), Cache(), 0.0)
+    question = replica_state.subscribe(topics, 0.0).hello_requests[0]
+    replica_state.feed(hello(history.reading(), nonce=question.nonce), 0.1)
+    sync = replica_state.tick(0.2).sync
+    assert sync is not None
+    replica_state.sync_done(sync.number, history.answer(sync.wants), 0.3)
+    replica_state.tick(0.4)
+    return replica_state
+
+
+def test_following_asks_and_the_first_sync_tells_what_is_there() -> None:
+    history = History()
+    history.some(3)
+    replica_state = ReplicaState(CALM, Limits(), random.Random(0), Cache(), 0.0)
+    outcome = replica_state.subscribe(["t"], 0.0)
+    assert [question.topics for question in outcome.hello_requests] == [("t",)]
+    sync = replica_state.tick(CALM.hello_wait).sync
+    assert sync is not None
+    events = replica_state.sync_done(sync.number, history.answer(sync.wants), 2.0).events
+    assert [(event.action, event.key) for event in events] == [("create", f"k{index}") for index in range(3)]
+    assert replica_state.tracker.synced
+
+
+def test_links_become_events_in_chain_order() -> None:
+    history = History()
+    replica_state = start("t", history=history)
+    first, second, third = history.one(value="1"), history.one(value="2"), history.one(value=None)
+    assert list(replica_state.feed(envelope(second), 1.0).events) == []
+    assert list(replica_state.feed(envelope(third), 1.0).events) == []
+    events = replica_state.feed(envelope(first), 1.0).events
+    assert [event.action for event in events] == ["create", "set", "delete"]
+    assert replica_state.feed(envelope(first), 1.0) is NOTHING
+
+
+def test_who_begins_to_listen_is_told_what_changes_from_there_against_what_was_applied_unheard() -> None:
+    history = History()
+    replica_state = start("t", history=history)
+    listening = False
+    replica_state.listens = lambda: listening
+    create = history.one(value="1")
+    assert list(replica_state.feed(envelope(create), 1.0).events) == []
+    assert [event.new for event in replica_state.cache.present()] == [1]
+    listening = True
+    (told,) = replica_state.feed(envelope(history.one(value="2")), 2.0).events
+    assert (told.action, told.old, told.new, told.old_version) == ("set", 1, 2, create.changes[0].version)
+
+
+def test_everything_and_named_topics_exclude_each_other() -> None:
+    replica_state = start("t", history=History())
+    with pytest.raises(NotSubscribedError, match="use two replicas"):
+        replica_state.subscribe([ALL], 1.0)
+    with pytest.raises(NotSubscribedError, match="use two replicas"):
+        ReplicaState(CALM, Limits(), random.Random(0), Cache(), 0.0).subscribe([ALL, "t"], 1.0)
+    assert replica_state.subscribe(["t"], 1.0).hello_requests == []
+
+
+def test_a_dropped_topics_objects_are_told_as_deletes() -> None:
+    history = History()
+    history.some(2)
+    replica_state = start("t", history=history)
+    assert [event.action for event in replica_state.unsubscribe("t").events] == ["delete", "delete"]
+    with pytest.raises(NotSubscribedError, match="not subscribed to the topic 't'"):
+        replica_state.unsubscribe("t")
+
+
+def test_a_replica_of_everything_drops_topics_that_a_restored_store_lacks() -> None:
+    history = History()
+    history.one("a", "k1")
+    history.one("b", "k2")
+    replica_state = start(ALL, history=history)
+    old = history.restored(1)
+    question = replica_state.tick(10.0).hello_requests[0]
+    replica_state.feed(hello(old.reading(), nonce=question.nonce), 10.1)
+    effects = []
+    for step in range(2):
+        sync = replica_state.tick(10.2 + step).sync
+        assert sync is not None
+        effects = [event.action for event in replica_state.sync_done(sync.number, old.answer(sync.wants), 10.3).events]
+    assert effects == ["delete"]
+    assert replica_state.cache.topics() == ["a"]
+
+
+def test_rule_10_differing_buckets_are_asked_with_the_caches_own_digests() -> None:
+    history = History()
+    history.some(5)
+    replica_state = start("t", history=history)
+    rotten = next(iter(history.objects["t"].values()))
+    entry = replica_state.cache._topics["t"].tables[rotten.table][rotten.key]
+    entry.value, entry.fingerprint = b'"rot"', 1  # what a bug, or bad memory, would do
+    link = history.one(key=rotten.key, value="9")
+    replica_state.feed(envelope(link), 1.0)
+    assert replica_state.faults.mismatches == 1
+    sync = replica_state.tick(1.1).sync
+    assert sync is not None
+    assert sync.wants == {"t": Want(buckets=replica_state.cache.bucket_digests("t"), known=link.point)}
+    answer = history.answer(sync.wants)
+    replica_state.sync_done(sync.number, answer, 1.2)
+    assert replica_state.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
+    assert replica_state.tracker.chain("t").state is State.FOLLOWING, "the buckets were enough"
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_10_links_that_came_before_the_repair_begins_do_not_fit_either(chain: str) -> None:
+    """They are applied when it begins, to what is still wrong."""
+    history = History()
+    history.some(5)
+    replica_state = start(chain, history=history)
+    rotten = next(iter(history.objects["t"].values()))
+    entry = replica_state.cache._topics["t"].tables[rotten.table][rotten.key]
+    entry.value, entry.fingerprint = b'"rot"', 1
+    replica_state.feed(envelope(history.one(key=rotten.key, value="9")), 1.0)
+    replica_state.feed(envelope(*history.some(3), sequence=2), 1.0)
+    outcome = replica_state.tick(1.1)
+    assert outcome.sync is not None
+    assert replica_state.faults.mismatches > 1, "what had come was applied"
+    replica_state.sync_done(outcome.sync.number, history.answer(outcome.sync.wants), 1.2)
+    assert replica_state.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
+    assert replica_state.tracker.chain(chain).state is State.FOLLOWING
+
+
+def test_what_is_asked_for_heals_a_value_that_no_digest_shows() -> None:
+    history = History()
+    history.some(5)
+    replica_state = start("t", history=history)
+    rotten = next(iter(history.objects["t"].values()))
+    replica_state.cache._topics["t"].tables[rotten.table][rotten.key].value = b'"rot"'
+    assert replica_state.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
+    with pytest.raises(NotSubscribedError, match="not subscribed to the topic 'other'"):
+        replica_state.resync(["t", "other"], 1.0)
+    assert replica_state.tick(1.1).sync is None
+    replica_state.resync(["t"], 1.2)
+    sync = replica_state.tick(1.2).sync
+    assert sync is not None
+    (event,) = replica_state.sync_done(sync.number, history.answer(sync.wants), 1.3).events
+    assert (event.key, event.old_value, event.new_value) == (rotten.key, b'"rot"', rotten.value)
+    assert replica_state.tracker.chain("t").state is State.FOLLOWING
+
+
+def test_a_failed_sync_is_tried_again() -> None:
+    replica_state = ReplicaState(CALM, Limits(), random.Random(0), Cache(), 0.0)
+    replica_state.subscribe(["t"], 0.0)
+    sync = replica_state.tick(CALM.hello_wait).sync
+    assert sync is not None
+    replica_state.sync_failed(sync.number, 2.0)
+    again = replica_state.tick(2.0 + CALM.sync_backoff).sync
+    assert again is not None
+    assert again.wants == sync.wants
+    assert again.number != sync.number
+
+
+# -- another history -----------------------------------------------------------------------------------------------
+
+
+def read_anew(replica_state: ReplicaState, history: History, now: float) -> list[StepResult]:
+    """What a hello of another history leads to, until nothing is to be read any more: the answers' outcomes."""
+    question = replica_state.tick(now).hello_requests[0]
+    replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+    outcomes: list[StepResult] = []
+    until = now + CALM.message_delay_window + 3.0
+    while now < until:
+        sync = replica_state.tick(now).sync
+        if sync is not None:
+            outcomes.append(replica_state.sync_done(sync.number, history.answer(sync.wants), now))
+        now += 0.25
+    return outcomes
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+@pytest.mark.parametrize("further", [0, 2, 20], ids=["behind", "same position", "ahead"])
+def test_a_changed_history_is_told_once_with_what_goes_back(chain: str, further: int) -> None:
+    history = History()
+    history.some(4)
+    history.some(4)
+    replica_state = start(chain, history=history)
+    before = history.point
+    other = history.restored(6)
+    for _ in range(further):
+        other.one(key="new")
+    outcomes = read_anew(replica_state, other, 10.0)
+    changes = [outcome.history for outcome in outcomes if outcome.history is not None]
+    assert [change.points for change in changes] == [{chain: (before, other.point)}]
+    (told,) = [outcome for outcome in outcomes if outcome.events]
+    assert told.history is not None, "what goes back comes with the notice"
+    assert {(event.key, event.version) for event in told.events} >= {("k2", 3), ("k3", 4)}
+    assert replica_state.tracker.counters.history_changes == 1
+
+
+def test_an_object_that_a_restore_brings_back_comes_with_a_notice() -> None:
+    history = History()
+    history.some(3)
+    kept = history.restored(3)
+    history.one(key="k1", value=None)
+    replica_state = start("t", history=history)
+    for _ in range(5):
+        kept.one(key="new")
+    outcomes = read_anew(replica_state, kept, 10.0)
+    (told,) = [outcome for outcome in outcomes if outcome.events]
+    assert ("k1", 2) in {(event.key, event.version) for event in told.events}
+    assert told.history is not None
+
+
+def test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back() -> None:
+    history = History()
+    history.some(3)
+    kept = history.restored(3)
+    history.one(key="k1", value=None)
+    replica_state = start("t", history=history)
+    for _ in range(5):
+        kept.one(key="new")
+    kept.trim(kept.point.position)
+    outcomes = read_anew(replica_state, kept, 10.0)
+    (told,) = [outcome for outcome in outcomes if outcome.events]
+    assert ("k1", 2) in {(event.key, event.version) for event in told.events}
+    assert told.history is not None
+
+
+def test_a_trimmed_changelog_is_no_other_history() -> None:
+    history = History()
+    history.some(4)
+    replica_state = start("t", history=history)
+    history.some(6)
+    history.trim(9)
+    outcomes = read_anew(replica_state, history, 10.0)
+    assert any(outcome.events for outcome in outcomes)
+    assert all(outcome.history is None for outcome in outcomes)
+
+
+def test_rot_that_is_repaired_while_links_go_on_is_no_other_history() -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(500)])
+    replica_state = start("t", history=history)
+    replica_state.cache._topics["t"].tables["port"]["k5"].value = b'"rotten"'
+    now = 0.4
+    while not (outcome := replica_state.tick(now)).rotted:
+        for question in outcome.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        now = max(now, replica_state.next_time())
+        assert now <= CALM.recount_time
+    link = history.one(key="k9", value="2")
+    sync = outcome.sync or replica_state.tick(now + 2.0).sync
+    assert sync is not None
+    replica_state.feed(envelope(link), now + 2.1)
+    repaired = replica_state.sync_done(sync.number, history.answer(sync.wants), now + 2.2)
+    assert {event.key for event in repaired.events} >= {"k5"}
+    assert repaired.history is None
+
+
+def test_rot_that_a_whole_reading_puts_right_is_no_other_history() -> None:
+    """An object is lost and the version of another one raised, and the replica reads on from an older point."""
+    history = History()
+    history.some(5)
+    replica_state = start("t", history=history)
+    objects = replica_state.cache._topics["t"].tables["port"]
+    del objects["k1"]
+    objects["k2"].version += 100
+    history.some(3)
+    replica_state.resync(["t"], 1.0)
+    sync = replica_state.tick(1.0).sync
+    assert sync is not None
+    assert sync.wants["t"].buckets is None
+    outcome = replica_state.sync_done(sync.number, history.answer(sync.wants), 1.1)
+    assert {event.key for event in outcome.events} >= {"k1", "k2"}
+    assert outcome.history is None
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+@pytest.mark.parametrize("further", [0, 2, 20], ids=["behind", "same position", "ahead"])
+def test_a_repair_that_crosses_a_restore_comes_with_a_notice(chain: str, further: int) -> None:
+    history = History()
+    history.some(8)
+    replica_state = start(chain, history=history)
+    before = history.point
+    replica_state.mismatched("t", 1.0)
+    sync = replica_state.tick(1.0).sync
+    assert sync is not None
+    assert sync.wants[chain].buckets is not None
+    other = history.restored(6)
+    for _ in range(further):
+        other.one(key="new")
+    outcome = replica_state.sync_done(sync.number, other.answer(sync.wants), 1.1)
+    assert ("k6", "delete") in {(event.key, event.action) for event in outcome.events}
+    assert outcome.history is not None
+    assert outcome.history.points == {chain: (before, other.point)}
+
+
+def rot_something(replica_state: ReplicaState, rng: random.Random) -> None:
+    """Alter or lose one object in memory, with the sums or behind their back."""
+    name = rng.choice(replica_state.cache.topics())
+    topic = replica_state.cache._topics[name]
+    objects = topic.tables["port"]
+    key = rng.choice(list(objects))
+    fault = rng.choice(["value", "older", "younger", "lost", "lost with its sums"])
+    if fault == "value":
+        objects[key].value = b'"rotten"'
+    elif fault in ("older", "younger"):
+        objects[key].version = max(1, objects[key].version + rng.randint(1, 50) * (-1 if fault == "older" else 1))
+    else:
+        gone = objects.pop(key)
+        if fault == "lost with its sums":
+            topic.count, topic.digest = topic.count - 1, subtract(topic.digest, gone.fingerprint)
+
+
+def go_on(replica_state: ReplicaState, history: History, now: float, seconds: float) -> list[StepResult]:
+    """Time passes while publishers and the store answer: what each of the store's answers led to."""
+    outcomes: list[StepResult] = []
+    until = now + seconds
+    while now < until:
+        step = replica_state.tick(now)
+        for question in step.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        if step.sync is not None:
+            outcomes.append(replica_state.sync_done(step.sync.number, history.answer(step.sync.wants), now))
+        now += 0.25
+    return outcomes
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_notices_come_with_restores_alone_whatever_rots(block: int, seed: int) -> None:
+    for number in range(seed + 50 * block, seed + 50 * block + 50):
+        print("seed", number)
+        rng = random.Random(number)
+        history = History(number)
+        for _ in range(30):
+            history.one(rng.choice("tu"), f"k{rng.randrange(8)}", str(rng.random()))
+        chains = [ALL] if rng.random() < 0.5 else ["t", "u"]
+        replica_state = start(*chains, history=history)
+        before = {chain: history.head(chain) for chain in chains}
+        for _ in range(rng.randint(1, 3)):
+            rot_something(replica_state, rng)
+        restored = rng.random() < 0.5
+        if restored:
+            history = history.restored(rng.randint(10, 25), number + 1)
+        for sequence in range(1, rng.randint(1, 40)):
+            link = history.one(rng.choice("tu"), f"k{rng.randrange(8)}", str(rng.random()))
+            if rng.random() < 0.5:
+                replica_state.feed(envelope(link, sequence=sequence), 1.0)
+        if rng.random() < 0.5:
+            replica_state.resync(chains, 1.0)
+        if rng.random() < 0.5:
+            replica_state.mismatched(rng.choice("tu"), 1.0)
+        outcomes = go_on(replica_state, history, 1.0, 120.0)
+        notices = [outcome.history.points for outcome in outcomes if outcome.history is not None]
+        undone = {chain for chain in chains if not history.holds(chain, before[chain])}
+        assert restored or not undone
+        assert sorted(chain for points in notices for chain in points) == sorted(undone)
+        for topic in "tu":
+            assert replica_state.cache.head(topic) == (history.heads[topic].count, history.heads[topic].digest)
+
+
+# -- proofs ------------------------------------------------------------------------------------------------------
+
+
+def ask(replica_state: ReplicaState, now: float) -> tuple[str, tuple[str, ...]]:
+    """The follower's next question, when its round is due."""
+    (question,) = replica_state.tick(now).hello_requests
+    return question.nonce, question.topics
+
+
+def repair(
+    replica_state: ReplicaState, history: History, now: float, sync: StartSync | None = None
+) -> tuple[list[str], int]:
+    """The sync that is due, or was begun: (keys told, records read)."""
+    sync = sync or replica_state.tick(now).sync
+    assert sync is not None, "nothing is to be repaired"
+    answer = history.answer(sync.wants)
+    (part,) = answer.chains.values()
+    assert isinstance(part, Full)
+    events = replica_state.sync_done(sync.number, answer, now + 0.1).events
+    return [event.key for event in events], sum(len(snapshot.records) for snapshot in part.topics.values())
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_10_an_object_lost_with_its_digest_is_found_by_an_own_hello(chain: str) -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
+    replica_state = start(chain, history=history)
+    topic = replica_state.cache._topics["t"]
+    gone = topic.tables["port"].pop("k5")
+    topic.count, topic.digest = topic.count - 1, subtract(topic.digest, gone.fingerprint)
+    nonce, asked = ask(replica_state, 5.5)
+    assert asked == (("t",) if chain == "t" else (ALL, "t"))
+    replica_state.feed(hello(history.reading(), nonce=nonce), 5.6)
+    assert replica_state.faults.mismatches == 1
+    told, read = repair(replica_state, history, 7.0)
+    assert told in ([], ["k5"])
+    assert read <= 20
+    assert replica_state.cache.topic_records("t") != []
+    assert replica_state.cache.head("t") == (2000, history.heads["t"].digest)
+    nonce, _ = ask(replica_state, 12.0)
+    replica_state.feed(hello(history.reading(), nonce=nonce), 12.1)
+    assert replica_state.faults.mismatches == 1
+
+
+def test_rule_10_a_hello_of_another_point_compares_nothing() -> None:
+    history = History()
+    history.some(3)
+    replica_state = start("t", history=history)
+    early = history.reading()
+    replica_state.feed(envelope(history.one()), 1.0)
+    replica_state.cache._topics["t"].count += 1
+    nonce, _ = ask(replica_state, 5.5)
+    replica_state.feed(hello(early, nonce=nonce, age=5.0), 5.6)
+    assert replica_state.faults.mismatches == 0
+
+
+def test_rule_10_a_replica_of_everything_compares_quiet_topics_while_others_are_busy() -> None:
+    history = History()
+    history.commit(("quiet", "q", "1"), ("busy", "b", "1"))
+    replica_state = start(ALL, history=history)
+    heads = history.reading()
+    replica_state.cache._topics["quiet"].count += 1
+    replica_state.feed(envelope(history.one("busy", "b", "2")), 1.0)
+    nonce, asked = ask(replica_state, 5.5)
+    assert asked == (ALL, "busy", "quiet")
+    replica_state.feed(hello(heads, nonce=nonce, age=0.5), 5.6)
+    assert replica_state.faults.mismatches == 1
+
+
+def test_a_replica_of_everything_asks_about_other_topics_each_time_until_all_had_their_turn() -> None:
+    history = History()
+    history.commit(*[(f"t{number}", "k", "1") for number in range(250)])
+    replica_state = start(ALL, history=history)
+    asked: list[str] = []
+    for number in range(1, 4):
+        _, topics = ask(replica_state, 5.0 * number + 0.5)
+        assert topics[0] == ALL
+        assert len(topics) <= MAX_COMPARED + 1
+        asked += topics[1:]
+    assert sorted(asked) == sorted(history.heads)
+
+
+def test_rule_10_a_store_whose_own_digest_is_wrong_is_not_read_without_end() -> None:
+    history = History()
+    history.some(3)
+    head = history.heads["t"]
+    history.heads["t"] = Head(head.point, head.count + 1, head.digest)
+    replica_state = start("t", history=history)
+    syncs = 0
+    now = 1.0
+    while now < 300.0:
+        now += 0.5
+        outcome = replica_state.tick(now)
+        for question in outcome.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        if outcome.sync is not None:
+            syncs += 1
+            replica_state.sync_done(outcome.sync.number, history.answer(outcome.sync.wants), now)
+    assert list(replica_state.tracker.mismatching) == ["t"]
+    assert syncs <= 20, "it backs off"
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+@pytest.mark.parametrize("how", ["value", "object", "version", "newer version"])
+def test_rot_in_memory_is_found_within_the_time_and_repaired_by_buckets(chain: str, how: str) -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
+    replica_state = start(chain, history=history)
+    objects = replica_state.cache._topics["t"].tables["port"]
+    if how == "value":
+        objects["k5"].value = b'"rotten"'
+    elif how == "version":
+        objects["k5"].version = 1
+    elif how == "newer version":
+        objects["k5"].version += 10**9
+    else:
+        del objects["k5"], replica_state.cache._merged.shown["port"]["k5"]
+    now = 0.4
+    while not (outcome := replica_state.tick(now)).rotted:
+        for question in outcome.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        assert outcome.sync is None
+        now = max(now, replica_state.next_time())
+        assert now <= CALM.recount_time
+    assert replica_state.faults.rotted == 1
+    told, read = repair(replica_state, history, now + 2.0, outcome.sync)
+    assert told == ["k5"]
+    assert read <= 20, "one bucket of 256"
+    assert {(row.table, row.key): row for row in replica_state.cache.topic_records("t")} == history.objects["t"]
+    assert replica_state.cache.get("port", "k5") == b"1"
+
+
+def test_rot_that_is_found_while_everything_is_read_anyway_does_no_harm() -> None:
+    history = History()
+    history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
+    replica_state = start("t", history=history)
+    replica_state.cache._topics["t"].tables["port"]["k5"].value = b'"rotten"'
+    replica_state.tick(CALM.recount_time / 2 + 1)  # the walk began
+    replica_state.resync(["t"], CALM.recount_time / 2 + 1)
+    sync = None
+    now = CALM.recount_time / 2 + 1
+    while sync is None or replica_state.recount.rounds == 0:
+        now = max(now + 0.01, min(replica_state.next_time(), now + 1))
+        sync = sync or replica_state.tick(now).sync
+        replica_state.tick(now)
+        assert now <= 2 * CALM.recount_time
+    replica_state.sync_done(sync.number, history.answer(sync.wants), now)
+    assert replica_state.cache.get("port", "k5") == b"1"

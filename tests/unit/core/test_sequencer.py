@@ -1,0 +1,556 @@
+"""A publisher's bookkeeping: numbers without gaps, hellos that never claim more than is true."""
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_lib.core import sequencer as module
+from pubsub_lib.core.codec import decode, encode
+from pubsub_lib.core.envelope import Envelope, Hello, HelloRequest
+from pubsub_lib.core.hello_portions import portions
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ALL, EMPTY, ZERO, Link
+from pubsub_lib.core.sequence_gaps import SequenceGaps, Tally
+from pubsub_lib.core.sequencer import HELLO_DELAY, HELLO_SPACING, HELLO_TOPICS, MAX_BACKOFF, Sequencer
+from pubsub_lib.core.timing import Timing
+from pubsub_lib.errors import FrameError
+from tests.unit.core.builders import CALM, UUID, Bench, History
+
+IDLE, AGE = CALM.max_idle_time, CALM.reading_age
+SMALL = Limits(max_frame_bytes=900)
+
+
+def publishing(limits: Limits = Limits()) -> Sequencer:  # noqa: B008 - frozen
+    return Sequencer("api-1", UUID, CALM, limits, 0.0)
+
+
+def read(one: Sequencer, history: History, now: float) -> None:
+    """A reading that takes no time."""
+    one.begin_reading()
+    one.heads_read(history.reading(), now, now)
+
+
+def hellos(one: Sequencer, now: float) -> list[Envelope]:
+    """All that are due."""
+    return list(iter(lambda: one.next_hello(now), None))
+
+
+def refuse(one: Sequencer, now: float) -> None:
+    """The transport does not take the next hello."""
+    assert one.next_hello(now) is not None
+    one.refused()
+
+
+def asked(one: Sequencer, ask: HelloRequest, now: float) -> list[Envelope]:
+    """What a question leads to at once."""
+    one.hello_requested(ask, now)
+    return hellos(one, now)
+
+
+def started(history: History, now: float = 0.0) -> Sequencer:
+    """A publisher that has said its first hello."""
+    one = publishing()
+    read(one, history, now)
+    assert len(hellos(one, now)) == 1
+    return one
+
+
+def links_of(envelopes: list[Envelope]) -> list[Link]:
+    return [message.link for each in envelopes for message in each.messages]
+
+
+def hello_of(envelope: Envelope) -> Hello:
+    assert envelope.hello is not None
+    return envelope.hello
+
+
+def nonce_of(envelope: Envelope) -> str:
+    return hello_of(envelope).nonce
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------
+
+
+def test_rule_11_messages_are_numbered_from_one_per_topic() -> None:
+    history, one = History(), publishing()
+    first = one.publish([history.one("a"), history.one("b"), history.one("a")], 0.0)
+    assert [(each.topic, each.sequence) for each in first] == [("a", 1), ("b", 1), ("a", 2)]
+    assert [(each.topic, each.sequence) for each in one.publish([history.one("b")], 0.0)] == [("b", 2)]
+    assert one.sequences == {"a": 2, "b": 2}
+
+
+def test_neighbours_on_a_topic_share_an_envelope() -> None:
+    history, one = History(), publishing()
+    links = history.some(5)
+    envelopes = one.publish(links, 0.0)
+    assert len(envelopes) == 1
+    assert links_of(envelopes) == links
+    assert one.publish([history.one()], 0.0)[0].sequence == 6
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(0, 999))
+def test_whatever_is_sent_fits_in_frames_and_has_no_gaps(sizes: list[int], seed: int) -> None:
+    history, one, gaps = History(seed), publishing(SMALL), SequenceGaps()
+    rng = random.Random(seed)
+    links = [
+        link
+        for size in sizes
+        for link in history.commit(*[(rng.choice("ab"), f"k{index}", '"' + "x" * 90 + '"') for index in range(size)])
+    ]
+    gaps.announced("api-1", UUID, "a", 0)
+    gaps.announced("api-1", UUID, "b", 0)
+    bench = Bench(History(), (ALL,)).synced()
+    for each in one.publish(links, 0.0):
+        again = decode(encode(each, SMALL), SMALL)
+        gaps.received(again.service, again.uuid, again.topic, again.sequence, len(again.messages))
+        bench.do(bench.tracker.feed(again, bench.now))
+    assert gaps.tally == Tally()
+    assert bench.applied == links
+
+
+def test_a_change_that_fits_in_no_frame_is_refused_and_nothing_is_numbered() -> None:
+    history, one = History(), publishing(SMALL)
+    with pytest.raises(FrameError, match="needs") as caught:
+        one.publish([history.one("a"), history.one("b", value='"' + "x" * 2000 + '"')], 0.0)
+    assert caught.value.reason == "oversized"
+    assert one.sequences == {}
+
+
+# -- hellos ------------------------------------------------------------------------------------------------------
+
+
+def test_rule_06_one_hello_at_start_whatever_the_store_holds() -> None:
+    history = History()
+    history.some(3, "a")
+    history.one("b")
+    one = publishing()
+    assert one.wants_reading(0.0)
+    one.begin_reading()
+    assert not one.wants_reading(0.0), "one reading at a time"
+    assert hellos(one, 0.1) == [], "nothing is said that was not read"
+    one.heads_read(history.reading(), 0.0, 0.2)
+    (start,) = hellos(one, 0.2)
+    assert (start.topic, start.sequence, list(start.messages)) == (ALL, 0, [])
+    hello = hello_of(start)
+    assert (hello.store, hello.nonce, hello.goodbye) == (history.point, "", False)
+    assert (hello.heads, hello.sequences) == ({}, {}), "it sent on no topic yet"
+    assert hello.age == pytest.approx(0.2)
+
+
+def test_rule_06_one_hello_when_nothing_was_sent_for_max_idle_time() -> None:
+    history = History()
+    for number in range(2000):
+        history.one(f"t{number}")
+    one = started(history)
+    one.publish([history.one("b")], 0.8 * IDLE)
+    assert not one.wants_reading(IDLE)
+    assert one.next_time() == pytest.approx(1.8 * IDLE)
+    now = 1.8 * IDLE
+    assert hellos(one, now) == [], "the reading is too old to be told"
+    assert one.wants_reading(now)
+    one.begin_reading()
+    one.heads_read(history.reading(), now, now)
+    (idle,) = hellos(one, now)
+    assert hello_of(idle).sequences == {"b": 1}
+    assert hello_of(idle).heads == {"b": history.heads["b"]}
+    assert hello_of(idle).store == history.point
+    assert hellos(one, now + 0.1) == []
+    assert one.next_time() == pytest.approx(2.8 * IDLE)
+
+
+def test_rule_06_a_broadcast_speaks_of_the_topics_that_were_sent_on_last() -> None:
+    history, one = History(), publishing()
+    names = [f"t{number}" for number in range(HELLO_TOPICS + 50)]
+    for name in names:
+        one.publish([history.one(name)], 0.0)
+    one.publish([history.one("t0")], 0.0)
+    history.one("never sent on")
+    read(one, history, 1.0)
+    hello = hello_of(hellos(one, 1.0)[0])
+    assert list(hello.heads) == ["t0", *reversed(names[51:])]
+    assert hello.sequences == {**dict.fromkeys(names[51:], 1), "t0": 2}
+
+
+def test_rule_06_a_broadcast_says_nothing_of_a_topic_that_its_reading_does_not_show() -> None:
+    history = History()
+    history.one("a")
+    one = publishing()
+    read(one, history, 0.0)
+    one.publish([history.one("a"), history.one("new")], 0.1)
+    hello = hello_of(hellos(one, 0.1)[0])
+    assert hello.sequences == {"new": 1, "a": 1}
+    assert list(hello.heads) == ["a"]
+
+
+def test_rule_06_a_question_is_answered_at_once_by_a_young_reading_with_its_true_age() -> None:
+    history = History()
+    history.one("a")
+    one = started(history)
+    one.publish([history.one("a")], 0.1)
+    answers = asked(one, HelloRequest("n1", ("a", "never written")), AGE)
+    assert [nonce_of(each) for each in answers] == ["n1"]
+    hello = answers[0].hello
+    assert hello is not None
+    assert hello.age == pytest.approx(AGE)
+    assert hello.sequences == {"a": 1, "never written": 0}
+    assert hello.heads["never written"] == EMPTY
+    assert hello.heads["a"].point.position == 1, "as last read, not as last published"
+
+
+def test_rule_06_a_question_waits_for_a_new_reading_when_the_last_is_old() -> None:
+    history = History()
+    history.one("a")
+    one = started(history)
+    now = AGE + 0.1
+    assert asked(one, HelloRequest("n1", ("a",)), now) == []
+    assert asked(one, HelloRequest("n2", (ALL,)), now) == []
+    assert one.wants_reading(now)
+    one.begin_reading()
+    history.one("a")
+    one.heads_read(history.reading(), now, now + 0.3)
+    answers = hellos(one, now + 0.3)
+    assert [nonce_of(each) for each in answers] == ["n1", "n2"]
+    assert all(hello_of(each).store == history.point for each in answers)
+    assert not one.wants_reading(now + 0.3)
+
+
+def test_rule_06_the_store_down_questions_are_answered_with_what_is_known_at_its_true_age() -> None:
+    history = History()
+    history.one("a")
+    one = started(history)
+    one.hello_requested(HelloRequest("n1", ("a",)), 50.0)
+    one.begin_reading()
+    one.heads_failed(52.0)
+    said = hellos(one, 52.0)
+    assert [(nonce_of(each), hello_of(each).age) for each in said] == [("n1", 52.0), ("", 52.0)]
+    assert hellos(one, 52.0 + IDLE) == [], "it is read again before it is told again"
+    assert one.wants_reading(52.0 + IDLE)
+
+
+def test_nothing_was_ever_read_nothing_is_claimed() -> None:
+    one = publishing()
+    assert asked(one, HelloRequest("n1", ("a",)), 0.0) == []
+    one.begin_reading()
+    one.heads_failed(0.1)
+    assert hellos(one, 0.1) == []
+    goodbye = hello_of(one.goodbye(0.2))
+    assert (goodbye.goodbye, goodbye.store, goodbye.heads) == (True, None, {})
+
+
+def test_failed_readings_back_off_within_a_bound() -> None:
+    one, now, waits = publishing(), 0.0, []
+    for _ in range(2000):
+        assert one.wants_reading(now)
+        one.begin_reading()
+        assert one.next_time() == float("inf")
+        one.heads_failed(now)
+        assert not one.wants_reading(now)
+        waits.append(one.next_time() - now)
+        now = one.next_time()
+    assert waits[:3] == pytest.approx([AGE, 2 * AGE, 4 * AGE])
+    assert max(waits) <= MAX_BACKOFF + 1e-6
+
+
+def test_a_failed_reading_does_not_hide_the_hellos_of_an_idle_publisher_for_ever() -> None:
+    history = History()
+    history.one("a")
+    one = started(history)
+    one.begin_reading()
+    one.heads_failed(IDLE)
+    assert len(hellos(one, IDLE)) == 1
+    now = one.next_time()
+    while not one.wants_reading(now):
+        now = max(now + 0.1, one.next_time())
+        assert now < 3 * IDLE + MAX_BACKOFF
+    read(one, history, now)
+    assert hello_of(hellos(one, now)[0]).age == 0.0
+
+
+def test_rule_06_a_store_that_stands_still_is_not_read_again() -> None:
+    history = History()
+    history.one("a")
+    one = started(history)
+    assert one.heads_at(history.point, 1.0) == history.reading()
+    twin = history.restored(0)
+    twin.one("a")
+    assert twin.point.position == history.point.position
+    assert one.heads_at(twin.point, 1.0) is None, "another history that stands at the same position"
+    assert one.heads_at(history.one("a").point, 1.0) is None
+    assert publishing().heads_at(ZERO, 1.0) is None, "nothing was read yet"
+
+
+def test_rule_10_heads_are_read_again_in_time_although_the_store_stands_still() -> None:
+    """A repair of the database corrects count and digest of a head without a new point."""
+    history = History()
+    history.one("a")
+    one = started(history)
+    now, fresh = 0.0, 0
+    while now < 100.0:
+        now += 1.0
+        kept = one.heads_at(history.point, now)
+        fresh += kept is None
+        one.begin_reading()
+        one.heads_read(history.reading() if kept is None else kept, now, now)
+    assert fresh == 100.0 // CALM.stale_after
+
+
+def test_an_answer_about_many_topics_is_cut_into_hellos_that_fit_in_a_frame() -> None:
+    one = started(History())
+    topics = tuple(f"{index:04}" + "t" * 251 for index in range(2 * HELLO_TOPICS + 1))
+    answers = asked(one, HelloRequest("n1", topics), 0.1)
+    assert len(answers) == 3
+    assert {topic for each in answers for topic in hello_of(each).heads} == set(topics)
+    for each in answers:
+        encode(each)
+
+
+def test_rule_w3_hellos_about_long_topics_stay_within_a_small_frame() -> None:
+    limits = Limits(max_frame_bytes=4097, max_value_bytes=1)
+    history = History()
+    one = publishing(limits)
+    names = tuple(f"{index:04}" + "t" * 251 for index in range(300))
+    for name in names:
+        one.publish([history.one(name)], 0.0)
+    read(one, history, 0.0)
+    (broadcast,) = hellos(one, 0.0)
+    encode(broadcast, limits)
+    told = list(hello_of(broadcast).heads)
+    assert told == list(reversed(names))[: len(told)]
+    assert len(told) >= 4
+    answers = asked(one, HelloRequest("n1", names), 0.1)
+    assert {name: head for each in answers for name, head in hello_of(each).heads.items()} == history.reading().topics
+    for each in answers:
+        encode(each, limits)
+
+
+def test_questions_are_cut_one_at_a_time_when_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits wait for the lock: to cut all questions that waited for a reading took longer than they may wait."""
+    cut: list[tuple[str, ...]] = []
+
+    def counted(topics: Iterable[str], maximum: int, limits: Limits) -> Iterator[tuple[str, ...]]:
+        cut.append(tuple(topics))
+        return portions(topics, maximum, limits)
+
+    monkeypatch.setattr(module, "portions", counted)
+    one = publishing()
+    names = [f"t{number}" for number in range(2 * module.HELLO_TOPICS)]
+    for number in range(5):
+        one.hello_requested(HelloRequest(f"n{number}", tuple(names)), 0.0)
+    read(one, History(), 0.0)
+    assert cut == []
+    for expected in ("n0", "n0", "n1"):
+        answer = one.next_hello(0.0)
+        assert answer is not None
+        assert nonce_of(answer) == expected
+    assert len(cut) == 2
+    assert one.refused() == 1 + 3, "the rest of a question and three questions are dropped"
+    answer = one.next_hello(0.0)
+    assert answer is not None
+    assert nonce_of(answer) == "", "the broadcast is not dropped"
+
+
+def test_questions_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REQUESTS", 3)
+    one = publishing()
+    for number in range(9):
+        one.hello_requested(HelloRequest(f"n{number}", (ALL,)), 0.0)
+    read(one, History(), 0.0)
+    for number in range(9):
+        one.hello_requested(HelloRequest(f"m{number}", (ALL,)), 0.0)
+    assert [nonce_of(each) for each in hellos(one, 0.0)] == ["n0", "n1", "n2", ""]
+
+
+def test_a_refusal_drops_the_answers_that_are_due_and_nothing_else() -> None:
+    one = started(History())
+    for number in range(5):
+        one.hello_requested(HelloRequest(f"n{number}", (ALL,)), 0.1)
+    refused = one.next_hello(0.1)
+    assert refused is not None
+    assert nonce_of(refused) == "n0"
+    assert one.refused() == 4
+    assert hellos(one, 0.1) == []
+    assert [nonce_of(each) for each in asked(one, HelloRequest("later", (ALL,)), 0.2)] == ["later"]
+
+
+@pytest.mark.parametrize("idle", [4.0, 1000.0])
+def test_rule_06_a_broadcast_that_was_refused_is_said_again_after_growing_pauses(idle: float) -> None:
+    timing = msgspec.structs.replace(CALM, max_idle_time=idle)
+    one, now = Sequencer("api-1", UUID, timing, Limits(), 0.0), 0.0
+    pauses = []
+    for _ in range(8):
+        read(one, History(), now)
+        refuse(one, now)
+        assert hellos(one, now) == []
+        pauses.append(one.next_time() - now)
+        now = one.next_time()
+    growing = [HELLO_SPACING * 2.0**number for number in range(8)]
+    assert pauses == pytest.approx([min(each, MAX_BACKOFF, idle) for each in growing])
+    read(one, History(), now)
+    assert len(hellos(one, now)) == 1
+    assert one.next_time() == pytest.approx(now + idle), "the transport took this one"
+    now = one.next_time()
+    read(one, History(), now)
+    refuse(one, now)
+    assert one.next_time() == pytest.approx(now + HELLO_SPACING), "a new refusal begins with the shortest pause"
+
+
+def test_rule_06_an_answer_that_was_refused_is_not_said_again_and_makes_no_broadcast() -> None:
+    one = started(History())
+    one.hello_requested(HelloRequest("n1", (ALL,)), 0.1)
+    refuse(one, 0.1)
+    assert one.next_time() == pytest.approx(IDLE)
+
+
+def test_a_shell_that_sleeps_until_next_time_never_spins() -> None:
+    history = History()
+    history.one("a")
+    one, now = publishing(), 0.0
+    for _ in range(50):
+        if one.wants_reading(now):
+            read(one, history, now)
+        hellos(one, now)
+        assert one.next_time() > now
+        now = one.next_time()
+    assert now > 40 * IDLE
+
+
+# -- connections ---------------------------------------------------------------------------------------------------
+
+
+def test_rule_06_a_start_hello_that_nobody_heard_is_said_again_when_the_first_subscriber_comes() -> None:
+    one = started(History())
+    one.connected(2.0)
+    assert one.next_time() == pytest.approx(2.0 + HELLO_DELAY), "its subscriptions come after its connection"
+    read(one, History(), 2.0 + HELLO_DELAY)
+    assert len(hellos(one, 2.0 + HELLO_DELAY)) == 1
+    assert one.next_time() == pytest.approx(2.0 + HELLO_DELAY + IDLE)
+
+
+def test_a_connection_before_the_first_reading_delays_nothing() -> None:
+    one = publishing()
+    one.connected(0.0)
+    read(one, History(), 0.05)
+    assert len(hellos(one, 0.05)) == 1
+    assert one.next_time() == pytest.approx(0.05 + HELLO_SPACING), "it may not have been subscribed yet"
+
+
+def test_who_connects_right_before_a_hello_gets_one_of_its_own() -> None:
+    one = started(History())
+    one.connected(2.0)
+    one.connected(2.0 + 0.9 * HELLO_DELAY)
+    now = 2.0 + HELLO_DELAY
+    read(one, History(), now)
+    assert len(hellos(one, now)) == 1
+    assert one.next_time() == pytest.approx(now + HELLO_SPACING)
+    read(one, History(), now + HELLO_SPACING)
+    assert len(hellos(one, now + HELLO_SPACING)) == 1
+    assert one.next_time() == pytest.approx(now + HELLO_SPACING + IDLE)
+
+
+def test_a_herd_of_a_thousand_reconnections_makes_few_broadcasts(seed: int) -> None:
+    rng = random.Random(seed)
+    one, history, now, said = started(History()), History(), 10.0, 0
+    moments = sorted(10.0 + rng.uniform(0.0, 3.0) for _ in range(1000))
+    while now < 14.0:
+        while moments and moments[0] <= now:
+            one.connected(moments.pop(0))
+        if one.wants_reading(now):
+            read(one, history, now)
+        said += len(hellos(one, now))
+        now += 0.01
+    assert 2 <= said <= 5
+
+
+@given(st.lists(st.tuples(st.sampled_from("cpqt"), st.floats(0.0, 3.0)), max_size=60))
+def test_what_is_broadcast_is_bounded_by_time_and_not_by_what_happens(steps: list[tuple[str, float]]) -> None:
+    """Connections, commits on new topics, questions: two broadcasts are never closer than ``HELLO_SPACING``."""
+    history, one, now = History(), publishing(), 0.0
+    told: list[float] = []
+    for number, (what, pause) in enumerate(steps):
+        now += pause
+        if what == "c":
+            one.connected(now)
+        elif what == "p":
+            one.publish([history.one(f"t{number}")], now)
+        elif what == "q":
+            one.hello_requested(HelloRequest(f"n{number}", ("t1",)), now)
+        if one.wants_reading(now):
+            read(one, history, now)
+        for each in hellos(one, now):
+            if not nonce_of(each):
+                told.append(now)
+                assert set(hello_of(each).heads) <= set(hello_of(each).sequences) <= set(one.sequences)
+    assert all(later - earlier >= HELLO_SPACING for earlier, later in pairwise(told))
+
+
+# -- hellos that links overtake --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from(("link", "lost", "hello", "deliver")), max_size=60), st.integers(0, 999))
+def test_a_hello_that_later_links_overtake_makes_no_hole_and_hides_none(steps: list[str], seed: int) -> None:
+    """Hellos are made under the lock and leave without it: any link that is numbered later may leave before."""
+    rng = random.Random(seed)
+    history, one, gaps = History(), publishing(), SequenceGaps()
+    read(one, history, 0.0)
+    hellos(one, 0.0)
+    gaps.announced("api-1", UUID, "a", 0)
+    made: list[Envelope] = []
+    missing: list[int] = []
+
+    def deliver(each: Envelope) -> None:
+        for topic, last in hello_of(each).sequences.items():
+            gaps.announced(each.service, each.uuid, topic, last)
+
+    for step in steps:
+        if step in ("link", "lost"):
+            (sent,) = one.publish([history.one("a")], 0.0)
+            if step == "lost":
+                missing.append(sent.sequence)
+            else:
+                gaps.received(sent.service, sent.uuid, sent.topic, sent.sequence, 1)
+        elif step == "hello":
+            made += asked(one, HelloRequest("n", ("a",)), 0.0)
+        elif made:
+            deliver(made.pop(rng.randrange(len(made))))
+    for each in (*made, *asked(one, HelloRequest("last", ("a",)), 0.0)):
+        deliver(each)
+    assert gaps.tally == Tally(holes=len(missing))
+
+
+def said_until(publishers: list[Sequencer], replica: Bench, until: float) -> int:
+    """Time passes in small steps: hellos reach the replica, and its questions the publishers. How many it received."""
+    received, answered = 0, len(replica.questions)
+    while replica.now < until:
+        for publisher in publishers:
+            for question in replica.questions[answered:]:
+                publisher.hello_requested(HelloRequest(question.nonce, question.topics), replica.now)
+            if publisher.wants_reading(replica.now):
+                read(publisher, replica.history, replica.now)
+        answered = len(replica.questions)
+        for hello in [each for publisher in publishers for each in hellos(publisher, replica.now)]:
+            replica.do(replica.tracker.feed(hello, replica.now))
+            received += 1
+        replica.wait(0.05)
+        if replica.is_syncing():
+            replica.answer()
+    return received
+
+
+def test_rule_06_idle_publishers_of_many_topics_cost_a_replica_of_everything_next_to_nothing() -> None:
+    """Three publishers and 2,000 topics, of which each sent on some hundreds: at most 3 messages a second."""
+    history, timing, seconds = History(), Timing(), 100.0
+    replica = Bench(history, (ALL,), timing=timing)
+    publishers = [Sequencer(f"api-{number}", f"{number:032x}", timing, Limits(), replica.now) for number in range(3)]
+    for number in range(2000):
+        publishers[number % 3].publish([history.one(f"topic-{number}")], replica.now)
+    said_until(publishers, replica, replica.now + 30.0)
+    received = said_until(publishers, replica, replica.now + seconds)
+    assert received <= 3.0 * seconds
+    assert received >= 2 * 3 * (seconds / timing.max_idle_time - 1), "each says hello when idle, and answers"
+    assert replica.tracker.staleness(replica.now) <= timing.max_idle_time + timing.reading_age
+    assert replica.syncs[1:] == [], "nothing is read but at the start"

@@ -1,0 +1,109 @@
+"""Which links a service publishes that nobody handed over (rule S10)."""
+
+import msgspec
+import pytest
+
+from pubsub_lib.core import unpublished_links as module
+from pubsub_lib.core.model import Link
+from pubsub_lib.core.unpublished_links import UnpublishedLinks
+from tests.unit.core.builders import History
+
+GRACE, KEEP = 1.0, 10.0
+
+
+def of(origin: str, link: Link) -> Link:
+    return msgspec.structs.replace(link, origin=origin)
+
+
+def links(*origins: str) -> list[Link]:
+    history = History()
+    return [of(origin, history.one()) for origin in origins]
+
+
+def unpublished() -> UnpublishedLinks:
+    return UnpublishedLinks("me", GRACE, KEEP)
+
+
+def test_what_was_handed_over_is_published_once() -> None:
+    one = unpublished()
+    given = links("me", "me")
+    assert one.handed_over(given) == given
+    assert one.handed_over(given) == []
+    one.in_changelog(given, 0.0)
+    assert one.due(99.0, {"me"}, holds_orphans=True) == []
+
+
+def test_own_links_that_nobody_handed_over_are_published_after_the_grace_in_commit_order() -> None:
+    one = unpublished()
+    given = links("me", "me")
+    one.in_changelog(given, 5.0)
+    assert one.next_time() == 5.0 + GRACE
+    assert one.due(5.0 + GRACE - 0.01, {"me"}, holds_orphans=False) == []
+    assert one.due(5.0 + GRACE, {"me"}, holds_orphans=False) == given
+    assert one.handed_over(given) == [], "a worker that comes late hands over what is out already"
+    assert one.due(99.0, {"me"}, holds_orphans=False) == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "live", "holds", "expected"),
+    [
+        ("other", {"me", "other"}, True, False),
+        ("other", {"me"}, True, True),
+        ("other", {"me"}, False, False),
+        ("", {"me"}, True, True),
+        ("", {"me"}, False, False),
+        ("me", set(), False, True),
+    ],
+)
+def test_orphans_are_for_the_holder_of_the_lease(origin: str, live: set[str], holds: bool, expected: bool) -> None:
+    one = unpublished()
+    given = links(origin)
+    one.in_changelog(given, 0.0)
+    assert one.due(GRACE, live, holds_orphans=holds) == (given if expected else [])
+
+
+def test_a_link_of_a_live_service_is_taken_over_when_that_service_dies() -> None:
+    one = unpublished()
+    given = links("other")
+    one.in_changelog(given, 0.0)
+    assert one.due(GRACE, {"other"}, holds_orphans=True) == []
+    assert one.due(KEEP - 1.0, set(), holds_orphans=True) == given
+
+
+def test_a_link_of_a_live_service_is_forgotten_in_the_end() -> None:
+    one = unpublished()
+    one.in_changelog(links("other"), 0.0)
+    assert one.due(KEEP, {"other"}, holds_orphans=True) == []
+    assert one.due(KEEP + 1.0, set(), holds_orphans=True) == []
+
+
+@pytest.mark.parametrize("origin", ["me", "dead"])
+def test_a_grace_beyond_what_is_kept_does_not_switch_following_off(origin: str) -> None:
+    one = UnpublishedLinks("me", 60.0, KEEP)
+    given = links(origin)
+    one.in_changelog(given, 0.0)
+    for now in (KEEP, 3 * KEEP, 59.0):
+        assert one.due(now, {"me"}, holds_orphans=True) == []
+    assert one.due(61.0, {"me"}, holds_orphans=True) == given
+
+
+def test_next_time_never_has_the_caller_spin_over_links_of_others() -> None:
+    one = unpublished()
+    given = links("other", "me")
+    one.in_changelog(given[:1], 0.0)
+    one.due(GRACE, {"other"}, holds_orphans=False)
+    assert one.next_time() == float("inf")
+    one.in_changelog(given[1:], 3.0)
+    assert one.next_time() == 3.0 + GRACE
+    assert one.due(3.0 + GRACE, {"other"}, holds_orphans=False) == given[1:]
+    assert one.next_time() == float("inf")
+
+
+def test_memory_is_bounded_and_forgetting_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
+    one = unpublished()
+    given = links(*["me"] * 5)
+    one.in_changelog(given, 0.0)
+    assert one.due(GRACE, set(), holds_orphans=False) == given[2:]
+    assert one.handed_over(given[:2]) == given[:2], "forgotten, so published: again at the worst"
+    assert len(one._published) == 3

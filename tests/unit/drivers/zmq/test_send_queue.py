@@ -1,0 +1,114 @@
+"""What waits shares frames (rule W5); nothing is lost, reordered within a topic, or moved past a hello."""
+
+import threading
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Hello
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ZERO
+from pubsub_lib.errors import TransportError
+from pubsub_zmq.send_queue import WINDOW, QueuedMessage, SendQueue, frames
+from tests.unit.drivers.zmq.world import envelope
+
+UUIDS = ("aa" * 16, "bb" * 16)
+LIMITS = Limits(max_frame_bytes=2000, max_value_bytes=200)
+
+
+def outgoing(made: Envelope) -> QueuedMessage:
+    return QueuedMessage(made, *codec.encode(made, LIMITS))
+
+
+def hello(last: int) -> QueuedMessage:
+    return outgoing(Envelope("world", UUIDS[0], "", 0, [], Hello({"a": last}, {}, ZERO, 0.0)))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(UUIDS), st.sampled_from(("a", "b", "c", "")), st.integers(1, 3), st.integers(0, 200)),
+        max_size=3 * WINDOW,
+    )
+)
+def test_every_message_comes_once_in_order_and_hellos_stay_in_their_place(
+    sent: list[tuple[str, str, int, int]],
+) -> None:
+    last: dict[tuple[str, str], int] = defaultdict(int)
+    waiting = []
+    for uuid, topic, step, size in sent:
+        if topic == "":
+            waiting.append(hello(last[UUIDS[0], "a"]))
+            continue
+        last[uuid, topic] += step if size % 50 == 0 else 1  # some sequences have gaps
+        waiting.append(outgoing(envelope(topic, last[uuid, topic], uuid, b"x" * size)))
+    got = [codec.decode(pair, LIMITS) for pair in frames(waiting, LIMITS)]
+    streams: dict[tuple[str, str], list[int]] = defaultdict(list)
+    wanted: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for item in waiting:
+        if item.envelope.messages:
+            wanted[item.envelope.uuid, item.envelope.topic].append(item.envelope.sequence)
+    for one in got:
+        if one.hello is not None:
+            assert streams[UUIDS[0], "a"][-1:] == ([one.hello.sequences["a"]] if one.hello.sequences["a"] else [])
+        for number, message in enumerate(one.messages, one.sequence):
+            assert message.link.point.position == number, "a message has not the number that its sender gave it"
+            streams[one.uuid, one.topic].append(number)
+    assert {key: value for key, value in streams.items() if value} == wanted
+    assert sum(one.hello is not None for one in got) == sum(item.envelope.hello is not None for item in waiting)
+
+
+def test_messages_of_a_topic_share_a_frame_as_far_as_it_holds() -> None:
+    waiting = [outgoing(envelope("a", number, UUIDS[0], b"x" * 150)) for number in range(1, 31)]
+    got = list(frames(waiting, LIMITS))
+    assert len(got) < 10
+    assert all(len(body) <= LIMITS.max_frame_bytes for _, body in got)
+
+
+def test_one_that_waits_alone_goes_as_it_was_encoded() -> None:
+    item = outgoing(envelope("a", 1, UUIDS[0]))
+    ((head, body),) = frames([item], LIMITS)
+    assert head is item.head
+    assert body is item.body
+
+
+def test_a_full_outbox_is_an_error_after_the_wait_and_a_closed_one_at_once() -> None:
+    woken: list[int] = []
+    box = SendQueue(2, lambda: woken.append(1))
+    item = outgoing(envelope("a", 1, UUIDS[0]))
+    box.put(item, 0)
+    box.put(item, 0)
+    assert woken == [1], "the thread is woken once for all that waits"
+    with pytest.raises(TransportError, match="2 envelopes wait"):
+        box.put(item, 0.01)
+    assert box.accepted == 2
+    box.close()
+    with pytest.raises(TransportError, match="closed"):
+        box.put(item, 10)
+    assert len(box.take()) == 2
+
+
+def test_a_sender_that_waits_goes_on_as_soon_as_there_is_room() -> None:
+    box = SendQueue(1, lambda: None)
+    item = outgoing(envelope("a", 1, UUIDS[0]))
+    box.put(item, 0)
+    waiting = threading.Thread(target=box.put, args=(item, 30))
+    waiting.start()
+    taken = 0
+    while taken < 2:
+        taken += len(box.take())
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_an_empty_outbox_lets_one_pass_by_and_counts_it_and_none_overtakes_what_waits() -> None:
+    outbox = SendQueue(10, lambda: None)
+    assert outbox.pass_by()
+    outbox.put(hello(1), 0.0)
+    assert not outbox.pass_by()
+    assert outbox.accepted == 2
+    outbox.take()
+    outbox.close()
+    assert not outbox.pass_by()

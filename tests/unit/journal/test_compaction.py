@@ -1,0 +1,184 @@
+"""Rolling: the same records in the other form, by atomic rename; and the retention."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib.journal import compaction
+from pubsub_lib.journal.compaction import compact
+from pubsub_lib.journal.reading import find, read
+from pubsub_lib.journal.writer import Journal
+from tests.unit.journal.builders import envelope, settings
+
+
+def finished(folder: Path, records: int = 5) -> Path:
+    journal = Journal(settings(folder), "service", "s")
+    for position in range(7, 7 + records):
+        journal.messages(("sent",), envelope(position, position + 1))
+    journal.close()
+    (path,) = [each for each in find([folder]).append if each.name.startswith(journal.run)]
+    return path
+
+
+def test_parquet_holds_the_same_rows(tmp_path: Path) -> None:
+    path = finished(tmp_path)
+    before = list(read(path))
+    assert compact(tmp_path).rolled == 1
+    (rolled,) = find([tmp_path]).parquet
+    assert rolled.stem == path.stem
+    assert list(read(rolled)) == before
+    assert sorted(tmp_path.iterdir()) == [rolled]
+
+
+def test_many_rows_are_written_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_SLICE", 3)
+    path = finished(tmp_path, 20)
+    before = list(read(path))
+    compact(tmp_path)
+    (rolled,) = find([tmp_path]).parquet
+    assert list(read(rolled)) == before
+
+
+def test_a_file_that_is_written_is_left_alone(tmp_path: Path) -> None:
+    journal = Journal(settings(tmp_path), "service", "s")
+    assert compact(tmp_path).rolled == 0
+    journal.close()
+    assert compact(tmp_path).rolled == 1
+
+
+def test_the_file_of_a_killed_writer_is_rolled_up_to_its_torn_tail(tmp_path: Path) -> None:
+    path = finished(tmp_path)
+    before = list(read(path))
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 3)
+    compact(tmp_path)
+    (rolled,) = find([tmp_path]).parquet
+    assert list(read(rolled)) == before[:-1]
+
+
+def test_both_forms_count_once(tmp_path: Path) -> None:
+    """Killed between the rename and the removal."""
+    path = finished(tmp_path)
+    kept = path.read_bytes()
+    compact(tmp_path)
+    path.write_bytes(kept)
+    found = find([tmp_path])
+    assert (len(found.parquet), len(found.append)) == (1, 0)
+
+
+def test_garbage_is_put_aside_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.journal").write_bytes(b"nonsense")
+    finished(tmp_path)
+    done = compact(tmp_path)
+    assert (done.rolled, done.unreadable) == (1, 1)
+    assert (tmp_path / "a.unreadable").read_bytes() == b"nonsense"
+
+
+def test_a_file_that_cannot_be_rolled_is_told_and_stops_neither_the_others_nor_the_retention(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck = finished(tmp_path).rename(tmp_path / "0.journal")
+    (tmp_path / ".0.parquet.1").mkdir()  # in its way
+    finished(tmp_path)
+    old = tmp_path / "old.parquet"
+    old.touch()
+    os.utime(old, (0, 0))
+    for rolled in (1, 0):
+        assert compact(tmp_path, keep_seconds=3600) == compaction.Compacted(rolled=rolled, removed=rolled)
+    assert stuck.exists()
+    said = f"{stuck} is not made Parquet (Is a directory); make room or correct its rights, it is tried again"
+    assert [record.getMessage() for record in caplog.records] == [said, said]
+
+
+def test_a_full_disk_has_room_again_before_something_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(tmp_path)
+    old, write = tmp_path / "old.parquet", compaction.write_parquet
+    old.touch()
+    os.utime(old, (0, 0))
+
+    def needs_room(source: Path, target: Path) -> None:
+        if old.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(source, target)
+
+    monkeypatch.setattr(compaction, "write_parquet", needs_room)
+    assert compact(tmp_path, keep_seconds=3600) == compaction.Compacted(rolled=1, removed=1)
+
+
+def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "oldest.parquet").mkdir()
+    (tmp_path / "old.parquet").touch()
+    for each in ("oldest", "old"):
+        os.utime(tmp_path / f"{each}.parquet", (0, 0))
+    assert compact(tmp_path, keep_seconds=3600) == compaction.Compacted(removed=1)
+    assert [each.name for each in tmp_path.iterdir()] == ["oldest.parquet"]
+    assert "oldest.parquet is old and cannot be removed (Is a directory); correct its rights" in caplog.text
+
+
+def test_an_empty_file_is_left_to_its_writer_until_it_is_old(tmp_path: Path) -> None:
+    path = tmp_path / "a.journal"
+    path.touch()
+    assert compact(tmp_path) == compaction.Compacted()
+    assert list(tmp_path.iterdir()) == [path]
+    os.utime(path, (0, 0))
+    assert compact(tmp_path) == compaction.Compacted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_roller_left_goes_with_the_next(tmp_path: Path) -> None:
+    path = finished(tmp_path)
+    (tmp_path / f".{path.stem}.parquet.1").write_bytes(b"half")
+    busy = Journal(settings(tmp_path), "service", "s")  # claimed by somebody else, who may be writing it
+    others = tmp_path / f".{busy.run}-000001.parquet.1"
+    others.touch()
+    compact(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
+        [others.name, f"{busy.run}-000001.journal", f"{path.stem}.parquet"]
+    )
+    busy.close()
+
+
+def test_a_file_that_somebody_else_removes_meanwhile_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "gone.parquet").symlink_to("nowhere")
+    path = tmp_path / "old.parquet"
+    path.touch()
+    os.utime(path, (0, 0))
+    assert compact(tmp_path, keep_seconds=1).removed == 1
+
+
+def test_the_oldest_go_when_they_are_too_much_or_too_old(tmp_path: Path) -> None:
+    for age in (100, 300, 200):
+        path = finished(tmp_path)
+        compact(tmp_path)
+        rolled = path.with_suffix(".parquet")
+        now = rolled.stat().st_mtime
+        os.utime(rolled, (now - age, now - age))
+        rolled.rename(tmp_path / f"{age}.parquet")
+    assert compact(tmp_path, keep_seconds=250).removed == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["100.parquet", "200.parquet"]
+    assert compact(tmp_path, keep_bytes=(tmp_path / "100.parquet").stat().st_size).removed == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["100.parquet"]
+
+
+def test_what_a_roll_itself_makes_counts_as_well(tmp_path: Path) -> None:
+    for _ in range(3):
+        finished(tmp_path)
+    done = compact(tmp_path, keep_bytes=0)
+    assert (done.rolled, done.removed) == (3, 3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_as_a_program_it_says_in_a_sentence_that_there_is_no_folder(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    command = [sys.executable, "-m", "pubsub_lib.journal.compaction", str(gone), "1", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"the journals in {gone} are not made Parquet (No such file or directory); correct the folder's rights\n"
+    )

@@ -1,0 +1,44 @@
+"""What the paranoid mode finds."""
+
+import pytest
+
+from pubsub_lib.core.cache import Cache
+from pubsub_lib.core.digest import fingerprint
+from pubsub_lib.core.model import ALL, Full, Head, Point, Record, TopicSnapshot
+from pubsub_lib.replica.consistency_check import differences
+
+POINT = Point(2, 99)
+ONE = Record("a", "1", 1, b"1")
+TWO = Record("a", "2", 2, b"2")
+
+
+def full(*records: Record) -> Full:
+    digest = sum(fingerprint(r.table, r.key, r.version, r.value) for r in records) % 2**64
+    return Full({"t": TopicSnapshot(Head(POINT, len(records), digest), records)}, POINT)
+
+
+def cache(*records: Record) -> Cache:
+    made = Cache()
+    made.replace("t", full(*records).topics["t"])
+    return made
+
+
+def test_equal_is_silent() -> None:
+    assert differences(cache(ONE, TWO), "t", full(ONE, TWO)) == []
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "said"),
+    [
+        ([ONE], [ONE, TWO], "a '2' of topic 't' is missing"),
+        ([ONE, TWO], [ONE], "a '2' of topic 't' should not be there"),
+        ([ONE], [Record("a", "1", 2, b"1")], "a '1' of topic 't' has version 1 instead of 2"),
+        ([ONE], [Record("a", "1", 1, b"7")], "a '1' of topic 't' has another value in version 1"),
+    ],
+)
+def test_each_difference_is_one_sentence(here: list[Record], there: list[Record], said: str) -> None:
+    assert differences(cache(*here), "t", full(*there)) == [said]
+
+
+def test_a_replica_of_everything_must_not_hold_a_topic_that_the_store_has_not() -> None:
+    assert differences(cache(ONE), ALL, Full({}, POINT)) == ["topic 't' is in the replica but not in the store"]

@@ -1,0 +1,47 @@
+"""Work that goes on when its waiter is cancelled."""
+
+import asyncio
+import gc
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from pubsub_lib.replica.futures import shielded
+
+
+def test_a_waiter_gets_what_the_work_returns_or_raises() -> None:
+    async def main() -> None:
+        good: Future[int] = Future()
+        good.set_result(7)
+        assert await shielded(good) == 7
+        bad: Future[int] = Future()
+        bad.set_exception(ValueError("no"))
+        with pytest.raises(ValueError, match="no"):
+            await shielded(bad)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_what_the_work_raises_when_its_waiter_was_cancelled_is_not_reported(cancelled: bool) -> None:
+    reported: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+        work: Future[int] = Future()
+        waiting = shielded(work)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not work.cancelled(), "it goes on"
+        if cancelled:
+            work.cancel()
+        else:
+            work.set_exception(ValueError("too late"))
+        await asyncio.sleep(0)  # the loop handles what the work did
+        del work, waiting
+        gc.collect()
+
+    asyncio.run(main())
+    assert reported == []

@@ -1,0 +1,133 @@
+"""What a replica tells to those who compare it with the store, by its endpoint."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from _processes import free_port, poll
+
+from pubsub_lib import Replica, Settings, Store
+from pubsub_lib.core import digest
+from pubsub_lib.core.model import ALL
+from pubsub_lib.errors import InvalidValueError, NotSubscribedError
+from tests.unit.world import settings
+
+LONG = 120.0
+
+
+@pytest.fixture
+def config(sqlite_url: str) -> Settings:
+    # Not paranoid: a value that rots in memory is to be found here, not there.
+    return settings(sqlite_url, metrics_port=free_port(), paranoid=False)
+
+
+@pytest.fixture
+def store(config: Settings) -> Iterator[Store]:
+    with Store(config.store_url) as store:
+        with store.transaction() as tx:
+            for number in range(20):
+                tx.set("t", f"k{number}", number, topic="a")
+            tx.set("t", "other", 1, topic="b")
+        yield store
+
+
+@pytest.fixture(params=[("a", "b"), (ALL,)], ids=["topics", "everything"])
+def replica(request: pytest.FixtureRequest, config: Settings, store: Store) -> Iterator[Replica]:
+    with Replica(config, request.param) as replica:
+        replica.wait_synced(LONG)
+        yield replica
+
+
+def ask(config: Settings, target: str, method: str = "GET") -> tuple[int, Any]:
+    request = urllib.request.Request(f"http://127.0.0.1:{config.metrics_port}{target}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_count_and_digests_are_the_stores_at_the_same_point(config: Settings, store: Store, replica: Replica) -> None:
+    head = store.topics()["a"]
+    # On a busy machine it may be polling at the moment: no publisher proves anything here.
+    assert poll(lambda: ask(config, "/verify?topic=a")[1]["state"] == "following", LONG)
+    code, found = ask(config, "/verify?topic=a")
+    assert code == 200
+    assert (found["topic"], found["objects"]) == ("a", head.count)
+    assert (found["digest"], found["position"]) == (head.digest, head.point.position)
+    assert found["nonce"] == head.point.nonce
+    assert {int(bucket): value for bucket, value in found["buckets"].items()} == store.bucket_digests("a")
+    assert 0 <= found["staleness"] < LONG
+
+
+def test_objects_of_chosen_buckets(config: Settings, store: Store, replica: Replica) -> None:
+    mine = [each for each in store.objects(topic="a") if digest.bucket_of("t", each.key) in (3, 7, 200)]
+    wanted = sorted([each.table, each.key, each.version, each.fingerprint] for each in mine)
+    buckets = "".join(f"&bucket={digest.bucket_of('t', each.key)}" for each in mine) or "&bucket=3"
+    assert sorted(ask(config, f"/objects?topic=a{buckets}")[1]["objects"]) == wanted
+    everything = "".join(f"&bucket={number}" for number in range(digest.BUCKETS))
+    assert len(ask(config, f"/objects?topic=a{everything}")[1]["objects"]) == 20
+
+
+def test_what_rotted_in_memory_shows_and_a_resync_heals_it(config: Settings, store: Store, replica: Replica) -> None:
+    heard: list[tuple[str, Any, Any]] = []
+    replica.on("t", lambda change: heard.append((change.key, change.old, change.new)))
+    entry = replica._cache._topics["a"].tables["t"]["k3"]
+    entry.value = b'"rot"'
+    assert ask(config, "/verify?topic=a")[1]["digest"] != store.topics()["a"].digest
+    assert ask(config, "/resync?topic=a", "POST") == (200, {"topics": ["a"]})
+    assert poll(lambda: ask(config, "/verify?topic=a")[1]["digest"] == store.topics()["a"].digest, LONG)
+    assert poll(lambda: ("k3", "rot", 3) in heard, LONG)
+    assert replica.status().counters.fulls["asked"] == 1
+
+
+def test_everything_is_read_anew_when_no_topic_is_named(config: Settings, replica: Replica) -> None:
+    assert ask(config, "/resync", "POST") == (200, {"topics": []})
+    wanted = len(replica.topics)
+    assert poll(lambda: replica.status().counters.fulls.get("asked") == wanted, LONG)
+    assert poll(lambda: all(each.state == "following" for each in replica.status().chains.values()), LONG)
+
+
+BAD = [
+    ("GET", "/verify?topic=never", 404, "not subscribed to the topic 'never'; its topics are ['a', 'default']"),
+    ("POST", "/resync?topic=a&topic=never", 404, "not subscribed to the topic 'never'"),
+    ("GET", "/verify", 400, "name one topic"),
+    ("GET", "/verify?topic=", 400, "topic"),
+    ("GET", "/objects?topic=a", 400, "from 0 to 255"),
+    ("GET", "/objects?topic=a&bucket=256", 400, "from 0 to 255"),
+    ("GET", "/objects?topic=a&bucket=x", 400, "from 0 to 255"),
+    ("GET", "/resync", 405, "POST /resync"),
+    ("POST", "/verify?topic=a", 405, "GET /verify"),
+    ("GET", "/nothing", 404, "there are GET /metrics, GET /objects, GET /ready, GET /verify, POST /resync"),
+]
+
+
+def test_bad_questions(config: Settings, store: Store) -> None:
+    with Replica(config, ["a"]) as replica:
+        replica.wait_synced(LONG)
+        for method, target, code, words in BAD:
+            got, said = ask(config, target, method)
+            assert (got, words in said) == (code, True), (target, said)
+        assert replica.status().counters.fulls.get("asked", 0) == 0
+
+
+def test_a_replica_that_never_synced_knows_nothing(config: Settings, sqlite_url: str) -> None:
+    with Replica(config, ["a"]):  # there is no database yet
+        code, found = ask(config, "/verify?topic=a")
+    assert code == 200
+    assert (found["position"], found["nonce"], found["staleness"], found["objects"]) == (None, None, None, 0)
+
+
+def test_by_hand(config: Settings, replica: Replica) -> None:
+    assert [each.key for each in replica.contents("b").records] == ["other"]
+    with pytest.raises(InvalidValueError, match="topic"):
+        replica.contents("")
+    if replica.topics != (ALL,):
+        with pytest.raises(NotSubscribedError, match="not subscribed to the topic 'never'"):
+            replica.contents("never")
+        with pytest.raises(NotSubscribedError, match="not subscribed to the topic 'never'"):
+            replica.resync("never")

@@ -1,0 +1,108 @@
+"""Following from the head on: everything is shown once, in commit order; a changed history is a jump, not an end."""
+
+from collections.abc import Collection, Sequence
+
+import pytest
+
+from pubsub_lib.core.model import Heads, Link, Point
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.service import changelog_reader as module
+from pubsub_lib.service.changelog_reader import ChangelogReader
+from tests.unit.service.links import History
+
+
+class Log:
+    """A store's changelog."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.connects = True
+        self.down = False
+
+    def read_heads(self, topics: Collection[str]) -> Heads:
+        return Heads(self.history.head, {})
+
+    def read_links(self, after: Point | None, maximum: int) -> tuple[list[Link], Point, bool]:
+        if self.down:
+            raise StoreUnavailable("out")
+        return list(self.history.after(after))[:maximum], self.history.head, self.connects
+
+
+class Out:
+    """What the service would send."""
+
+    def __init__(self) -> None:
+        self.shown: list[Link] = []
+        self.asked: list[tuple[float, Collection[str], bool]] = []
+        self.next = float("inf")
+
+    def in_changelog(self, links: Sequence[Link], now: float) -> None:
+        self.shown += links
+
+    def due(self, now: float, live: Collection[str], holds_orphans: bool) -> None:
+        self.asked.append((now, live, holds_orphans))
+
+    def next_time(self) -> float:
+        return self.next
+
+
+@pytest.fixture
+def history() -> History:
+    history = History()
+    history.commit()
+    return history
+
+
+def follow(history: History) -> tuple[ChangelogReader, Log, Out]:
+    log, out = Log(history), Out()
+    return ChangelogReader(log, out, 1.0, lambda now: ({"api-1"}, True)), log, out
+
+
+def test_it_begins_at_the_head_and_shows_what_comes_then(history: History) -> None:
+    reader, _, out = follow(history)
+    assert reader.step(0.0) == 1.0
+    later = [history.commit(), history.commit()]
+    reader.step(1.0)
+    reader.step(2.0)
+    assert out.shown == later
+    assert out.asked[-1] == (2.0, {"api-1"}, True)
+
+
+def test_it_comes_at_once_while_there_is_more_and_earlier_when_a_grace_ends(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_LINKS", 2)
+    reader, _, out = follow(history)
+    reader.step(0.0)
+    later = [history.commit() for _ in range(5)]
+    assert [reader.step(5.0) for _ in range(3)] == [5.0, 5.0, 6.0]
+    assert out.shown == later
+    out.next = 6.3
+    assert reader.step(6.0) == 6.3
+    out.next = 2.0
+    assert reader.step(7.0) == 7.0
+
+
+def test_another_history_is_a_jump_to_its_head(history: History) -> None:
+    reader, log, out = follow(history)
+    reader.step(0.0)
+    log.connects = False
+    history.commit()
+    reader.step(1.0)
+    log.connects = True
+    last = history.commit()
+    reader.step(2.0)
+    assert reader.jumps == 1
+    assert out.shown[-1] == last
+
+
+def test_after_an_outage_nothing_is_left_out(history: History) -> None:
+    reader, log, out = follow(history)
+    reader.step(0.0)
+    link = history.commit()
+    log.down = True
+    with pytest.raises(StoreUnavailable):
+        reader.step(1.0)
+    log.down = False
+    reader.step(2.0)
+    assert out.shown == [link]

@@ -1,0 +1,72 @@
+"""Runs put together from what workers push, in any order and with losses; nothing grows without bound."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_lib.core import codec
+from pubsub_lib.core.envelope import Envelope, Hello, Message
+from pubsub_lib.core.limits import Limits
+from pubsub_lib.core.model import ZERO, Change, Link, Point
+from pubsub_lib.service.reassembly import MAX_RUNS, Reassembly
+
+SMALL = Limits(max_frame_bytes=2000, max_value_bytes=1000)
+UUID = "0" * 32
+
+
+def large(position: int) -> Link:
+    changes = [Change("t", f"k{n}", "set", position - 9 + n, b'"' + b"x" * 700 + b'"') for n in range(10)]
+    return Link("topic", ZERO, Point(position, position), changes, 10, 0, ZERO, 1)
+
+
+def envelopes(messages: list[Message], first: int = 1, uuid: str = UUID) -> list[Envelope]:
+    return [Envelope("api-1", uuid, "topic", first + n, [message]) for n, message in enumerate(messages)]
+
+
+def test_a_link_in_one_message_is_whole_at_once() -> None:
+    link = Link("topic", ZERO, Point(1, 1), [], 0, 0, ZERO, 1)
+    assert Reassembly().feed(Envelope("api-1", UUID, "topic", 1, [Message(link), Message(link)])) == [link, link]
+
+
+@given(st.randoms(use_true_random=False))
+def test_runs_of_several_workers_are_whole_when_their_last_part_comes(rng: random.Random) -> None:
+    assembly = Reassembly()
+    first, second = large(10), large(20)
+    ways = [
+        envelopes(codec.split(first, SMALL)),
+        envelopes(codec.split(second, SMALL), uuid="1" * 32),
+    ]
+    assert min(len(way) for way in ways) > 2
+    got = []
+    while any(ways):
+        got += assembly.feed(rng.choice([way for way in ways if way]).pop(0))
+    assert sorted(got, key=lambda link: link.point.position) == [first, second]
+    assert (assembly.lost, assembly.given_up) == (0, 0)
+
+
+def test_a_lost_part_is_counted_and_its_run_given_up_in_the_end() -> None:
+    assembly = Reassembly()
+    sequence = 1
+    for number in range(MAX_RUNS + 2):
+        parts = envelopes(codec.split(large(10 + 10 * number), SMALL), sequence)
+        sequence += len(parts)
+        del parts[1]
+        for part in parts:
+            assert assembly.feed(part) == []
+    assert assembly.lost == MAX_RUNS + 2
+    assert assembly.given_up == 2
+
+
+def test_sequences_are_counted_per_worker_and_topic() -> None:
+    assembly = Reassembly()
+    link = Link("topic", ZERO, Point(1, 1), [], 0, 0, ZERO, 1)
+    for uuid in ("0" * 32, "1" * 32):
+        assembly.feed(Envelope("api-1", uuid, "topic", 7, [Message(link)] * 3))
+    assert assembly.lost == 0  # nobody knows what a worker sent before we began to listen
+    assembly.feed(Envelope("api-1", UUID, "topic", 12, [Message(link)]))
+    assert assembly.lost == 2
+
+
+def test_a_hello_holds_nothing() -> None:
+    assert Reassembly().feed(Envelope("api-1", UUID, "", 0, [], Hello({}, {}, None, 0.0))) == []

@@ -1,0 +1,221 @@
+"""Errors of the databases, provoked for real, become typed ones of ours with one clear sentence."""
+
+import errno
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from psycopg import errors
+from sqlalchemy import Engine, create_engine, exc, text
+
+from pubsub_lib.core.model import ZERO
+from pubsub_lib.errors import (
+    ConfigError,
+    PubSubError,
+    SchemaError,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from pubsub_lib.store import Store, StoreSettings, error_mapping
+from tests.unit.store.conftest import Opener
+
+IMPATIENT = StoreSettings(retry_attempts=2, lock_timeout=1.0, retry_max_seconds=5.0)
+
+
+def write(store: Store, value: object = 1) -> None:
+    with store.transaction() as tx:
+        tx.set("t", "k", value)
+
+
+def lock(engine: Engine) -> AbstractContextManager[object]:
+    """Hold the counter, as a writer does that stopped."""
+    context = engine.begin()
+    return _Held(context)
+
+
+class _Held:
+    def __init__(self, context: AbstractContextManager[object]) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        connection = self._context.__enter__()
+        connection.execute(text("UPDATE pubsub_store SET nonce = nonce"))  # type: ignore[attr-defined]
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._context.__exit__(None, None, None)
+
+
+def test_a_locked_database_is_busy_beyond_every_retry(open_store: Opener, database_url: str) -> None:
+    store = open_store(settings=IMPATIENT)
+    engine = create_engine(database_url)
+    with lock(engine), pytest.raises(StoreBusy, match="try again"):
+        write(store)
+    write(store)
+    engine.dispose()
+
+
+def test_a_lock_that_ends_is_waited_for(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    engine = create_engine(database_url)
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock(engine):
+            held.set()
+            release.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(20)
+    timer = threading.Timer(0.3, release.set)
+    timer.start()
+    write(store)
+    thread.join()
+    timer.join()
+    engine.dispose()
+    assert store.get("t", "k") == 1
+
+
+def test_a_read_only_sqlite_file(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store:
+        write(store)
+    with Store(sqlite_url.replace("sqlite:///", "sqlite:///file:") + "?mode=ro&uri=true", settings=IMPATIENT) as store:
+        assert store.get("t", "k") == 1
+        with pytest.raises(StoreReadOnly, match=r"may not write .* mode in the URL"):
+            write(store, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "advice"),
+    [
+        ("text", SchemaError, "no SQLite database; correct the URL"),
+        (".", StoreUnavailable, "cannot be opened; see its path, and the rights"),
+        ("text/net.db", StoreUnavailable, "cannot be opened; see its path, and the rights"),
+    ],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_cannot_be_a_database(
+    name: str, kind: type[PubSubError], advice: str, read_only: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "text").write_text("not a database, but long enough to be looked at. " * 50)
+    with pytest.raises(kind, match=advice):
+        Store(f"sqlite:///{tmp_path / name}", read_only=read_only).topics()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "advice"),
+    [
+        (sqlite3.SQLITE_CANTOPEN, StoreUnavailable, "see its path, and the rights"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, StoreReadOnly, "see the rights on both"),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, StoreUnavailable, "see whether it has room"),  # of a full disk, met when opening
+        (sqlite3.SQLITE_CORRUPT, StoreError, "restore it from a backup"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy, "try again"),
+    ],
+)
+def test_a_file_is_not_spoken_of_as_a_server(code: int, kind: type[PubSubError], advice: str) -> None:
+    error = sqlite3.OperationalError("as SQLite says it")
+    error.sqlite_errorcode = code
+    got = error_mapping.translate(exc.OperationalError("SELECT 1", None, error), "reading")
+    assert type(got) is kind
+    assert advice in str(got)
+    assert str(got).endswith(" (as SQLite says it)")
+
+
+def test_rights_on_a_file_are_named() -> None:
+    got = error_mapping.translate(PermissionError(errno.EACCES, "Permission denied", "/var/lib/net.db"), "opening it")
+    assert type(got) is StoreUnavailable
+    assert "see its path, and the rights" in str(got)
+    assert "whether it runs" in str(error_mapping.translate(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), "x"))
+
+
+def test_a_read_only_server(postgres_url: str) -> None:
+    with Store(postgres_url, settings=IMPATIENT) as store:
+        with store._writers.connect() as connection:
+            connection.execute(text("SET default_transaction_read_only = on"))
+            connection.commit()
+        with pytest.raises(StoreReadOnly):
+            write(store)
+
+
+def test_a_full_database(sqlite_url: str) -> None:
+    """On SQLite by its own limit; on the servers the same codes come from a full disk (docs)."""
+    with Store(sqlite_url, settings=IMPATIENT) as store:
+        write(store)
+        with store._writers.connect() as connection:
+            pages = connection.execute(text("PRAGMA page_count")).scalar_one()
+            connection.execute(text(f"PRAGMA max_page_count = {pages}"))
+        before = store.read_heads([]).store
+        with pytest.raises(StoreFull, match="free disk space first"):
+            write(store, "x" * 100_000)
+        assert store.read_heads([]).store == before
+        assert store.get("t", "k") == 1
+
+
+def _run(store: Store, query: str) -> None:
+    with store._readers.connect() as connection:
+        connection.execute(text(query)).all()
+
+
+def test_a_statement_that_takes_too_long(open_store: Opener) -> None:
+    store = open_store(settings=StoreSettings(statement_timeout=1.5, retry_attempts=1))
+    query = {"postgresql": "SELECT pg_sleep(20)", "mysql": "SELECT SLEEP(20) FROM pubsub_store"}.get(
+        store._readers.dialect.name
+    )
+    if query is None:
+        return  # SQLite has no statement timeout, and nobody else's statements to wait for
+    with pytest.raises(StoreUnavailable, match="in time"), error_mapping.translated("sleeping"):
+        _run(store, query)
+
+
+def test_tables_that_went_away(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE pubsub_topics"))
+    engine.dispose()
+    with pytest.raises(PubSubError, match="reading heads"):
+        store.topics()
+
+
+def test_a_wrong_password(mariadb_url: str) -> None:
+    with pytest.raises(ConfigError, match="password") as caught:
+        Store(mariadb_url.replace("root@", "nobody:secret-word@"))
+    assert "secret-word" not in str(caught.value)
+
+
+def test_a_lost_counter_is_named(open_store: Opener, database_url: str) -> None:
+    store = open_store()
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM pubsub_store"))
+    engine.dispose()
+    actions: list[Callable[[], object]] = [lambda: write(store), store.topics, lambda: store.read_links(ZERO, 1)]
+    for action in actions:
+        with pytest.raises(StoreError, match="pubsub_store"):
+            action()
+
+
+def test_a_commit_whose_end_the_server_does_not_know_is_in_doubt() -> None:
+    """SQLSTATE 40003; the rest of its class says that the transaction is rolled back."""
+    for original, kind in (
+        (errors.StatementCompletionUnknown(), StoreUnavailable),
+        (errors.SerializationFailure(), StoreBusy),
+        (errors.DeadlockDetected(), StoreBusy),
+    ):
+        error = exc.DBAPIError("COMMIT", None, original)
+        assert error_mapping.kind_of(error) is kind
+        assert (kind in error_mapping.DEFINITE) is (kind is StoreBusy)
+
+
+def test_nothing_foreign_leaves() -> None:
+    for error in (exc.InvalidRequestError("x"), sqlite3.OperationalError("y"), OSError(5, "z"), exc.TimeoutError()):
+        with pytest.raises(PubSubError) as caught, error_mapping.translated("testing"):
+            raise error
+        assert caught.value.__cause__ is error
+        assert str(caught.value).startswith("testing failed: ")

@@ -1,0 +1,140 @@
+"""Looking into changelog and topics, on each of the three databases."""
+
+import pytest
+from sqlalchemy import create_engine, update
+
+from pubsub_lib.core.model import EMPTY, Head, Link
+from pubsub_lib.errors import InvalidValueError
+from pubsub_lib.store import Store, inspection, schema
+from pubsub_lib.store.inspection import START, behind, cursor
+from tests.unit.store.conftest import SETTINGS
+
+
+def fill(store: Store, count: int) -> list[Link]:
+    """Transactions of which every second writes to two topics; their links in commit order."""
+    links: list[Link] = []
+    for i in range(count):
+        with store.transaction(origin=f"api-{i % 2}") as tx:
+            tx.set("t", f"k{i % 4}", i, topic="a")
+            if i % 2:
+                tx.set("t", f"other{i % 4}", i, topic="b")
+        assert tx.commit is not None
+        links += sorted(tx.commit.links, key=lambda link: link.topic)
+    return links
+
+
+def test_links_come_page_by_page_in_commit_order_and_go_on_inside_a_transaction(store: Store) -> None:
+    links = fill(store, 7)
+    assert list(store.inspect.every_link()) == links
+    assert list(store.inspect.every_link(topic="b")) == [link for link in links if link.topic == "b"]
+    for i, link in enumerate(links):
+        assert store.inspect.links(cursor(link), 2) == links[i + 1 : i + 3]
+        assert store.inspect.links(behind(link.point.position), 100) == [
+            other for other in links if other.point.position > link.point.position
+        ]
+    assert store.inspect.links(START, 1) == links[:1]
+    assert store.inspect.newest(3) == links[-3:]
+    assert store.inspect.newest(2, "b") == [link for link in links if link.topic == "b"][-2:]
+    assert store.inspect.newest(100, "never") == []
+
+
+def test_oldest_is_what_trimming_left_and_its_age_is_by_the_databases_clock(store: Store) -> None:
+    assert store.inspect.oldest() is None
+    links = fill(store, 5)
+    oldest = store.inspect.oldest()
+    assert oldest is not None
+    assert oldest.link == links[0]
+    assert 0 <= oldest.age < 60
+    store.trim(keep_links=2)
+    oldest = store.inspect.oldest()
+    assert oldest is not None
+    assert oldest.link == links[-3]  # whole transactions stay
+
+
+def test_head_at_is_the_head_that_the_topic_had_then(store: Store) -> None:
+    assert store.inspect.head_at("a", 0) == EMPTY
+    links = fill(store, 4)
+    mine = [link for link in links if link.topic == "b"]
+    for position in range(links[-1].point.position + 2):
+        wanted = EMPTY
+        for link in mine:
+            if link.point.position <= position:
+                wanted = Head(link.point, link.count, link.digest)
+        assert store.inspect.head_at("b", position) == wanted
+    store.trim(keep_links=1)
+    assert store.inspect.head_at("b", mine[-1].point.position) == store.topics()["b"]
+    assert store.inspect.head_at("b", mine[-1].point.position - 1) is None
+
+
+@pytest.mark.parametrize("window", [1, 2, 1000])
+def test_versions_are_all_changes_of_one_object(store: Store, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "WINDOW", window)
+    assert list(store.inspect.versions("t", "k")) == []
+    with store.transaction() as tx:
+        tx.create("t", "k", "x", topic="a")
+        tx.create("t", "kk", "the key k is named here", topic="a")  # k stands in its bytes, too
+    with store.transaction() as tx:
+        tx.set("u", "k", "another table", topic="a")
+    with store.transaction() as tx:
+        tx.set("t", "k", "y", topic="b")  # moves
+    with store.transaction() as tx:
+        tx.delete("t", "k")
+    found = [(each.change.version, each.change.action, each.link.topic) for each in store.inspect.versions("t", "k")]
+    assert found == [(1, "create", "a"), (4, "delete", "a"), (5, "create", "b"), (6, "delete", "b")]
+    assert [each.change.value for each in store.inspect.versions("t", "kk")] == [b'"the key k is named here"']
+    store.trim(keep_links=1)
+    assert [each.change.version for each in store.inspect.versions("t", "k")] == [6]
+
+
+def test_versions_finds_a_key_of_any_bytes(store: Store) -> None:
+    keys = ["ключ", "%_\\'\"", "k" * 512, "a\nb", "é", "e"]
+    for key in keys:
+        with store.transaction() as tx:
+            tx.set("t", key, 1)
+    for key in keys:
+        assert [each.change.key for each in store.inspect.versions("t", key)] == [key]
+    with pytest.raises(InvalidValueError):
+        list(store.inspect.versions("t", ""))
+
+
+def test_last_by_origin_is_the_newest_link_of_each(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.inspect.last_by_origin() == {}
+    links = fill(store, 6)
+    with store.transaction() as tx:
+        tx.set("t", "nobody", 1)
+    found = store.inspect.last_by_origin()
+    assert {origin: kept.link.point.position for origin, kept in found.items()} == {
+        "": tx.commit.point.position if tx.commit else 0,
+        "api-0": max(link.point.position for link in links if link.origin == "api-0"),
+        "api-1": max(link.point.position for link in links if link.origin == "api-1"),
+    }
+    assert all(0 <= kept.age < 60 for kept in found.values())
+    monkeypatch.setattr(inspection, "RECENT", 1)
+    assert list(store.inspect.last_by_origin()) == [""]
+
+
+def test_verify_names_what_was_changed_behind_the_librarys_back(store: Store, database_url: str) -> None:
+    fill(store, 8)
+    for topic in ("a", "b"):
+        verified = store.inspect.verify(topic)
+        assert verified.right
+        assert verified.counted == store.topics()[topic]
+    assert store.inspect.verify("never").stored == EMPTY
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(update(schema.objects).where(schema.objects.c.object_key == "k1").values(value=b'"by hand"'))
+    engine.dispose()
+    wrong = store.inspect.verify("a")
+    assert not wrong.right
+    assert [(each.table, each.key, each.value) for each in wrong.damaged] == [("t", "k1", b'"by hand"')]
+    assert (wrong.damages, wrong.counted.count) == (1, wrong.stored.count)
+    assert wrong.counted.digest != wrong.stored.digest
+    assert store.inspect.verify("b").right
+
+
+def test_looking_needs_no_right_to_write(database_url: str, store: Store) -> None:
+    links = fill(store, 2)
+    with Store(database_url, settings=SETTINGS, read_only=True) as reader:
+        assert list(reader.inspect.every_link()) == links
+        assert reader.inspect.verify("a").right
+        assert reader.inspect.last_by_origin().keys() == {"api-0", "api-1"}

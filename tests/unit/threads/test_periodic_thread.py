@@ -1,0 +1,109 @@
+"""A loop that lives whatever its step does, and ends when it is told."""
+
+import itertools
+import logging
+import threading
+import time
+
+import pytest
+from _processes import poll
+
+from pubsub_lib.errors import StoreUnavailable
+from pubsub_lib.threads import periodic_thread as module
+from pubsub_lib.threads.periodic_thread import PeriodicThread
+
+LONG = 120.0
+
+
+def test_it_survives_every_exception_and_says_each_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "AFTER_FAILURE", 0.001)
+    moods: list[Exception] = [StoreUnavailable("out"), StoreUnavailable("out"), KeyError("a bug")]
+    well = threading.Event()
+
+    def step(now: float) -> float:
+        if moods:
+            raise moods.pop(0)
+        well.set()
+        return now + LONG
+
+    loop = PeriodicThread("testing", step)
+    with caplog.at_level(logging.INFO):
+        loop.start()
+        assert well.wait(LONG)
+        assert loop.close(LONG)
+    assert loop.failures == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR", "INFO"]
+    assert "out" in caplog.records[0].message
+
+
+def test_close_ends_a_long_wait_and_is_idempotent() -> None:
+    stepped = threading.Event()
+
+    def step(now: float) -> float:
+        stepped.set()
+        return now + LONG
+
+    loop = PeriodicThread("testing", step)
+    loop.start()
+    assert stepped.wait(LONG)
+    began = time.monotonic()
+    assert loop.close(LONG)
+    assert loop.close(LONG)
+    assert time.monotonic() - began < LONG / 2
+
+
+def test_close_before_start_and_while_a_step_hangs() -> None:
+    assert PeriodicThread("testing", lambda now: now).close(0.0)
+    gate, inside = threading.Event(), threading.Event()
+
+    def step(now: float) -> float:
+        inside.set()
+        gate.wait(LONG)
+        return now
+
+    loop = PeriodicThread("testing", step)
+    loop.start()
+    assert inside.wait(LONG)
+    assert not loop.close(0.01)
+    gate.set()
+    assert loop.close(LONG)
+
+
+def test_it_comes_again_when_the_step_said() -> None:
+    times: list[float] = []
+    done = threading.Event()
+
+    def step(now: float) -> float:
+        times.append(now)
+        if len(times) == 3:
+            done.set()
+            return now + LONG
+        return now + 0.05
+
+    loop = PeriodicThread("testing", step)
+    loop.start()
+    assert done.wait(LONG)
+    loop.close(LONG)
+    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times))
+    assert loop.last_success >= times[-1]
+
+
+def test_busy_is_how_long_the_step_has_taken_so_far() -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    def step(now: float) -> float:
+        inside.set()
+        gate.wait(LONG)
+        raise StoreUnavailable("out")  # a step that fails is over, too
+
+    loop = PeriodicThread("testing", step)
+    assert loop.running_for(time.monotonic()) == 0.0
+    loop.start()
+    assert inside.wait(LONG)
+    now = time.monotonic()
+    assert 50.0 <= loop.running_for(now + 50.0) < 50.0 + LONG
+    gate.set()
+    assert poll(lambda: loop.running_for(time.monotonic() + 50.0) == 0.0, LONG)
+    assert loop.close(LONG)
