@@ -145,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
         "--kills", type=positive, nargs="*", default=KILLS, metavar="N", help="SIGKILL when N are in (60000 200000)"
     )
     parser.add_argument(
-        "--most-megabytes", type=positive, default=MAX_MEGABYTES, metavar="N", help="of memory (default: %(default)s)"
+        "--max-megabytes", type=positive, default=MAX_MEGABYTES, metavar="N", help="of memory (default: %(default)s)"
     )
     options: argparse.Namespace = parser.parse_args(arguments)
     if not options.file.is_file():

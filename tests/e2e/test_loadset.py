@@ -42,7 +42,7 @@ def test_more_memory_than_promised_is_told(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl.gz"
     with gzip.open(DATA / "rib-small.jsonl.gz") as lines, gzip.open(path, "wb") as out:
         out.writelines(itertools.islice(lines, 1))
-    done = call("loadset_app.py", "--file", str(path), "--kills", "--most-megabytes", "1", folder=tmp_path)
+    done = call("loadset_app.py", "--file", str(path), "--kills", "--max-megabytes", "1", folder=tmp_path)
     assert done.returncode == 1, done.stderr
     (told,) = json.loads(done.stdout)["wrong"]
     assert told.startswith("the peak memory was ")
