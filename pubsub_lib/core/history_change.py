@@ -21,7 +21,8 @@ class HistoryChange(msgspec.Struct, frozen=True):
     """The store's history is another one. Immutable.
 
     ``points``: for each topic that was read anew (``""``: everything), the point that the replica had reached, and the
-    one that it has reached in the history that holds now.
+    one that it has reached in the history that holds now. The two are the same when the topic itself went on, but the
+    replica had applied a delete of another topic that is undone now, and shows an object of this topic again.
     """
 
     points: Mapping[str, tuple[Point, Point]]

@@ -17,7 +17,7 @@ from pubsub_lib.core.events import Event
 from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Full, Head, Link, Point, SyncAnswer, Want
+from pubsub_lib.core.model import ALL, ZERO, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.recount import Recount
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.topic_objects import Rot
@@ -235,11 +235,22 @@ class ReplicaState:
         return name not in topics or self.tracker.chain(name).frozen
 
     def _prove(self, outcome: StepResult) -> StepResult:
-        """What a topic holds below a tombstone although it lags no longer is shown after all (a restored history)."""
+        """What a topic holds below a tombstone although it lags no longer is shown after all: its version goes back.
+
+        So the delete that made the tombstone is undone, and handlers are notified, also when no reading showed it.
+        """
         events = list(outcome.events)
+        changed = {} if outcome.history is None else dict(outcome.history.points)
         for topic in list(self.cache.lagging):
-            events.extend(self.cache.prove(topic, self.tracker.covered([topic])))
-        return msgspec.structs.replace(outcome, events=events)
+            shown = self.cache.prove(topic, self.tracker.covered([topic]))
+            chain = ALL if ALL in self.tracker.topics else topic
+            if shown and chain not in changed:
+                at = self.tracker.chain(chain).known or ZERO
+                changed[chain] = at, at
+                self.tracker.counters.history_changes += 1
+            events.extend(shown)
+        history = HistoryChange(changed) if changed else None
+        return msgspec.structs.replace(outcome, events=events, history=history)
 
     def mismatched(self, topic: str, now: float) -> None:
         """A topic's count or digest is not the store's: have the differing buckets fetched (rule 10)."""

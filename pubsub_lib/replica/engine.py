@@ -277,10 +277,20 @@ class Engine:
 
     def _complain_of_history(self, change: HistoryChange) -> None:
         for topic, (before, after) in change.points.items():
+            named = f"the topic {topic!r}" if topic else "the store"
+            if before == after:
+                _log.warning(
+                    "the history of the store changed: an object of %s that was deleted is there again at position %d "
+                    "(a restored backup, a fail-over, or commits lost by a crash)",
+                    named,
+                    after.position,
+                    extra=fields(topic=topic, position=after.position),
+                )
+                continue
             _log.warning(
                 "the history of the store changed: %s was at position %d and is at position %d of another history now; "
                 "what was committed in between is lost (a restored backup, a fail-over, or commits lost by a crash)",
-                f"the topic {topic!r}" if topic else "the store",
+                named,
                 before.position,
                 after.position,
                 extra=fields(topic=topic, position=after.position),

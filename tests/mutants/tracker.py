@@ -85,6 +85,14 @@ MUTANTS = (
         wrong="an object whose delete was undone comes back without a notice",
     ),
     Mutant(
+        name="undone_delete_is_no_other_history",
+        path="pubsub_lib/core/replica_state.py",
+        before="if shown and chain not in changed:",
+        after="if False:",
+        tests=(f"{FOLLOWER}::test_an_object_below_an_undone_delete_of_another_topic_comes_with_a_notice",),
+        wrong="an object that another topic's undone delete had hidden comes back without a notice",
+    ),
+    Mutant(
         name="rot_is_another_history",
         path="pubsub_lib/core/replica_state.py",
         before="return not back if answer.contains_known is None else answer.contains_known",

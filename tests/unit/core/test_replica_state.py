@@ -341,6 +341,30 @@ def test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back() ->
     assert told.history is not None
 
 
+@pytest.mark.parametrize("version", [3, 4], ids=["older", "same version"])
+def test_an_object_below_an_undone_delete_of_another_topic_comes_with_a_notice(version: int) -> None:
+    """Neither topic shows it alone: in "a" the object is new, and "b" lacks it in both histories."""
+    history = History()
+    history.some(2, "a")
+    kept = history.restored(2)
+    history.one("b", "moved")
+    replica_state = start("a", "b", history=history)
+    replica_state.feed(envelope(history.one("b", "moved", None)), 1.0)
+    for _ in range(version - 3):
+        kept.one("a", "other")
+    kept.one("a", "moved", "9")
+    kept.one("a", "other")
+    kept.one("b", "new")
+    kept.trim(kept.point.position)
+    outcomes = read_anew(replica_state, kept, 10.0)
+    (told,) = [each for each in outcomes if any(event.key == "moved" for event in each.events)]
+    assert [(event.key, event.version) for event in told.events][-1] == ("moved", version)
+    assert told.history is not None, "a handler was called with version 4 of this object"
+    point = kept.head("a")
+    assert told.history.points == {"a": (point, point)}, "no reading shows more than an undone delete"
+    assert replica_state.tracker.counters.history_changes == 1
+
+
 def test_a_trimmed_changelog_is_no_other_history() -> None:
     history = History()
     history.some(4)
