@@ -19,7 +19,6 @@ from pubsub_lib.api import Subscriber
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
-from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.interest import Interest
 from pubsub_lib.core.model import ALL, Full, Point, SyncAnswer, Want
 from pubsub_lib.core.replica_state import ReplicaState, StepResult
@@ -29,6 +28,7 @@ from pubsub_lib.failpoints import hit
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.replica.consistency_check import differences
 from pubsub_lib.replica.discovery import Discovery
+from pubsub_lib.replica.history_log import log_history_change
 from pubsub_lib.replica.journaling import ReplicaJournal
 from pubsub_lib.replica.status import unfit
 from pubsub_lib.settings import Settings
@@ -275,27 +275,6 @@ class Engine:
             _log.error("%s", unfit(topic), extra=fields(topic=topic))
         self._mismatching = mismatching
 
-    def _complain_of_history(self, change: HistoryChange) -> None:
-        for topic, (before, after) in change.points.items():
-            named = f"the topic {topic!r}" if topic else "the store"
-            if before == after:
-                _log.warning(
-                    "the history of the store changed: an object of %s that was deleted is there again at position %d "
-                    "(a restored backup, a fail-over, or commits lost by a crash)",
-                    named,
-                    after.position,
-                    extra=fields(topic=topic, position=after.position),
-                )
-                continue
-            _log.warning(
-                "the history of the store changed: %s was at position %d and is at position %d of another history now; "
-                "what was committed in between is lost (a restored backup, a fail-over, or commits lost by a crash)",
-                named,
-                before.position,
-                after.position,
-                extra=fields(topic=topic, position=after.position),
-            )
-
     def _complain_of_rot(self, rotted: Sequence[Rot]) -> None:
         for rot in rotted:
             if self._journal is not None:
@@ -387,7 +366,7 @@ class Engine:
 
     def _notify_handlers(self, outcome: StepResult, *, first: bool = False) -> None:
         if outcome.history is not None:
-            self._complain_of_history(outcome.history)
+            log_history_change(outcome.history)
         if outcome.events or outcome.history is not None:
             self._on_events(outcome, first)
         self._announce()

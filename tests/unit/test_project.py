@@ -82,7 +82,7 @@ LARGE_FILES = {
     "pubsub_lib/options.py": (429, "the table of all options"),
     "pubsub_lib/publisher/publisher.py": (312, "a public class with its documentation"),
     "pubsub_lib/replica/asyncio_replica.py": (521, "a public class with its documentation"),
-    "pubsub_lib/replica/engine.py": (389, "three threads that share one lock"),
+    "pubsub_lib/replica/engine.py": (378, "three threads that share one lock"),
     "pubsub_lib/replica/handlers.py": (497, "threads of handlers that share one lock"),
     "pubsub_lib/replica/replica.py": (714, "a public class with its documentation"),
     "pubsub_lib/settings.py": (456, "public data with its documentation and checks"),

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pubsub_lib import Replica, Settings, Store
-from pubsub_lib.core.history_change import HistoryChange
-from pubsub_lib.core.model import Point, SyncAnswer, Want
+from pubsub_lib.core.model import SyncAnswer, Want
 from pubsub_lib.errors import StoreUnavailable
 from tests.unit.world import settings
 
@@ -46,17 +45,6 @@ def test_the_sync_thread_survives_whatever_a_reader_raises(
     told = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
     assert told.count("a sync failed and will be tried again: out") == 1, "an outage is logged once"
     assert sum("please report" in message for message in told) == 1
-
-
-def test_an_undone_delete_is_logged_without_a_point_that_was_lost(
-    config: Settings, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    points = {"t": (Point(3, 1), Point(4, 2)), "u": (Point(5, 3), Point(5, 3))}
-    with caplog.at_level(logging.WARNING), Replica(config, topics=["t"], store=store) as replica:
-        replica._engine._complain_of_history(HistoryChange(points))
-    logged = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
-    assert ["the topic 't' was at position 3 and is at position 4" in line for line in logged] == [True, False]
-    assert "an object of the topic 'u' that was deleted is there again at position 5" in logged[1]
 
 
 def test_an_answer_that_lacks_something_is_a_failed_sync(config: Settings, store: Store) -> None:

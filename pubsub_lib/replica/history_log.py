@@ -1,0 +1,26 @@
+"""What a replica logs when it finds that the store's history changed."""
+
+import logging
+
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.logs import fields
+
+_log = logging.getLogger(__name__)
+
+
+def log_history_change(change: HistoryChange) -> None:
+    """Log one warning for each topic of the notice. Any thread; blocks only as long as the log's handlers do."""
+    for topic, (before, after) in change.points.items():
+        named = f"the topic {topic!r}" if topic else "the store"
+        if before == after:
+            happened = f"an object of {named} that was deleted is there again at position {after.position}"
+        else:
+            happened = (
+                f"{named} was at position {before.position} and is at position {after.position} of another history; "
+                "what was committed in between is lost"
+            )
+        _log.warning(
+            "the history of the store changed: %s (a restored backup, a fail-over, or commits lost by a crash)",
+            happened,
+            extra=fields(topic=topic, position=after.position),
+        )

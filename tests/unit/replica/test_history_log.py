@@ -1,0 +1,30 @@
+"""The warnings of a changed history."""
+
+import logging
+
+import pytest
+
+from pubsub_lib.core.history_change import HistoryChange
+from pubsub_lib.core.model import ALL, Point
+from pubsub_lib.replica.history_log import log_history_change
+
+BEFORE, AFTER = Point(3, 1), Point(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("topic", "before", "sentence"),
+    [
+        ("t", BEFORE, "the topic 't' was at position 3 and is at position 4 of another history; what was"),
+        (ALL, BEFORE, "the store was at position 3 and is at position 4 of another history; what was"),
+        ("t", AFTER, "an object of the topic 't' that was deleted is there again at position 4 (a restored backup"),
+    ],
+    ids=["a topic", "everything", "an undone delete"],
+)
+def test_each_topic_is_logged_with_what_is_known(
+    topic: str, before: Point, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        log_history_change(HistoryChange({topic: (before, AFTER)}))
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"the history of the store changed: {sentence}")
+    assert (vars(record)["pubsub_topic"], vars(record)["pubsub_position"]) == (topic, 4)
