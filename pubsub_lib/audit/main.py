@@ -11,18 +11,19 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from pubsub_lib import standard_streams
-from pubsub_lib.audit import signals
 from pubsub_lib.audit.ingest import input as journals
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report import report, summary
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import first_line, session, tuning
 from pubsub_lib.audit.stream import command
+from pubsub_lib.command import entry, signals
+from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL, INTERRUPTED, TERMINATED
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
 
+PROGRAM: Final = "pubsub-audit"
 _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
     ("grace", 30.0, "longest way of a message plus what clocks may differ"),
@@ -34,12 +35,12 @@ _SECONDS: Final = (
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(summary.USAGE, f"{self.prog}: {message}\n")
+        self.exit(AUDIT_USAGE, f"{self.prog}: {message}\n")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = _Parser(prog="pubsub-audit", description="Audit published against applied, from journals.")
+    top = _Parser(prog=PROGRAM, description="Audit published against applied, from journals.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="read journals and give the verdicts")
     _add_journals(run, "and their store is read, too")
@@ -94,16 +95,16 @@ def _settings(options: argparse.Namespace) -> AuditSettings:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. No exception gets out, because Python's own exit code 1 means a loss."""
-    standard_streams.stand_in_for_closed()
-    try:
-        options = parser().parse_args(arguments)
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
-        with signals.interrupted_in_order():
-            return _guarded(options)
-    finally:
-        standard_streams.let_go_of_closed()
+    return entry.run(PROGRAM, lambda: _started(arguments))
+
+
+def _started(arguments: Sequence[str] | None) -> int:
+    options = parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files and keys are whatever they are
+    with signals.interrupted_in_order():
+        return _guarded(options)
 
 
 def _guarded(options: argparse.Namespace) -> int:
@@ -112,10 +113,10 @@ def _guarded(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as stopped:
         return _interrupted(stopped)
     except ConfigError as error:
-        print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
-        return summary.USAGE
+        entry.complain(PROGRAM, error)
+        return AUDIT_USAGE
     except PubSubError as error:
-        print(f"pubsub-audit: {error}", file=sys.stderr)  # noqa: T201
+        entry.complain(PROGRAM, error)
         return summary.INCOMPLETE
     except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
         signalled = signals.interruption(error)
@@ -123,18 +124,13 @@ def _guarded(options: argparse.Namespace) -> int:
             return _interrupted(signalled)
         if options.debug:
             traceback.print_exc()
-        kind = type(error).__name__
-        print(  # noqa: T201
-            f"pubsub-audit: the audit broke off: {kind}: {' '.join(str(error).split())}; "
-            "run it with --debug and report what it shows",
-            file=sys.stderr,
-        )
-        return summary.INCOMPLETE
+        entry.complain(PROGRAM, entry.internal_error(error, "run it with --debug and report what it shows"))
+        return INTERNAL
 
 
 def _interrupted(by: KeyboardInterrupt) -> int:
-    print("pubsub-audit: interrupted; run it again", file=sys.stderr)  # noqa: T201
-    return signals.TERMINATED if isinstance(by, signals.Terminated) else signals.INTERRUPTED
+    entry.complain(PROGRAM, "interrupted; run it again")
+    return TERMINATED if isinstance(by, signals.Terminated) else INTERRUPTED
 
 
 def _configured(options: argparse.Namespace) -> Settings | None:
@@ -174,7 +170,7 @@ def _command(options: argparse.Namespace) -> int:
     try:
         print(told, flush=True)  # noqa: T201 - now, and not at the interpreter's end, where an error has no exit code
     except BrokenPipeError:
-        return signals.CLOSED_PIPE
+        return CLOSED_PIPE
     except OSError as error:
         why = error.strerror or error
         print(f"pubsub-audit: the output cannot be written ({why}); make room or name another", file=sys.stderr)  # noqa: T201

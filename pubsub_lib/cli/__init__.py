@@ -12,8 +12,8 @@ To add a command:
    takes a standby too, and never writes; the second hands what is committed to the publisher that the INI file names.
    Neither makes a database out of a mistyped URL.
 4. What is not so (a missing key, a difference) is a :class:`~pubsub_lib.errors.ConditionFailed` or
-   ``self.exit_code = exits.NOT_SO``; every other error keeps its type of :mod:`pubsub_lib.errors`. Nothing is caught
-   only to be printed: :mod:`pubsub_lib.cli.app` makes one sentence and an exit code of it.
+   ``self.exit_code = exit_codes.NOT_SO``; every other error keeps its type of :mod:`pubsub_lib.errors`. Nothing is
+   caught only to be printed: :mod:`pubsub_lib.cli.app` makes one sentence and an exit code of it.
 5. Return values of the store as :class:`~pubsub_lib.cli.output.Json`, so that every format shows them as it should.
 6. Test it in ``tests/unit/cli/commands/test_<name>.py`` with the fixtures of ``tests/unit/cli/conftest.py``, and
    describe it in ``docs/cli.md`` (a test compares the two).

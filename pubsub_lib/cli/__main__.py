@@ -1,12 +1,8 @@
-"""``python -m pubsub_lib.cli``: the command ``pubsub-db`` without its script, and as quiet at Ctrl-C.
-
-But for the moment in which Python imports ``pubsub_lib`` itself: that comes before this line, and only the script
-stands outside of it.
-"""
+"""``python -m pubsub_lib.cli`` is ``pubsub-db``."""
 
 import sys
 
-from pubsub_db import main
+from pubsub_lib.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

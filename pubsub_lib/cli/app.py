@@ -4,15 +4,16 @@ import argparse
 import difflib
 import importlib.metadata
 import logging
-import sys
 from typing import Any, Final, TextIO
 
 from cliff.app import App
 from cliff.help import HelpAction
 
-from pubsub_lib.cli import commands, exit_codes
+from pubsub_lib.cli import commands
 from pubsub_lib.cli.formatting import visible
-from pubsub_lib.cli.main import Terminated
+from pubsub_lib.command import exit_codes
+from pubsub_lib.command.entry import internal_error
+from pubsub_lib.command.signals import Terminated
 from pubsub_lib.errors import PubSubError, UsageError
 
 NAME: Final = "pubsub-db"
@@ -22,7 +23,7 @@ LOG: Final = logging.getLogger("pubsub_lib.cli")
 _EPILOG: Final = (
     "Exit codes: 0 ok; 1 what was asked for is not so; 2 the command line, the INI file or a value is wrong; "
     "3 a publisher or a replica was not reached; 4 the database cannot be used; 5 a file or the output cannot be read "
-    "or written; 70 a fault of the program; 130 Ctrl-C; 141 the output was closed; 143 SIGTERM."
+    "or written; 70 an internal error; 130 Ctrl-C; 141 the output was closed; 143 SIGTERM."
 )
 
 
@@ -110,8 +111,8 @@ class PubsubDb(App):
         except OSError as error:
             code = self._say(error, f"a file or the output cannot be used: {error}", exit_codes.FILE)
         except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
-            hint = "" if self.options.debug else "; run it with --debug and report what it shows"
-            code = self._say(error, f"broke by a fault of its own ({error!r}){hint}", exit_codes.BROKEN)
+            hint = "" if self.options.debug else "run it with --debug and report what it shows"
+            code = self._say(error, internal_error(error, hint), exit_codes.INTERNAL)
         finally:
             if self._handler is not None:
                 logging.getLogger().removeHandler(self._handler)
@@ -173,8 +174,3 @@ class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         # A sentence may hold a key or a file's name; the lines of a traceback stay lines.
         return "\n".join(visible(line) for line in super().format(record).rstrip("\n").split("\n"))
-
-
-def standard_error() -> TextIO:
-    """Where questions and progress go, so that the output stays what was asked for."""
-    return sys.stderr

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from pubsub_lib.cli.exit_codes import FileError
 from pubsub_lib.cli.jsonl import Line, Numbered, Reader
+from pubsub_lib.command.exit_codes import FileError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import Store, Transaction

@@ -13,8 +13,8 @@ from typing import IO, Any, Final, Literal, cast
 
 import msgspec
 
-from pubsub_lib.cli.exit_codes import FileError
 from pubsub_lib.cli.prompts import STANDARD, longest
+from pubsub_lib.command.exit_codes import FileError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.store import Stored
 

@@ -20,8 +20,8 @@ from cliff.show import ShowOne
 from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
-from pubsub_lib.cli import exit_codes
 from pubsub_lib.cli.formatting import visible, visible_json
+from pubsub_lib.command import exit_codes
 from pubsub_lib.core import values
 from pubsub_lib.errors import UsageError
 

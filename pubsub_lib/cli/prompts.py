@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any, Final
 
-from pubsub_lib.cli.exit_codes import Declined
 from pubsub_lib.cli.formatting import visible
+from pubsub_lib.command.exit_codes import Declined
 from pubsub_lib.core import values
 from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.errors import InvalidValueError, UsageError

@@ -1,19 +1,20 @@
 """The command ``publisher-service``.
 
-Exit codes: 0 ended as asked, or ``--check`` found nothing; 2 the command line or the configuration is wrong, or
-contradicts itself; 3 an address, port, socket, folder or thread cannot be had; 4 the database cannot be used; 130
-Ctrl-C before it ran; 1 anything else. Of several failures of ``--check --connect`` the first one's.
+Exit codes (:mod:`pubsub_lib.command.exit_codes`): 0 ended as asked, or ``--check`` found nothing; 2 the command line or
+the configuration is wrong, or contradicts itself; 3 an address, port, socket, folder or thread is unavailable; 4 the
+database cannot be used; 5 the output cannot be written; 70 an internal error; 130 Ctrl-C before it ran. Of several
+failures of ``--check --connect`` the code of the first one.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from pubsub_lib import standard_streams
-from pubsub_lib.errors import ConfigError, PubSubError, StoreError, TransportError, UsageError
+from pubsub_lib.command import entry, streams
+from pubsub_lib.command.exit_codes import OK, USAGE, FileError, code_of
+from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.logs import logger
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service import probing
@@ -31,19 +32,16 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 
-OK: Final = 0
-BROKEN: Final = 1
-WRONG: Final = 2
-TAKEN: Final = 3
-NO_STORE: Final = 4
-INTERRUPTED: Final = 130
-
+PROGRAM: Final = "publisher-service"
 DEFAULT_FILE: Final = "/etc/pubsub_lib/pubsub_lib.conf"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. Whatever goes wrong is one sentence, never a traceback."""
-    standard_streams.stand_in_for_closed()
+    """Run until SIGTERM or SIGINT; the exit code. Each error is one sentence on stderr, never a traceback."""
+    return entry.run(PROGRAM, lambda: _command(arguments), "please report it with --log-level debug")
+
+
+def _command(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.connect and not options.check:
@@ -55,21 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _check(Path(options.config_file), settings, service, options.connect)
         return run(settings, service)
     except PubSubError as error:
-        _complain(error)
+        entry.complain(PROGRAM, error)
         return code_of(error)
-    except KeyboardInterrupt:  # before it ran: a service that runs takes the signal itself
-        return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --log-level debug
-        _log.debug("the service broke", exc_info=True)
-        print(  # noqa: T201
-            f"publisher-service: broke by a fault of its own ({error!r}); please report it with --log-level debug",
-            file=sys.stderr,
-        )
-        return BROKEN
-
-
-def _complain(what: object) -> None:
-    print(f"publisher-service: {what}", file=sys.stderr)  # noqa: T201 - for whoever called
+    except Exception:
+        _log.debug("internal error", exc_info=True)
+        raise
 
 
 def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bool) -> int:
@@ -77,13 +65,13 @@ def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bo
     good = check(settings, service)
     contradictions = find(path, settings, service)
     for sentence in contradictions:
-        _complain(sentence)
+        entry.complain(PROGRAM, sentence)
     if contradictions:
-        return WRONG
+        return USAGE
     if connect:
         failures = list(probing.failures(settings, service))
         for error in failures:
-            _complain(error)
+            entry.complain(PROGRAM, error)
         if failures:
             return code_of(failures[0])
         good += "; database, folders, sockets and ports can be had"
@@ -92,23 +80,15 @@ def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bo
 
 
 def _answer(good: str) -> None:
-    """Raises PubSubError for an output that takes nothing: nobody heard the answer, so it is no success."""
+    """Print the answer. Raises FileError when it cannot be written: the caller did not get it."""
     try:
         print(good, flush=True)  # noqa: T201 - what --check is for
     except OSError as error:
-        standard_streams.let_go_of_closed()
-        raise PubSubError(
+        streams.discard_unwritable()
+        raise FileError(
             f"the configuration is good, but standard output does not take the answer ({error.strerror}); see where "
             "it leads"
         ) from error
-
-
-def code_of(error: PubSubError) -> int:
-    """The exit code for an error that ended the service."""
-    for kinds, code in ((UsageError, WRONG), (TransportError, TAKEN), (StoreError, NO_STORE)):
-        if isinstance(error, kinds):
-            return code
-    return BROKEN
 
 
 def check(settings: Settings, service: ServiceSettings) -> str:
@@ -202,11 +182,11 @@ def _import_metrics() -> ModuleType:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="publisher-service",
+        prog=PROGRAM,
         description="Take what this host's workers commit and send it to the replicas.",
         epilog="Exit codes: 0 ended as asked, or --check found nothing; 2 the configuration is wrong, or contradicts "
-        "itself; 3 an address, port, socket or folder cannot be had; 4 the database cannot be used; 130 Ctrl-C; "
-        "1 anything else.",
+        "itself; 3 an address, port, socket or folder is unavailable; 4 the database cannot be used; 5 the output "
+        "cannot be written; 70 an internal error; 130 Ctrl-C.",
     )
     parser.add_argument("--config-file", default=DEFAULT_FILE, metavar="FILE", help=f"the INI file ({DEFAULT_FILE})")
     parser.add_argument("--check", action="store_true", help="say whether the configuration can be used, and end")

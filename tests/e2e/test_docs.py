@@ -54,7 +54,7 @@ def test_no_blank_is_left_to_be_filled_in(page: Path) -> None:
 
 def _programs() -> list[Path]:
     """Whatever shows how a program opens its store: pages, examples, tools, the programs of tests, the library."""
-    folders = ("docs", "tools", "tests/e2e", "pubsub_lib", "pubsub_db", "pubsub_service")
+    folders = ("docs", "tools", "tests/e2e", "pubsub_lib")
     found = [each for folder in folders for each in sorted((ROOT / folder).rglob("*")) if each.suffix in (".md", ".py")]
     return [ROOT / "README.md", *found]
 

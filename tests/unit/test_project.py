@@ -53,7 +53,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
 OF_THE_PROJECT = {Path("tests/unit/test_project.py"), Path("tests/unit/test_protocol.py")}
 
 # Folders of tests/unit that mirror something else than pubsub_lib.
-OTHER_MIRRORS = {"drivers", "pubsub_db", "pubsub_pytest", "pubsub_service", "tools"}
+OTHER_MIRRORS = {"drivers", "pubsub_pytest", "tools"}
 
 DRIVER_MAY_IMPORT = {
     "api", "core", "driver_state", "errors", "fault_injection", "logs", "port_owner", "threads", "zmq_frames",
@@ -382,8 +382,6 @@ def wheel(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, source_tree: Path) -> None:
     roots = [
         source_tree / "pubsub_lib",
-        source_tree / "pubsub_db",
-        source_tree / "pubsub_service",
         source_tree / "pubsub_pytest",
         *sorted((source_tree / "drivers").glob("pubsub_*")),
     ]

@@ -39,7 +39,7 @@ def cited(text: str) -> set[str]:
 
 def sources() -> Iterator[Path]:
     """Everything that may cite a rule."""
-    installed = ("pubsub_lib", "pubsub_db", "pubsub_pytest", "pubsub_service", "drivers")
+    installed = ("pubsub_lib", "pubsub_pytest", "drivers")
     for folder in (*installed, "simulator", "tests", "tools", "docs"):
         for ending in ("*.py", "*.md", "*.jinja"):
             yield from (ROOT / folder).rglob(ending)

@@ -23,8 +23,9 @@ from _routes.children import TOOLS, ChildError
 from _routes.plan import Plan
 from _routes.progress import Progress
 from pubsub_lib.audit.report.report import PAGE, SUMMARY, read_summary
-from pubsub_lib.audit.report.summary import BITS, USAGE, Balance, Count
+from pubsub_lib.audit.report.summary import BITS, Balance, Count
 from pubsub_lib.audit.spark.java import java_home
+from pubsub_lib.command.exit_codes import AUDIT_USAGE
 from pubsub_lib.errors import UsageError
 
 SHOWN = 5
@@ -85,7 +86,7 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
             _inside(folder),
             told,
         )
-    if status == USAGE or not (made / SUMMARY).is_file():
+    if status == AUDIT_USAGE or not (made / SUMMARY).is_file():
         raise ChildError(f"the audit ended with status {status}: {complaint or 'it said nothing'}")
     found = read_summary(made)
     if status != found.exit_code:

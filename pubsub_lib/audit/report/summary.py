@@ -14,7 +14,6 @@ DIVERGENCE: Final = 4
 LATE: Final = 8
 POLICY: Final = 16
 INCOMPLETE: Final = 32
-USAGE: Final = 64
 
 BITS: Final[Mapping[int, frozenset[str]]] = {
     LOSS: frozenset({"lost"}),

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pubsub_lib.audit.signals import handler_kept
 from pubsub_lib.audit.spark.java import java
+from pubsub_lib.command.signals import handler_kept
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pubsub_lib import standard_streams
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report.summary import INCOMPLETE
 from pubsub_lib.audit.settings import SECOND, AuditSettings
-from pubsub_lib.audit.signals import CLOSED_PIPE
 from pubsub_lib.audit.spark.session import first_line, session, tuning
 from pubsub_lib.audit.stream import windows
 from pubsub_lib.audit.stream.intake import Intake
 from pubsub_lib.audit.stream.loop import AuditLoop, Round, spark_judge
 from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.audit.stream.windows import Closed
+from pubsub_lib.command import streams
+from pubsub_lib.command.exit_codes import CLOSED_PIPE
 from pubsub_lib.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _run(
                 if options.once or stop.wait(options.every):
                     break
     except BrokenPipeError:
-        standard_streams.let_go_of_closed()
+        streams.discard_unwritable()
         return CLOSED_PIPE
     finally:
         loop.close()
@@ -149,7 +149,7 @@ def _print(found: Round, said: "Output", out: Path) -> bool:
     except BrokenPipeError:
         raise
     except OSError as error:
-        standard_streams.let_go_of_closed()
+        streams.discard_unwritable()
         said.problem(
             f"the output cannot be written ({error.strerror or error}); make room or name another, and follow again; "
             f"all closed windows stand in {out}"

@@ -2,9 +2,9 @@
 
 import argparse
 
-from pubsub_lib.cli import exit_codes
 from pubsub_lib.cli.output import Act
 from pubsub_lib.cli.replica_client import ReplicaClient
+from pubsub_lib.command import exit_codes
 from pubsub_lib.core.limits import check_name
 
 

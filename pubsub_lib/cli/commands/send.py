@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from pubsub_lib.cli import exit_codes, prompts
+from pubsub_lib.cli import prompts
 from pubsub_lib.cli.context import Writing, settings_of, writing
 from pubsub_lib.cli.output import Show
+from pubsub_lib.command import exit_codes
 from pubsub_lib.errors import UsageError
 from pubsub_lib.replica.replica import Replica
 from pubsub_lib.store import DEFAULT_TOPIC

@@ -12,7 +12,6 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
-from pubsub_lib.cli import exit_codes
 from pubsub_lib.cli.context import reading, settings_of
 from pubsub_lib.cli.keyboard import Pressed, keys
 from pubsub_lib.cli.listener import CLOSE_TIMEOUT, Listener, listening
@@ -20,6 +19,7 @@ from pubsub_lib.cli.message_rows import MessageRows
 from pubsub_lib.cli.output import Act
 from pubsub_lib.cli.top_model import TopModel
 from pubsub_lib.cli.top_view import TopView
+from pubsub_lib.command import exit_codes
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL

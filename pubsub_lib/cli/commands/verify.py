@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pubsub_lib.cli import exit_codes
 from pubsub_lib.cli.context import reading
 from pubsub_lib.cli.formatting import hexadecimal
 from pubsub_lib.cli.output import List
 from pubsub_lib.cli.prompts import check_names
 from pubsub_lib.cli.replica_client import Fingerprints, ReplicaAnswer, ReplicaClient
+from pubsub_lib.command import exit_codes
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import EMPTY, Full, Head, Point, Want
 from pubsub_lib.errors import NotFound, WaitTimeout

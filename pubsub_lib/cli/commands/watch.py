@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pubsub_lib.cli import exit_codes
 from pubsub_lib.cli.context import reading, settings_of
 from pubsub_lib.cli.formatting import duration
 from pubsub_lib.cli.listener import Listener, listening
 from pubsub_lib.cli.message_rows import MessageRows, ReceivedMessage
 from pubsub_lib.cli.output import List
 from pubsub_lib.cli.row_printer import Column, RowPrinter
+from pubsub_lib.command import exit_codes
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.limits import check_name
 from pubsub_lib.core.model import ALL

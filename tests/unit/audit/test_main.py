@@ -127,18 +127,18 @@ def test_garbage_alone_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "is no whole Parquet file" in found["problems"][0]
 
 
-def test_what_nobody_thought_of_is_a_sentence_and_no_loss(
+def test_an_internal_error_is_a_sentence_and_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_given: object) -> object:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(journals, "gather", broken)
-    assert main(["run", str(tmp_path)]) == 32
+    assert main(["run", str(tmp_path)]) == 70
     said = capsys.readouterr().err
-    assert said.startswith("pubsub-audit: the audit broke off: ZeroDivisionError: division by zero; run it with ")
+    assert said.startswith("pubsub-audit: internal error (ZeroDivisionError('division by zero')); run it with ")
     assert "Traceback" not in said
-    assert main(["run", str(tmp_path), "--debug"]) == 32
+    assert main(["run", str(tmp_path), "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
 
 

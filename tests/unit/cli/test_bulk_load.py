@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pubsub_lib import Store
 from pubsub_lib.cli import bulk_load
 from pubsub_lib.cli.bulk_load import Loaded, load, max_lines
-from pubsub_lib.cli.exit_codes import FileError
 from pubsub_lib.cli.jsonl import Reader
+from pubsub_lib.command.exit_codes import FileError
 from pubsub_lib.core.limits import Limits
 
 

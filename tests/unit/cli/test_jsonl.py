@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_lib.cli.exit_codes import FileError
 from pubsub_lib.cli.jsonl import Line, Reader, created
+from pubsub_lib.command.exit_codes import FileError
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.store import Stored
 

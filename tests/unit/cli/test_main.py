@@ -80,4 +80,4 @@ def test_what_breaks_before_a_command_is_found_is_a_sentence(
 
     monkeypatch.setattr(PubsubDb, "__init__", broken)
     assert main(["tables"]) == 70
-    assert capsys.readouterr().err == "pubsub-db: broke by a fault of its own (RuntimeError('no metadata'))\n"
+    assert capsys.readouterr().err == "pubsub-db: internal error (RuntimeError('no metadata'))\n"

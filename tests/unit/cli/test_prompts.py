@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pubsub_lib.cli import prompts
-from pubsub_lib.cli.exit_codes import Declined
+from pubsub_lib.command.exit_codes import Declined
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import UsageError
 from tests.unit.cli.world import World, fill

@@ -15,10 +15,11 @@ import pytest
 from _processes import free_port, poll
 
 from pubsub_lib import Store
-from pubsub_lib.errors import ConfigError, DriverError, FrameError, PubSubError, StoreUnavailable, TransportError
+from pubsub_lib.command.exit_codes import USAGE
+from pubsub_lib.errors import ConfigError, DriverError, PubSubError, StoreUnavailable, TransportError
 from pubsub_lib.options import OPTIONS
 from pubsub_lib.service import main as main_module
-from pubsub_lib.service.main import code_of, main, state_of
+from pubsub_lib.service.main import main, state_of
 from pubsub_zmq import ZmqDriver
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,12 +86,17 @@ def serving(config: Path) -> bool:
         (DriverError("x"), 2),
         (TransportError("x"), 3),
         (StoreUnavailable("x"), 4),
-        (FrameError("x", "foreign"), 1),
-        (PubSubError("x"), 1),
     ],
 )
-def test_exit_codes(error: PubSubError, code: int) -> None:
-    assert code_of(error) == code
+def test_exit_codes(
+    error: PubSubError, code: int, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr("pubsub_lib.service.main.check", failing)
+    assert main(["--check", "--config-file", str(config)]) == code
+    assert capsys.readouterr().err == "publisher-service: x\n"
 
 
 def test_check_says_what_would_run_and_opens_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +122,7 @@ def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
 ) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        assert main(["--check", "--config-file", str(config)]) == 1
+        assert main(["--check", "--config-file", str(config)]) == 5
         full.flush()  # as the interpreter does at its end
     said = capsys.readouterr().err
     assert said.startswith("publisher-service: the configuration is good, but standard output does not take the answer")
@@ -245,7 +251,7 @@ def test_the_unit_file_starts_it_by_options_that_it_has_and_knows_its_exit_codes
     assert options.config_file == main_module.DEFAULT_FILE
     # What systemd does not restart for a code of the main process it restarts for one of these, without end.
     assert not {"ExecStartPre", "ExecStartPost", "ExecCondition"} & set(service)
-    assert service["RestartPreventExitStatus"] == str(main_module.WRONG)
+    assert service["RestartPreventExitStatus"] == str(USAGE)
     assert (service["RuntimeDirectory"], service["RuntimeDirectoryMode"]) == ("zmq_pubsub", "0700")
 
 
@@ -286,5 +292,5 @@ def test_a_fault_of_its_own_is_one_sentence_too(
         raise KeyError("a bug")
 
     monkeypatch.setattr("pubsub_lib.service.main.check", broken)
-    assert main(["--check", "--config-file", str(config)]) == 1
-    assert "please report it" in capsys.readouterr().err
+    assert main(["--check", "--config-file", str(config)]) == 70
+    assert "internal error (KeyError('a bug')); please report it" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import pytest
 
 from pubsub_lib import errors
-from pubsub_lib.cli import exit_codes
+from pubsub_lib.command import exit_codes
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import os
 import sys
 
 
-def stand_in_for_closed() -> None:
+def replace_closed() -> None:
     """Give the process the standard streams that whoever started it had closed (``>&-``).
 
     Otherwise the next file or connection that is opened would take their numbers, and be written into. Reading such an
@@ -23,7 +23,7 @@ def stand_in_for_closed() -> None:
             setattr(sys, name, stream)
 
 
-def let_go_of_closed() -> None:
+def discard_unwritable() -> None:
     """The interpreter flushes once more at its end, and would complain about a reader that went away or a full disk."""
     for stream in (sys.stdout, sys.stderr):
         try:

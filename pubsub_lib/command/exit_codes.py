@@ -1,4 +1,8 @@
-"""The exit codes of ``pubsub-db``. They are stable: scripts decide by them (docs/cli.md)."""
+"""The exit codes of all three commands. They are stable: scripts depend on them (docs/cli.md).
+
+``pubsub-audit`` gives verdicts as a sum of the bits 1 to 32 (docs/audit.md), so the codes 1 to 63 are verdicts there.
+Its usage error is :data:`AUDIT_USAGE`; the codes from 70 on are the same as elsewhere.
+"""
 
 from typing import Final
 
@@ -15,8 +19,10 @@ STORE: Final = 4
 """The database cannot be used: unreachable, read-only, full, locked, or its tables are missing or other ones."""
 FILE: Final = 5
 """A file or the output cannot be read or written, or the file holds a broken line."""
-BROKEN: Final = 70
-"""A fault of the program itself (``EX_SOFTWARE``)."""
+AUDIT_USAGE: Final = 64
+"""The command line or the INI file of ``pubsub-audit`` is wrong (``EX_USAGE``)."""
+INTERNAL: Final = 70
+"""An internal error: a fault of the program itself (``EX_SOFTWARE``)."""
 INTERRUPTED: Final = 130
 """Ctrl-C (128 + SIGINT)."""
 CLOSED_PIPE: Final = 141

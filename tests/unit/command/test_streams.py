@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BEGIN = "import sys\nfrom pubsub_lib import standard_streams\nstandard_streams.stand_in_for_closed()\n"
+ROOT = Path(__file__).resolve().parents[3]
+BEGIN = "import sys\nfrom pubsub_lib.command import streams\nstreams.replace_closed()\n"
 
 
 def run(script: str, redirection: str) -> "subprocess.CompletedProcess[str]":
@@ -28,7 +28,7 @@ def run(script: str, redirection: str) -> "subprocess.CompletedProcess[str]":
 )
 def test_what_was_closed_fails_when_it_is_used(redirection: str, script: str) -> None:
     script = f"try:\n    {script}\nexcept OSError:\n    print('refused', file=sys.stderr)\n"
-    done = run(script + "standard_streams.let_go_of_closed()\n", redirection)
+    done = run(script + "streams.discard_unwritable()\n", redirection)
     assert (done.returncode, done.stderr) == (0, "refused\n")
 
 
@@ -39,6 +39,6 @@ def test_no_file_takes_the_number_of_what_was_closed() -> None:
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">/dev/full 2>&1", ">&- 2>&-"])
 def test_nothing_is_complained_about_at_the_end(redirection: str) -> None:
-    script = "try:\n    print('lost')\nexcept OSError:\n    pass\nstandard_streams.let_go_of_closed()\nsys.exit(3)\n"
+    script = "try:\n    print('lost')\nexcept OSError:\n    pass\nstreams.discard_unwritable()\nsys.exit(3)\n"
     done = run(script, redirection)
     assert (done.returncode, done.stderr) == (3, "")

@@ -6,18 +6,28 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Final, NoReturn
-
-INTERRUPTED: Final = 130
-"""Ctrl-C (128 + SIGINT)."""
-CLOSED_PIPE: Final = 141
-"""Whoever read the output went away (128 + SIGPIPE), as ``head`` does."""
-TERMINATED: Final = 143
-"""SIGTERM (128 + SIGTERM)."""
+from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM: ends a command in the same order as Ctrl-C does."""
+
+
+@contextlib.contextmanager
+def sigterm_raises() -> Iterator[None]:
+    """SIGTERM raises :class:`Terminated` inside."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise Terminated
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from pubsub_lib.audit.signals import Terminated, handler_kept, interrupted_in_order, interruption
+from pubsub_lib.command.signals import Terminated, handler_kept, interrupted_in_order, interruption
 
 
 def test_an_interrupt_is_found_behind_the_errors_that_it_caused() -> None:
