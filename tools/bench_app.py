@@ -8,7 +8,7 @@
     tools/bench --quick -f json                  # does everything still arrive? its figures mean nothing
 
 Close to nothing else should run meanwhile: both sides of a ratio meet the same machine, but a busy one treats several
-processes worse than one. What is measured, and beside what, stands in docs/benchmarks.md.
+processes worse than one. What is measured, and beside what, stands in docs/performance.md.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 For transactions of 10 changes and of 1: a publisher's numbering and encoding, a replica's decoding, and all that a
 replica does; then the floor under the replica, step by step, as loops that do nothing else. Printed are µs a change:
 the median of all frames, and the quickest tenth, which is what the machine does when nobody else wants its caches.
-docs/benchmarks.md tells what it printed. Takes ten seconds and 500 MB.
+docs/performance.md tells what it printed. Takes ten seconds and 500 MB.
 """
 
 import gc

@@ -29,7 +29,7 @@ _log = logger(__name__)
 _BATCH: Final = 200
 """Messages taken at once, when so many wait."""
 _BATCH_BYTES: Final = 256 * 1024
-"""And bytes of them: what more unfolds to has left the processor's caches before it is sent (docs/benchmarks.md). Four
+"""And bytes of them: what more unfolds to has left the processor's caches before it is sent (docs/performance.md). Four
 workers' share of it fills a frame each."""
 _DRAIN: Final = 1.0
 """Seconds for which ``close`` still takes what workers have pushed."""

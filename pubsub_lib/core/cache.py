@@ -76,7 +76,7 @@ class Cache:
         """:meth:`apply` for links that follow one another, of any topics: adds to ``events``, or makes none (None:
         nobody would look at them). Returns what is to be reported, which nearly always is nothing.
 
-        The hottest loop of a replica (docs/benchmarks.md): what it looks up is looked up once for a run, and an object
+        The hottest loop of a replica (docs/performance.md): what it looks up is looked up once for a run, and an object
         that is set again in its only topic, which is what nearly every change does, takes the short way to
         ``continue`` and calls nothing of ours.
         """
