@@ -1,4 +1,4 @@
-"""What waits together is delivered together: fewer calls, and larger frames behind them."""
+"""Delivers messages that wait together in one batch: this needs fewer calls, and allows larger frames later."""
 
 from collections.abc import Iterator
 
@@ -19,9 +19,10 @@ class _Group:
 
 
 class Batch:
-    """Messages of many workers, come in turns; out come envelopes with each worker's consecutive ones on a topic.
+    """Joins messages of many workers into envelopes. An envelope holds consecutive messages of one worker on one topic.
 
-    The order of one worker's messages on one topic stays; that between topics and workers means nothing to a receiver.
+    The order of one worker's messages on one topic is kept. The order between topics and workers is not, because no
+    receiver depends on it.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class Batch:
         self._open: dict[tuple[str, str], _Group] = {}
 
     def add(self, envelope: Envelope) -> None:
-        """One envelope more. A hello, or one behind a gap, stands alone."""
+        """Add an envelope. A hello, and an envelope after a gap, begins a new one."""
         name = (envelope.uuid, envelope.topic)
         group = self._open.get(name)
         if group is not None and envelope.messages and group.continued_by(envelope):
@@ -41,7 +42,7 @@ class Batch:
             self._open[name] = group
 
     def envelopes(self) -> Iterator[Envelope]:
-        """All of it."""
+        """The joined envelopes."""
         for group in self._groups:
             first = group.first
             if len(group.messages) == len(first.messages):

@@ -15,7 +15,7 @@ from pubsub_lib.errors import ConfigError, HandoffRejectedError
 
 
 class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (:mod:`pubsub_ipc.options` says what they mean). Times in seconds."""
+    """The driver's own options (explained in :mod:`pubsub_ipc.options`). Times in seconds."""
 
     buffer: Positive = 1000
     when_full: Literal["wait", "raise"] = "wait"
@@ -25,9 +25,9 @@ class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IpcDriver(Driver):
-    """ZeroMQ PUSH and PULL over a socket file: many workers push, one service takes all. ``bind_address`` says where.
+    """ZeroMQ PUSH and PULL over a socket file: many workers push, one service receives. ``bind_address`` is its path.
 
-    A hop and no more (``fan_out`` is False): the service numbers what it takes anew and sends it to the replicas.
+    Only one hop (``fan_out`` is False): the service gives the messages new sequences and sends them to the replicas.
     """
 
     name: ClassVar[str] = "zmq_pubsub_multiproc_driver"

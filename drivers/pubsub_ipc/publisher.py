@@ -22,16 +22,17 @@ _log = logger(__name__)
 
 _RECONNECT_MS: Final = 50
 _MAX_RECONNECT_MS: Final = 1000
-# As plain numbers: to combine the library's enumerations takes longer than to send.
+# Plain integers, because combining the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.DONTWAIT)
 _MORE: Final = int(zmq.DONTWAIT) | int(zmq.SNDMORE)
 _STOP: Final = 1.0
-"""Seconds that ``close`` waits for somebody who sends at this moment; ``full_wait`` is below it."""
+"""Maximum seconds that ``close`` waits for a thread that is sending; ``full_wait`` is smaller."""
 
 
 class IpcPublisher(Publisher):
-    """Pushes in the caller's thread. libzmq's own I/O thread connects, reconnects and keeps up to ``buffer`` messages
-    while the service is away; one more waits ``wait`` seconds and is refused then, never dropped without a word.
+    """Pushes in the caller's thread. libzmq's own I/O thread connects, reconnects and buffers up to ``buffer`` messages
+    while the service is down. A further message waits ``wait`` seconds for room, then raises; it is never dropped
+    silently.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class IpcPublisher(Publisher):
         linger: float,
         refusal: type[TransportError] = TransportError,
     ) -> None:
-        """``refusal``: what to raise when the buffer is full, and stays so for ``wait`` seconds."""
+        """``refusal``: the exception to raise when the buffer is still full after ``wait`` seconds."""
         self._path = path
         self._limits = limits
         self._buffer = buffer
@@ -57,20 +58,20 @@ class IpcPublisher(Publisher):
         self._counts: Counter[str] = Counter(sent=0, waited=0, refused=0)
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
-        """Connect; the service need not be there yet. Neither callback is ever called: nobody asks a worker, and a
-        worker does nothing when the service is there again but send.
+        """Connect; the service need not run yet. Neither callback is ever called: no hello request reaches a worker,
+        and a worker only continues to send when the service is back.
 
-        Raises TransportError when called again, or when the socket's folder is open to others.
+        Raises TransportError when called again, or when other users can access the socket's folder.
         """
         self._life.check_new()
         check_folder(self._path)
-        # A context belongs to one process: a send on one that came over a fork is lost and reports success.
+        # A context belongs to one process: a send on an inherited context reports success, but the message is lost.
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         socket: zmq.Socket[bytes] | None = None
         try:
             socket = context.socket(zmq.PUSH)
             socket.sndhwm = self._buffer
-            # Also for a process that ends without close(): by default it would wait for the service for ever.
+            # Also for a process that exits without close(): by default it would wait for the service without limit.
             socket.linger = round(self._linger * 1000)
             socket.reconnect_ivl = _RECONNECT_MS
             socket.reconnect_ivl_max = _MAX_RECONNECT_MS
@@ -86,15 +87,15 @@ class IpcPublisher(Publisher):
         self._life.begin()
 
     def send_event(self, envelope: Envelope) -> None:
-        """Hand one envelope over. See :meth:`pubsub_lib.api.Publisher.send_event`; blocks for ``full_wait`` at most.
+        """Push one envelope. See :meth:`pubsub_lib.api.Publisher.send_event`; blocks for at most ``full_wait`` seconds.
 
-        Raises TransportError (HandoffRejectedError, when it was told to raise) when the buffer stays full: the service
-        is away, or slower than its workers.
+        Raises TransportError (HandoffRejectedError with ``when_full = raise``) when the buffer stays full: the service
+        is down, or slower than its workers.
         """
         self._usable()
         frames = codec.encode(envelope, self._limits)
         deadline = time.monotonic() + self._wait
-        # To ask without a timeout first is what nearly always suffices, and costs less.
+        # The lock is nearly always free, and an attempt without a timeout costs less.
         if not self._lock.acquire(blocking=False) and not self._lock.acquire(timeout=self._wait or -1):
             raise self._full()
         try:
@@ -103,11 +104,14 @@ class IpcPublisher(Publisher):
             self._lock.release()
 
     def counters(self) -> Mapping[str, int]:
-        """``sent``, ``waited`` (sends that had to wait for room) and ``refused`` (that found none)."""
+        """``sent``, ``waited`` (sends that had to wait for room) and ``refused`` (sends that found no room)."""
         return dict(self._counts)
 
     def close(self) -> None:
-        """Wait ``linger`` seconds for what is buffered, then release everything. What is left is in the changelog."""
+        """Wait up to ``linger`` seconds until the buffered messages are sent, then release everything.
+
+        Messages that were not sent are in the changelog.
+        """
         if self._life.inherited:
             return
         self._life.closed = True
@@ -129,7 +133,7 @@ class IpcPublisher(Publisher):
         waited = False
         while True:
             try:
-                socket.send(frames[0], _MORE)  # what takes the first frame takes the second
+                socket.send(frames[0], _MORE)  # a queue that has room for the first frame takes the second, too
                 socket.send(frames[1], _NOW)
                 self._counts["sent"] += 1
                 return
@@ -162,6 +166,6 @@ class IpcPublisher(Publisher):
     def _usable(self) -> "zmq.Socket[bytes]":
         self._life.check_open()
         socket = self._socket
-        if socket is None:  # close() came just now
+        if socket is None:  # close() was called meanwhile
             raise TransportError("this publisher is closed; make a new one")
         return socket

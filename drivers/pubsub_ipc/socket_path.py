@@ -1,7 +1,7 @@
-"""Where the socket lies: a checked path, a folder that is ours alone, and a lock against a second service.
+"""The socket's location: a checked path, a private folder, and a lock against a second service.
 
-libzmq lets a second process bind a live ipc path without a word, and takes the messages away from the first. So who
-binds holds an exclusive lock on a file beside the socket; the system releases it when its holder dies.
+libzmq silently lets a second process bind a path that is in use, and the first process then gets no messages. So the
+binding process holds an exclusive lock on a file beside the socket. The system releases it when the process ends.
 """
 
 import contextlib
@@ -15,46 +15,46 @@ from pubsub_lib.errors import ConfigError, TransportError
 
 SCHEME: Final = "ipc://"
 MAX_BYTES: Final = 107
-"""What ``sockaddr_un`` has room for. libzmq does not say which path was too long."""
+"""The size of a path in ``sockaddr_un``. libzmq's error does not name a path that is too long."""
 
 
 def path_of(address: str) -> Path:
-    """The socket's path in ``ipc:///folder/name``. Raises ConfigError."""
+    """Return the socket's path in ``ipc:///folder/name``. Raises ConfigError."""
     path = address.removeprefix(SCHEME)
     if path == address or not path.startswith("/") or path.endswith("/") or "\0" in path:
         raise ConfigError(
-            f"the address {address!r} of the worker socket is no {SCHEME}/absolute/path of a file; "
-            "set publisher_multiproc_socket to one"
+            f"the address {address!r} of the worker socket is not an {SCHEME}/absolute/path of a file; "
+            "set publisher_multiproc_socket to such a path"
         )
     size = len(os.fsencode(path))
     if size > MAX_BYTES:
         raise ConfigError(
-            f"the socket path {path!r} has {size} bytes but the system takes {MAX_BYTES}; "
-            "set publisher_multiproc_socket to a shorter one"
+            f"the socket path {path!r} has {size} bytes but the system allows {MAX_BYTES}; "
+            "set publisher_multiproc_socket to a shorter path"
         )
     return Path(path)
 
 
 def make_folder(path: Path) -> None:
-    """Make the socket's folder, for its owner alone (0700), unless it is there. Raises TransportError."""
+    """Create the socket's folder with access for its owner only (0700), unless it exists. Raises TransportError."""
     folder = path.parent
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
-            pass  # whoever made it, the check below looks at it
+            pass  # the checks below decide whether it can be used
     except OSError as error:
         raise TransportError(
-            f"the folder {str(folder)!r} of the worker socket cannot be made ({error.strerror}); "
-            "make it, owned by the service's user and with mode 0700, or set publisher_multiproc_socket"
+            f"the folder {str(folder)!r} of the worker socket cannot be created ({error.strerror}); "
+            "create it, owned by the service's user and with mode 0700, or set publisher_multiproc_socket"
         ) from error
     check_folder(path)
     try:
         found = folder.lstat()
     except OSError as error:
         raise TransportError(f"the folder {str(folder)!r} of the worker socket is gone ({error.strerror})") from error
-    # Root may enter every folder, and would bind and write where somebody else points to.
+    # Root may enter every folder: without this check, it would bind and write in a folder that another user chose.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise TransportError(
             f"the folder {str(folder)!r} of the worker socket is a link, or belongs to user {found.st_uid} and not to "
@@ -63,7 +63,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse (TransportError) a folder in which somebody else could put or take a socket; a missing one passes."""
+    """Raise TransportError when another user could create or remove a socket in the folder. It may be missing."""
     folder = path.parent
     try:
         found = folder.stat()
@@ -92,7 +92,7 @@ def check_folder(path: Path) -> None:
 
 
 def _alone(path: Path, mode: int) -> bool:
-    """Whether the folder serves nothing else, so that to close it to others breaks nothing (/tmp, for one)."""
+    """Whether the folder is used for nothing else, so that it may be made private; /tmp, for example, may not."""
     try:
         others = {each.name for each in path.parent.iterdir()} - {path.name, f"{path.name}.lock"}
     except OSError:
@@ -101,20 +101,20 @@ def _alone(path: Path, mode: int) -> bool:
 
 
 class SocketLock:
-    """The exclusive right to bind one socket path. Held from the constructor to :meth:`release`, or until death.
+    """The exclusive right to bind one socket path. Held from the constructor to :meth:`release`, or to process exit.
 
-    A forked child that outlives its parent keeps the lock with it: whoever binds should not fork.
+    A forked child that outlives its parent keeps the lock held: a process that binds should not fork.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises TransportError, which names the holder, when another service has it. Does not block."""
+        """Raises TransportError, which names the holder, when another service holds the lock. Does not block."""
         at = Path(f"{path}.lock")
         try:
             self._file = os.open(at, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TransportError(
                 f"the lock file {str(at)!r} cannot be opened ({error.strerror}); "
-                "let the service's user write in its folder"
+                "allow the service's user to write in its folder"
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,26 +123,26 @@ class SocketLock:
             os.close(self._file)
             raise TransportError(
                 f"the worker socket {str(path)!r} is held by {_process(holder)}; "
-                "stop that one, or set publisher_multiproc_socket to another path"
+                "stop that process, or set publisher_multiproc_socket to another path"
             ) from error
         except OSError as error:
             os.close(self._file)
             raise TransportError(
                 f"the file system does not lock {str(at)!r} ({error.strerror}); set publisher_multiproc_socket to a "
-                "path on a local one"
+                "path on a local file system"
             ) from error
-        # The file stays for ever: removing it would let two hold locks on two files of one name.
-        with contextlib.suppress(OSError):  # a full disk: the lock holds, only its holder has no name
+        # The file is never removed: after a removal, two services could hold locks on two files of the same name.
+        with contextlib.suppress(OSError):  # a full disk: the lock is held, but errors cannot name its holder
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let the next one have it."""
+        """Release the lock."""
         os.close(self._file)
 
 
 def _process(pid: str) -> str:
-    """What is known of a process, for a sentence."""
+    """Describe a process for an error message."""
     if not pid.isdecimal():
         return "another process"
     try:

@@ -27,23 +27,23 @@ from pubsub_lib.zmq_frames import receive
 _log = logger(__name__)
 
 _BATCH: Final = 200
-"""Messages taken at once, when so many wait."""
+"""Maximum number of messages in a batch."""
 _BATCH_BYTES: Final = 256 * 1024
-"""And bytes of them: what more unfolds to has left the processor's caches before it is sent (docs/performance.md). Four
-workers' share of it fills a frame each."""
+"""Maximum bytes in a batch. The decoded objects of a larger batch leave the processor's caches before they are sent
+(docs/performance.md). A quarter of it, the share of one of four workers, fills a frame."""
 _DRAIN: Final = 1.0
-"""Seconds for which ``close`` still takes what workers have pushed."""
+"""Maximum seconds that ``close`` receives messages that workers have pushed already."""
 _QUIET_MS: Final = 20
-"""When nothing came for so long, everything that was pushed before is taken."""
+"""When no message arrives for this time, all messages pushed before have been received."""
 _AGAIN: Final = 0.1
-"""Seconds after an error: what lasts must not take the processor."""
+"""Seconds to wait after an error, so that a lasting error does not use the processor."""
 _STOP: Final = 2.0
 
 
 class IpcSubscriber(Subscriber):
-    """Binds the socket at ``daemonize`` and takes everything that is pushed, in one blocking thread.
+    """Binds the socket at ``daemonize`` and receives all pushed messages, in one blocking thread.
 
-    What does not belong to a registered topic is counted as ``unwanted``; a service registers ``ALL``.
+    Messages of topics that are not registered are counted as ``unwanted``; a service registers ``ALL``.
     """
 
     def __init__(self, path: Path, limits: Limits, buffer: int) -> None:
@@ -53,18 +53,18 @@ class IpcSubscriber(Subscriber):
         self._state = threading.Lock()
         self._topics: frozenset[str] = frozenset()
         self._asked: dict[str, None] = {}
-        """Nonces of own questions, the latest last: a hello for another's is not delivered."""
+        """Nonces of this subscriber's hello requests, the latest last. Other hello replies are not delivered."""
         self._stop = -1
         """An eventfd that ends the thread's wait; -1 while there is no thread. Guarded by the lock."""
         self._ended = False
-        """``close`` has returned: nothing may be delivered any more."""
+        """``close`` has returned, and no further envelope may be delivered."""
         self._life = SubscriberState(self._state, _log, ("unwanted", "socket_errors", "receive_errors"))
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.initialize`. ``on_connected`` is never called: a worker that comes
-        has nothing that it could be asked for."""
+        """See :meth:`pubsub_lib.api.Subscriber.initialize`. ``on_connected`` is never called: no hello request can be
+        sent to a worker."""
         self._life.initialize(on_envelope, on_connected)
 
     def register_topic(self, topic: str) -> None:
@@ -80,15 +80,16 @@ class IpcSubscriber(Subscriber):
             self._topics -= {check_topic(topic)}
 
     def register_listen_address(self, address: str) -> None:
-        """Nothing to do: workers come to this socket."""
+        """Nothing to do: workers connect to this socket."""
         self._life.check_open()
 
     def unregister_listen_address(self, address: str) -> None:
-        """Nothing to do: workers come to this socket."""
+        """Nothing to do: workers connect to this socket."""
         self._life.check_open()
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """There is no way back through the hop: workers stay silent, which the contract allows."""
+        """Only remember the nonce: the hop has no direction back to the workers, so no reply comes. The contract allows
+        this."""
         self._life.check_open()
         codec.hello_request_frame(nonce, topics)
         with self._state:
@@ -104,16 +105,16 @@ class IpcSubscriber(Subscriber):
         self._life.start("pubsub-ipc", self._open)
 
     def counters(self) -> Mapping[str, int]:
-        """What the API asks for, and ``unwanted``: messages of topics that are not registered; ``socket_errors`` and
-        ``receive_errors``: times that the thread went on after an error, of ZeroMQ's or another.
+        """The counters that the API requires, and ``unwanted``: messages of topics that are not registered;
+        ``socket_errors`` and ``receive_errors``: errors of ZeroMQ and other errors that the thread survived.
         """
         self._life.check_process()
         return dict(self._life.counts)
 
     def close(self) -> None:
-        """Take no further connections, deliver what was pushed already (for 1 s at most), release the socket.
+        """Refuse new connections, deliver the messages pushed already (for at most 1 s), and release the socket.
 
-        See :meth:`pubsub_lib.api.Subscriber.close`. On the receiving thread nothing more is delivered.
+        See :meth:`pubsub_lib.api.Subscriber.close`. A call on the receiving thread delivers no further message.
         """
         self._life.close(self._wake, _STOP)
         self._ended = True
@@ -123,9 +124,9 @@ class IpcSubscriber(Subscriber):
             os.eventfd_write(self._stop, 1)
 
     def _open(self) -> Callable[[], None]:
-        """What the thread runs, on a socket that is locked and bound."""
+        """Lock and bind the socket; return the function that the thread runs."""
         make_folder(self._path)
-        with ExitStack() as opened:  # what raises, of whatever kind, leaves nothing open
+        with ExitStack() as opened:  # after an exception of any kind, nothing stays open
             lock = SocketLock(self._path)
             opened.callback(lock.release)
             try:
@@ -135,7 +136,7 @@ class IpcSubscriber(Subscriber):
                 opened.callback(socket.close)
                 socket.linger = 0
                 socket.rcvhwm = self._buffer
-                # Against a stranger's endless frame; what is a little too large arrives and is counted.
+                # Limits the memory for a frame of any sender; one that is a bit too large still arrives and is counted.
                 socket.maxmsgsize = 2 * self._limits.max_frame_bytes
                 socket.bind(f"{SCHEME}{self._path}")
                 self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -169,17 +170,17 @@ class IpcSubscriber(Subscriber):
             poller.poll()
             self._take(socket)
         except zmq.ZMQError as error:
-            # Out of files, or out of memory: the workers' buffers hold what comes, so try again.
+            # Out of files or memory, for example. The workers buffer their messages meanwhile, so retry.
             self._life.counts["socket_errors"] += 1
-            _log.warning("the worker socket %s failed and is tried again: %s", self._path, error)
+            _log.warning("the worker socket %s failed and is retried: %s", self._path, error)
             time.sleep(_AGAIN)
-        except Exception:  # noqa: BLE001 - without this thread nothing that workers push would ever leave again
+        except Exception:  # noqa: BLE001 - without this thread, no message of the workers would be received again
             self._life.counts["receive_errors"] += 1
-            _log.exception("the thread of the worker socket %s goes on after an error", self._path)
+            _log.exception("the thread of the worker socket %s continues after an error", self._path)
             time.sleep(_AGAIN)
 
     def _take(self, socket: "zmq.Socket[bytes]") -> int:
-        """Deliver what is there now, in one batch; how many messages it held."""
+        """Deliver the messages that wait now, in one batch; return their number."""
         batch, taken, size = Batch(), 0, 0
         while taken < _BATCH and size < _BATCH_BYTES and not self._ended:
             try:
@@ -202,11 +203,11 @@ class IpcSubscriber(Subscriber):
             socket.unbind(f"{SCHEME}{self._path}")
             while not self._ended and time.monotonic() < until and socket.poll(_QUIET_MS):
                 self._take(socket)
-        except Exception as error:  # noqa: BLE001 - the thread ends anyway, and has a socket to release
-            _log.warning("the worker socket %s could not be emptied at its end: %r", self._path, error)
+        except Exception as error:  # noqa: BLE001 - the thread ends now, and must still release the socket
+            _log.warning("receiving the last messages of the worker socket %s failed: %r", self._path, error)
 
     def _decode(self, frames: list[bytes]) -> Envelope | None:
-        """The envelope, or None for what is dropped and counted."""
+        """Return the envelope, or None when it is dropped and counted."""
         try:
             envelope = codec.decode(frames, self._limits)
         except FrameError as error:

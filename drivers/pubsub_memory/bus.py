@@ -1,4 +1,4 @@
-"""The bus that stands in for a network: it carries frames, as bytes, from every publisher to whoever matches."""
+"""An in-process bus in place of a network. It carries frames, as bytes, from each publisher to matching subscribers."""
 
 import os
 import random
@@ -13,32 +13,32 @@ Frames = tuple[bytes, ...]
 
 
 class Inbox(Protocol):
-    """What the bus knows of a subscriber."""
+    """The part of a subscriber that the bus uses."""
 
     def matches(self, head: bytes) -> bool:
-        """Whether it asked for frames that begin like this."""
+        """Whether the subscriber wants messages with this topic frame."""
 
     def deliver(self, frames: Frames) -> None:
-        """Take a message or drop it. Does not block."""
+        """Queue a message or drop it. Does not block."""
 
     def meet(self) -> None:
-        """A publisher is there from now on. Does not block."""
+        """A publisher was connected. Does not block."""
 
 
 class Desk(Protocol):
-    """What the bus knows of a publisher."""
+    """The part of a publisher that the bus uses."""
 
     def ask(self, frame: bytes) -> None:
-        """Take a subscriber's question or drop it. Does not block."""
+        """Queue a subscriber's hello request or drop it. Does not block."""
 
     def meet(self) -> None:
-        """A subscriber is there from now on. Does not block."""
+        """A subscriber was connected. Does not block."""
 
 
 class MemoryBus:
-    """One in-process network. Publishers and subscribers that are given the same bus meet; any thread may call.
+    """One in-process network. It connects all publishers and subscribers that use it. Any thread may call.
 
-    It lives as long as somebody holds it, an endpoint or a test.
+    The bus lives as long as an endpoint or a test holds a reference to it.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -53,7 +53,7 @@ class MemoryBus:
         self._made = 0
 
     def set_loss(self, loss: Loss, seed: int | None = None) -> None:
-        """From now on every subscriber's link misbehaves like this; with a seed the random choices begin anew."""
+        """Set the faults of every subscriber's link. With a seed, the random choices start again from it."""
         with self._lock:
             self._loss = loss
             if seed is not None:
@@ -66,12 +66,12 @@ class MemoryBus:
                         link.reseed(random.Random(_seed_of(seed, number)))
 
     def cut(self) -> None:
-        """End every connection: publishers and subscribers reach each other no more, until ``restore``. Idempotent."""
+        """Drop all messages and hello requests until ``restore``. Idempotent."""
         with self._lock:
             self._is_cut = True
 
     def restore(self) -> None:
-        """Connect all of them again; each half is told. Idempotent."""
+        """Connect all endpoints again and notify each of them. Idempotent."""
         with self._lock:
             if not self._is_cut:
                 return
@@ -85,7 +85,7 @@ class MemoryBus:
                 desk.meet()
 
     def new_link(self) -> Lossy[Frames]:
-        """The link of one more subscriber. Each has random choices of its own, so that subscribers differ."""
+        """Make the link of one more subscriber. Each link has its own random choices, so that subscribers differ."""
         with self._lock:
             rng = random.Random(_seed_of(self._seed, self._made))
             link: Lossy[Frames] = Lossy(rng, self._loss, corrupt=truncate)
@@ -95,7 +95,7 @@ class MemoryBus:
             return link
 
     def attach_inbox(self, inbox: Inbox) -> None:
-        """Deliver to this subscriber from now on."""
+        """Start to deliver to this subscriber."""
         with self._lock:
             self._inboxes += (inbox,)
             desks = () if self._is_cut else self._desks
@@ -105,12 +105,12 @@ class MemoryBus:
             desk.meet()
 
     def detach_inbox(self, inbox: Inbox) -> None:
-        """Deliver no more. Harmless when it is not attached."""
+        """Stop to deliver to this subscriber. Idempotent."""
         with self._lock:
             self._inboxes = tuple(other for other in self._inboxes if other is not inbox)
 
     def attach_desk(self, desk: Desk) -> None:
-        """Pass subscribers' questions to this publisher from now on."""
+        """Start to pass hello requests to this publisher."""
         with self._lock:
             self._desks += (desk,)
             inboxes = () if self._is_cut else self._inboxes
@@ -120,12 +120,12 @@ class MemoryBus:
             inbox.meet()
 
     def detach_desk(self, desk: Desk) -> None:
-        """Ask no more. Harmless when it is not attached."""
+        """Stop to pass hello requests to this publisher. Idempotent."""
         with self._lock:
             self._desks = tuple(other for other in self._desks if other is not desk)
 
     def send(self, *frames: bytes) -> int:
-        """Offer a message to every subscriber that asked for it; returns to how many. Never blocks on one of them."""
+        """Deliver a message to every matching subscriber; return their number. Never blocks on a subscriber."""
         if self._is_cut:
             return 0
         head = frames[0] if frames else b""
@@ -137,7 +137,7 @@ class MemoryBus:
         return reached
 
     def ask(self, frame: bytes) -> None:
-        """Pass a subscriber's question to every publisher."""
+        """Pass a subscriber's hello request to every publisher."""
         if self._is_cut:
             return
         for desk in self._desks:
@@ -145,7 +145,7 @@ class MemoryBus:
 
 
 def truncate(frames: Frames, rng: random.Random) -> Frames:
-    """Damage a message so that every receiver sees it: cut its body off."""
+    """Cut a message's body, so that every receiver finds the damage."""
     *before, body = frames
     return (*before, body[: rng.randrange(len(body))] if body else body)
 
@@ -155,19 +155,19 @@ def _seed_of(seed: int, number: int) -> int:
 
 
 class Registry:
-    """Buses by name, weakly held: a bus ends with the last one who uses it."""
+    """Buses by name, weakly referenced: a bus ends with its last user."""
 
     def __init__(self, make: Callable[[str], MemoryBus] = MemoryBus) -> None:
         self._make = make
         self.forget()
 
     def forget(self) -> None:
-        """Begin empty, with a new lock: after a fork the old one may be held by a thread that is not there."""
+        """Start empty, with a new lock: after a fork the old one may be held by a thread that does not exist here."""
         self._lock = threading.Lock()
         self._buses: weakref.WeakValueDictionary[str, MemoryBus] = weakref.WeakValueDictionary()
 
     def bus(self, name: str) -> MemoryBus:
-        """The bus of this name, made when there is none. Any thread."""
+        """Return the bus of this name; make it if necessary. Any thread."""
         with self._lock:
             found = self._buses.get(name)
             if found is None:
@@ -175,12 +175,13 @@ class Registry:
             return found
 
 
-# The one thing that is shared in a process: publishers and subscribers that know only a name must meet somewhere.
+# Global, because publishers and subscribers that know only a bus's name must find the same bus.
 # A forked child does not share it: the subscribers on the parent's buses have no threads there.
 _registry = Registry()
 os.register_at_fork(after_in_child=_registry.forget)
 
 
 def bus(name: str = "default") -> MemoryBus:
-    """The bus of this name in this process. Keep the result for as long as its settings matter: it is weakly held."""
+    """Return the bus of this name in this process. Keep the result while its settings matter: the registry's reference
+    is weak."""
     return _registry.bus(name)

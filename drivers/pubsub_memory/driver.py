@@ -18,7 +18,7 @@ SCHEME = "memory://"
 
 
 class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (:mod:`pubsub_memory.options` says what they mean).
+    """The driver's own options (explained in :mod:`pubsub_memory.options`).
 
     In ``DriverSettings.options``, ``bus`` may also be a :class:`MemoryBus` itself.
     """
@@ -62,7 +62,7 @@ def _bus_of(settings: DriverSettings, addresses: tuple[str, ...]) -> tuple[Memor
         named = [address.removeprefix(SCHEME) for address in addresses if address.startswith(SCHEME)]
         found = bus(named[0] if named else options.bus)
     loss = Loss(options.drop, options.duplicate, options.reorder, options.delay, 0.0, options.max_delay)
-    if loss != Loss(max_delay=options.max_delay):  # else leave what a test may have set on the bus
+    if loss != Loss(max_delay=options.max_delay):  # otherwise keep the faults that a test may have set on the bus
         found.set_loss(loss, options.seed)
     return found, options
 

@@ -10,17 +10,17 @@ def _chance(name: str, text: str) -> cfg.Opt:
 
 
 OPTIONS: Final[tuple[cfg.Opt, ...]] = (
-    cfg.StrOpt("bus", default="default", help="Name of the bus. Publishers and subscribers of one name meet."),
+    cfg.StrOpt("bus", default="default", help="Name of the bus. It connects all endpoints that use this name."),
     cfg.IntOpt(
         "queue_limit",
         default=10_000,
         min=1,
-        help="Messages that wait for one subscriber; further ones are dropped and counted.",
+        help="Maximum number of messages queued for one subscriber; further ones are dropped and counted.",
     ),
     _chance("drop", "Lose a message."),
     _chance("duplicate", "Deliver a message twice."),
-    _chance("reorder", "Let the next message overtake this one."),
-    _chance("delay", "Hold a message back for a random time."),
-    cfg.FloatOpt("max_delay", default=0.1, min=0.0, help="Longest time a message is held back. In seconds."),
+    _chance("reorder", "Deliver the next message before this one."),
+    _chance("delay", "Delay a message by a random time."),
+    cfg.FloatOpt("max_delay", default=0.1, min=0.0, help="Maximum delay of a message. In seconds."),
     cfg.IntOpt("seed", default=0, help="Seed of the random choices above."),
 )

@@ -18,13 +18,13 @@ from pubsub_memory.bus import MemoryBus
 
 _log = logger(__name__)
 
-_ASKS: Final = 10_000
-"""Questions that wait; further ones are dropped and counted, their askers ask again."""
+_MAX_REQUESTS: Final = 10_000
+"""Maximum number of queued hello requests. Further ones are dropped and counted; their subscribers ask again."""
 _STOP: Final = 2.0  # seconds
 
 
 class MemoryPublisher(Publisher):
-    """Encodes in the sender's thread and puts frames on the bus; questions are answered on a thread of its own."""
+    """Encodes in the sender's thread and puts frames on the bus. A separate thread answers hello requests."""
 
     def __init__(self, bus: MemoryBus, limits: Limits) -> None:
         self._bus = bus
@@ -54,9 +54,9 @@ class MemoryPublisher(Publisher):
             self._counts["sent"] += 1
 
     def ask(self, frame: bytes) -> None:
-        """Take a question from the bus."""
+        """Queue a hello request from the bus."""
         with self._changed:
-            if len(self._asks) >= _ASKS:
+            if len(self._asks) >= _MAX_REQUESTS:
                 self._counts["overflow"] += 1
                 return
             self._asks.append(frame)
@@ -108,9 +108,9 @@ class MemoryPublisher(Publisher):
     def _call(self, callback: Callable[[], None]) -> None:
         try:
             callback()
-        except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
+        except BaseException:  # noqa: BLE001 - a service's error must not end this thread
             self._count("callback_errors")
-            _log.exception("a callback for a subscriber's question or arrival failed")
+            _log.exception("a callback for a hello request or a new connection failed")
 
     def _count(self, name: str) -> None:
         with self._changed:

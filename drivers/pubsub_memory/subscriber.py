@@ -20,7 +20,7 @@ _log = logger(__name__)
 
 _STOP: Final = 2.0  # seconds
 _MET: Final[Frames] = (b"met",)
-"""No message, told by its identity: a publisher is there."""
+"""A marker instead of a message, compared by identity: a publisher was connected."""
 
 
 class MemorySubscriber(Subscriber):
@@ -34,7 +34,7 @@ class MemorySubscriber(Subscriber):
         self._changed = threading.Condition()
         self._queue: deque[Frames] = deque()
         self._subscriptions = {codec.topic_frame(ALL)}
-        self._questions: deque[bytes] = deque()
+        self._requests: deque[bytes] = deque()
         self._met = False
         self._life = SubscriberState(self._changed, _log)
 
@@ -51,17 +51,17 @@ class MemorySubscriber(Subscriber):
             self._subscriptions.add(codec.subscription(check_topic(topic)))
 
     def unregister_topic(self, topic: str) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`. What is queued already still arrives."""
+        """See :meth:`pubsub_lib.api.Subscriber.unregister_topic`. Messages already queued still arrive."""
         self._life.check_open()
         with self._changed:
             self._subscriptions.discard(codec.subscription(check_topic(topic)))
 
     def register_listen_address(self, address: str) -> None:
-        """Nothing to do: everybody on a bus hears everybody."""
+        """Nothing to do: a bus connects all its endpoints."""
         self._life.check_open()
 
     def unregister_listen_address(self, address: str) -> None:
-        """Nothing to do: everybody on a bus hears everybody."""
+        """Nothing to do: a bus connects all its endpoints."""
         self._life.check_open()
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
@@ -72,9 +72,9 @@ class MemorySubscriber(Subscriber):
         with self._changed:
             if private not in self._subscriptions:
                 self._subscriptions.add(private)
-                self._questions.append(private)
-                if len(self._questions) > MAX_REQUESTS:  # an older one's publishers had their time
-                    self._subscriptions.discard(self._questions.popleft())
+                self._requests.append(private)
+                if len(self._requests) > MAX_REQUESTS:  # the oldest request has had enough time for its replies
+                    self._subscriptions.discard(self._requests.popleft())
         self._bus.ask(frame)
 
     def daemonize(self) -> None:
@@ -85,7 +85,7 @@ class MemorySubscriber(Subscriber):
             self._bus.detach_inbox(self)
 
     def counters(self) -> Mapping[str, int]:
-        """What the API asks for, and ``lost``: messages that the link was told to lose."""
+        """The counters that the API requires, and ``lost``: messages that the link dropped on purpose."""
         self._life.check_process()
         with self._changed:
             return {**self._life.counts, "lost": self._link.counts["drop"]}
@@ -104,21 +104,21 @@ class MemorySubscriber(Subscriber):
     # -- the bus's side --------------------------------------------------------------------------------------
 
     def matches(self, head: bytes) -> bool:
-        """Whether a registered topic or an own question has this topic frame, or it is a hello to everybody. Any
-        thread, without a lock.
+        """Whether this is the topic frame of a registered topic, of a reply to this subscriber's hello request, or of a
+        hello to all. Any thread, without a lock.
         """
         if head[:1] == codec.EVERYTHING:
             return head in self._subscriptions or codec.EVERYTHING in self._subscriptions
         return head[: head.find(0) + 1] in self._subscriptions
 
     def deliver(self, frames: Frames) -> None:
-        """Queue what the link lets through."""
+        """Queue the messages that the link delivers."""
         with self._changed:
             self._enqueue(self._link.push(frames, time.monotonic()))
             self._changed.notify_all()
 
     def meet(self) -> None:
-        """A publisher is on the bus: its thread tells of it."""
+        """A publisher joined the bus. The receiving thread calls ``on_connected``."""
         with self._changed:
             self._met = True
             self._changed.notify_all()
@@ -148,7 +148,7 @@ class MemorySubscriber(Subscriber):
             self._life.deliver(envelope)
 
     def _next(self) -> Frames | None:
-        """The next message, or ``_MET`` when a publisher was met; waits for it. None when closed."""
+        """Wait for the next message and return it; ``_MET`` when a publisher was connected, None when closed."""
         with self._changed:
             while not self._life.closed:
                 self._enqueue(self._link.due(time.monotonic()))

@@ -1,4 +1,4 @@
-"""The ``db_polling_pubsub_driver``: subscribers follow the changelog in the database; publishers have nothing to do."""
+"""The ``db_polling_pubsub_driver``: subscribers poll the changelog in the database; publishers send nothing."""
 
 from pubsub_sql.driver import PollingDriver
 

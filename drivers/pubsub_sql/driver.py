@@ -15,15 +15,15 @@ from pubsub_sql.follower import ChangelogReader
 from pubsub_sql.publisher import PollingPublisher
 from pubsub_sql.subscriber import PollingSubscriber
 
-# The subscriber has its own backoff, and close() must not wait for a database that does not answer: one connection,
-# short timeouts, no retries beneath.
+# One connection, short timeouts and no retries in the store: the subscriber has its own backoff, and close() must not
+# wait for a database that does not answer.
 _STORE: Final = StoreSettings(
     pool_size=1, connect_timeout=2.0, statement_timeout=10.0, lock_timeout=2.0, retry_attempts=1
 )
 
 
 class PollingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (:mod:`pubsub_sql.options` says what they mean). Times in seconds."""
+    """The driver's own options (explained in :mod:`pubsub_sql.options`). Times in seconds."""
 
     fastest: Seconds = 0.05
     slowest: Seconds = 1.0
@@ -32,7 +32,8 @@ class PollingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PollingDriver(Driver):
-    """Follows the changelog. Works wherever the database is reached; costs what changes, not what the table holds."""
+    """Polls the changelog. It needs only a connection to the database. Its cost grows with the number of changes, not
+    with the size of the tables."""
 
     name: ClassVar[str] = "db_polling_pubsub_driver"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -53,7 +54,7 @@ class PollingDriver(Driver):
 
     @classmethod
     def subscriber(cls, settings: DriverSettings) -> Subscriber:
-        """A subscriber on the settings' store, which it opens on its thread, at the first poll.
+        """A subscriber on the settings' store. Its thread opens the store at the first poll.
 
         Raises ConfigError for options and URLs it cannot use.
         """

@@ -1,4 +1,4 @@
-"""What polling does, without threads and clocks: read what is new after a point, and make envelopes of it."""
+"""Polling without threads and clocks: read the links after a point, and make envelopes of them."""
 
 import uuid
 from collections import Counter
@@ -17,7 +17,7 @@ SERVICE: Final = "db-polling"
 
 
 class ChangelogReader(Protocol):
-    """What is used of :class:`pubsub_lib.store.Store`."""
+    """The methods of :class:`pubsub_lib.store.Store` that polling uses."""
 
     def read_heads(self, topics: Collection[str], /) -> Heads:
         """The store's point and the heads of these topics, in one reading."""
@@ -30,10 +30,10 @@ class ChangelogReader(Protocol):
 
 
 class ChangelogFollower:
-    """One reader of the changelog: where it stands, and the sequences that it gives. One thread at a time.
+    """One reader of the changelog: its position, and the sequences that it assigns. One thread at a time.
 
     ``counts``: ``links`` read for registered topics, ``polls``, ``reads`` (polls that had to read links), ``jumps``
-    (over links that are gone or of another history), ``oversized`` (a change that no frame has room for).
+    (over links that were trimmed or belong to another history), ``oversized`` (changes larger than a frame).
     """
 
     def __init__(self, limits: Limits, batch: int) -> None:
@@ -52,12 +52,12 @@ class ChangelogFollower:
         asks: Sequence[HelloRequest],
         clock: Callable[[], float],
     ) -> Iterator[Envelope]:
-        """What is new on these topics since the last poll, then the answers to ``asks``.
+        """Yield the new links on these topics since the last poll, then the hello replies to ``asks``.
 
-        The heads are read before the links, so that an answer never speaks of what its asker did not get yet. The
-        first poll only remembers where the store stands. Raises what the store raises; a later poll goes on where
-        this one stood. ``topics`` is looked at after each reading, so that a topic misses nothing that is committed
-        after it was registered. ``clock``: seconds that never go back.
+        The heads are read before the links, so that a reply never includes a link that was not delivered before it.
+        The first poll only stores the store's point. Raises the store's exceptions; the next poll continues at the
+        same point. ``topics`` is called after each reading, so that a topic misses no link that is committed after it
+        was registered. ``clock``: seconds that never go back.
         """
         self.counts["polls"] += 1
         began = clock()
@@ -84,13 +84,13 @@ class ChangelogFollower:
             self.at = links[-1].point
             yield from self._envelopes(links, topics())
             if self.at.position > upto.position:
-                return  # writers go on while we read; the rest is for the next poll
+                return  # writers commit while we read; the next poll reads the rest
 
     def _jump(
         self, store: ChangelogReader, topics: Callable[[], Collection[str]], clock: Callable[[], float]
     ) -> Iterator[Envelope]:
-        """The changelog was trimmed behind us, or its history is another one: go on at the head, and say so by a
-        hello, so that replicas see the hole without waiting for their own question."""
+        """The changelog no longer reaches our point, or it has another history. Continue at the head and send a hello,
+        so that replicas find the gap without a hello request."""
         self.counts["jumps"] += 1
         began = clock()
         heads = store.read_heads(sorted(topic for topic in topics() if topic != ALL))
@@ -106,7 +106,7 @@ class ChangelogFollower:
                 try:
                     ready += codec.pieces(link, self._limits)
                 except FrameError:
-                    # The limits here are narrower than the writer's. Its replicas see a hole and read a delta.
+                    # The limits here are lower than the writer's. The replica finds a gap and reads a delta.
                     self.counts["oversized"] += 1
                 else:
                     self.counts["links"] += 1
@@ -116,13 +116,13 @@ class ChangelogFollower:
                 yield Envelope(SERVICE, self.uuid, topic, first, messages)
 
     def _hello(self, topics: Collection[str], heads: Heads, age: float, nonce: str) -> Envelope:
-        told = {topic: heads.topics[topic] for topic in topics if topic != ALL}
-        last = {topic: self._sequences[topic] for topic in told}
-        return Envelope(SERVICE, self.uuid, ALL, 0, [], Hello(last, told, heads.store, max(0.0, age), nonce))
+        shown = {topic: heads.topics[topic] for topic in topics if topic != ALL}
+        last = {topic: self._sequences[topic] for topic in shown}
+        return Envelope(SERVICE, self.uuid, ALL, 0, [], Hello(last, shown, heads.store, max(0.0, age), nonce))
 
 
 class Pace:
-    """How long to wait between two polls: shorter while there are changes, longer while there are none. Seconds."""
+    """Seconds to wait between two polls: fewer while there are changes, more while there are none."""
 
     def __init__(self, fastest: float, slowest: float, max_backoff: float) -> None:
         self._fastest = fastest
@@ -132,18 +132,18 @@ class Pace:
         self._failures = 0
 
     def changed(self) -> float:
-        """There was something new."""
+        """The poll found a change."""
         self._failures = 0
         self._interval = max(self._fastest, self._interval / 2)
         return self._interval
 
     def idle(self) -> float:
-        """There was nothing new."""
+        """The poll found no change."""
         self._failures = 0
         self._interval = min(self._slowest, self._interval * 1.25)
         return self._interval
 
     def failed(self) -> float:
-        """The database did not answer: doubles with each further failure."""
+        """The database did not answer. The wait doubles with each further failure."""
         self._failures += 1
         return min(self._max_backoff, self._fastest * 2.0 ** min(self._failures, 40))

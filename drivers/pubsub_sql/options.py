@@ -9,20 +9,20 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "fastest",
         default=0.05,
         min=0.001,
-        help="Interval between two looks at the database while it changes. In seconds.",
+        help="Interval between two polls while the database changes. In seconds.",
     ),
     cfg.FloatOpt(
         "slowest",
         default=1.0,
         min=0.001,
-        help="Interval after a long time without a change; also the most that polling adds to a change's way. "
-        "In seconds.",
+        help="Interval between two polls after a long time without a change; also the maximum delay that polling adds "
+        "to a change. In seconds.",
     ),
-    cfg.IntOpt("batch", default=500, min=1, help="Links read from the changelog at once."),
+    cfg.IntOpt("batch", default=500, min=1, help="Maximum number of links per read of the changelog."),
     cfg.FloatOpt(
         "max_backoff",
         default=15.0,
         min=0.001,
-        help="Longest wait between two tries while the database does not answer. In seconds.",
+        help="Maximum wait between two retries while the database does not answer. In seconds.",
     ),
 )

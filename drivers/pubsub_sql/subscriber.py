@@ -1,4 +1,4 @@
-"""The receiving half of the polling driver: one thread that asks the database, at once or after a while."""
+"""The receiving half of the polling driver: one thread that polls the database, on request or at intervals."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ _STOP: Final = 2.0  # seconds
 
 
 class PollingSubscriber(Subscriber):
-    """Owns the store it opens: only its thread touches it, and closes it in the end."""
+    """Owns the store that it opens: only its thread uses the store, and closes it at the end."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PollingSubscriber(Subscriber):
         self._life.initialize(on_envelope, on_connected)
 
     def register_topic(self, topic: str) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.register_topic`. What is committed from now on arrives."""
+        """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Changes committed after this call arrive."""
         self._life.check_open()
         with self._changed:
             self._topics |= {check_topic(topic)}
@@ -73,7 +73,8 @@ class PollingSubscriber(Subscriber):
         self._life.check_open()
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.request_hello`. Answered by a reading that begins after this call."""
+        """See :meth:`pubsub_lib.api.Subscriber.request_hello`. The reply's reading of the store begins after this
+        call."""
         self._life.check_open()
         codec.check_nonce(nonce)
         for topic in topics:
@@ -87,15 +88,15 @@ class PollingSubscriber(Subscriber):
         self._life.start("pubsub-polling", lambda: self._run)
 
     def counters(self) -> Mapping[str, int]:
-        """What the API asks for; ``polls``, ``reads`` and ``links`` of the changelog, ``jumps`` over what is gone
-        from it, and ``store_errors``."""
+        """The counters that the API requires; ``polls``, ``reads`` and ``links`` of the changelog, ``jumps`` over
+        trimmed links, and ``store_errors``."""
         self._life.check_process()
         with self._changed:
             return {**self._life.counts, **self._follower.counts}
 
     def close(self) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.close`. A database that does not answer cannot hold it up: the thread
-        then ends by itself, without another call of ``on_envelope``."""
+        """See :meth:`pubsub_lib.api.Subscriber.close`. Does not wait for a database that does not answer: the thread
+        then ends later by itself, without another call of ``on_envelope``."""
         self._life.close(self._changed.notify_all, _STOP)
 
     def _wake(self) -> None:
@@ -114,10 +115,10 @@ class PollingSubscriber(Subscriber):
             self._close_store()
 
     def _poll(self) -> float:
-        """One poll, whatever happens; returns the seconds until the next."""
+        """Poll once. Return the seconds until the next poll. Raises nothing."""
         with self._changed:
             self._poll_now = False
-            # Taken for good: when this poll fails they stay unanswered, and their asker asks again.
+            # When this poll fails, these hello requests stay unanswered, and the replica asks again.
             asks = list(self._asks)
             self._asks.clear()
         before = self._follower.at
@@ -129,7 +130,7 @@ class PollingSubscriber(Subscriber):
                     return 0.0
                 self._life.counts["received"] += 1
                 self._life.deliver(envelope)
-        except Exception as error:  # noqa: BLE001 - a poller that dies of its first exception looks healthy
+        except Exception as error:  # noqa: BLE001 - an exception must not end this thread: that would go unnoticed
             self._failed(error)
             return self._pace.failed()
         self._succeeded()
@@ -140,16 +141,16 @@ class PollingSubscriber(Subscriber):
         if not self._failing:
             self._failing = True
             _log.warning(
-                "following the changelog is interrupted, and tried again until it works: %s",
+                "reading the changelog failed and is retried until it succeeds: %s",
                 error,
-                # One of ours says all in its sentence; anything else is a fault whose place must be known.
+                # The message of a PubSubError is complete; any other exception is a bug and needs its traceback.
                 exc_info=None if isinstance(error, PubSubError) else error,
             )
 
     def _succeeded(self) -> None:
         if self._failing:
             self._failing = False
-            _log.info("following the changelog goes on")
+            _log.info("reading the changelog works again")
 
     def _close_store(self) -> None:
         if self._store is not None:

@@ -1,4 +1,4 @@
-"""ZeroMQ's addresses: refuse early, in our words, what it would refuse late or misunderstand."""
+"""ZeroMQ's addresses: reject invalid ones early, with a clear error. ZeroMQ rejects some late or misreads them."""
 
 import ipaddress
 import os
@@ -9,12 +9,12 @@ from pubsub_lib.errors import ConfigError
 TCP: Final = "tcp://"
 IPC: Final = "ipc://"
 MAX_IPC_BYTES: Final = 107
-"""What a Unix socket's address holds, apart from its closing NUL."""
+"""The maximum size of a Unix socket's path, without its final NUL."""
 
 
 def check(address: str, *, bind: bool = False) -> None:
-    """Refuse (ConfigError) what is neither ``tcp://host:port`` nor ``ipc:///path``. ``bind`` allows ``*`` for both
-    parts of the former. Any thread, does not block: names are not looked up.
+    """Raise ConfigError for an address that is neither ``tcp://host:port`` nor ``ipc:///path``. ``bind`` allows ``*``
+    for the host and the port. Any thread, does not block: host names are not resolved.
     """
     if address.startswith(TCP):
         host, _, port = address.removeprefix(TCP).rpartition(":")
@@ -22,7 +22,7 @@ def check(address: str, *, bind: bool = False) -> None:
         good = 0 < number < 65536 or (bind and (port == "*" or number == 0))
         if good and host and (bind or host != "*") and not any(each.isspace() or each in "/\0" for each in host):
             return
-        raise ConfigError(f"the address {address!r} is no tcp://host:port; correct its host or its port (1 to 65535)")
+        raise ConfigError(f"the address {address!r} is not tcp://host:port; correct its host or its port (1 to 65535)")
     if address.startswith(IPC):
         path = path_of(address)
         try:
@@ -32,18 +32,18 @@ def check(address: str, *, bind: bool = False) -> None:
         if 0 < size <= MAX_IPC_BYTES and "\0" not in path and path[0] != "@":
             return
         raise ConfigError(
-            f"the address {address!r} is no ipc:// with the path of a socket (1 to {MAX_IPC_BYTES} bytes); shorten it"
+            f"the address {address!r} is not ipc:// with the path of a socket (1 to {MAX_IPC_BYTES} bytes); shorten it"
         )
     raise ConfigError(f"the address {address!r} begins with neither tcp:// nor ipc://; write tcp://host:port")
 
 
 def path_of(address: str) -> str:
-    """The path of an ``ipc://`` address."""
+    """Return the path of an ``ipc://`` address."""
     return address.removeprefix(IPC)
 
 
 def port_of(address: str) -> str:
-    """The port of a ``tcp://`` address; "" of others."""
+    """Return the port of a ``tcp://`` address; "" for other addresses."""
     return address.rpartition(":")[2] if address.startswith(TCP) else ""
 
 
@@ -53,14 +53,14 @@ def is_ipv6(address: str) -> bool:
 
 
 def same_port(address: str, other: str) -> bool:
-    """Whether both are ``tcp://`` with one port, however it is written."""
+    """Whether both are ``tcp://`` with the same port, as a number."""
     one, two = port_of(address), port_of(other)
     return one.isdecimal() and two.isdecimal() and int(one) == int(two)
 
 
 def is_fixed(address: str) -> bool:
-    """Whether ZeroMQ's monitor always names it as it was given. It names the endpoint of a host's name so until the
-    first retry, and from then on by what the name was resolved to.
+    """Whether ZeroMQ's monitor always names the address as it was given. From the first retry on, the monitor replaces
+    a host name by the address that the name was resolved to.
     """
     return not address.startswith(TCP) or (_is_ipv4(address) and port_of(address) == str(int(port_of(address))))
 

@@ -1,11 +1,11 @@
-"""Which connections live, and which ZeroMQ has given up for good, told from its monitor's events. Does no I/O.
+"""Finds, by the events of ZeroMQ's monitor, which connections are up and which ZeroMQ has given up. Does no I/O.
 
-After an ordinary loss libzmq says DISCONNECTED and at once CONNECT_RETRIED. After a frame over ``ZMQ_MAXMSGSIZE``, or
-any other breach of its protocol, it says DISCONNECTED and never tries again (libzmq 4.3.5).
+After an ordinary loss, libzmq reports DISCONNECTED and at once CONNECT_RETRIED. After a frame over ``ZMQ_MAXMSGSIZE``,
+or any other protocol error, it reports DISCONNECTED and never retries (libzmq 4.3.5).
 
-The monitor names a connection by its address as it was given, until the first loss; from the retry that follows on by
-what a host's name was resolved to. So a retry under a name that nobody has belongs to a connection of the same port
-that was lost just now. When several were, each of them may be meant: no longer told apart, they are made anew together.
+The monitor names a connection by its address as given, until the first loss. From the next retry on, it replaces a
+host name by the resolved address. So a retry under an unknown name belongs to a connection of the same port that was
+lost just before. When several were lost, the monitor cannot distinguish them, and they are connected again together.
 """
 
 from collections import Counter
@@ -19,13 +19,13 @@ import zmq
 from pubsub_zmq import addresses
 
 GRACE: Final = 0.1
-"""Seconds within which a retry follows a loss. Later: it was given up."""
+"""Seconds within which a retry follows a loss. Without a retry, ZeroMQ has given the connection up."""
 
 
 class GivenUp(msgspec.Struct, frozen=True):
-    """A connection to make anew: disconnect() and connect() these addresses.
+    """A connection to make again: disconnect() and connect() these addresses.
 
-    ``was_up``: its handshake had succeeded, so that what ended it was a frame.
+    ``was_up``: its handshake had succeeded, so that a frame ended it.
     """
 
     addresses: tuple[str, ...]
@@ -33,7 +33,7 @@ class GivenUp(msgspec.Struct, frozen=True):
 
 
 class _Loss(msgspec.Struct):
-    """A connection that was lost and has not been tried again; one of ``addresses``."""
+    """A connection that was lost and has not been retried; one of ``addresses``."""
 
     since: float
     was_up: bool
@@ -43,8 +43,8 @@ class _Loss(msgspec.Struct):
 class ConnectionMonitor:
     """The connections of one socket. One thread. Times in seconds, on a clock that the caller reads.
 
-    ``max_quiet``: an address that is not up, and of which nothing was heard for so long, is made anew whatever the
-    events were; longer than any pause between two tries.
+    ``max_quiet``: seconds without an event after which an address that is not up is connected again; longer than any
+    pause between two retries.
     """
 
     def __init__(self, reconnect_interval: float, max_reconnect_interval: float, max_quiet: float) -> None:
@@ -52,27 +52,27 @@ class ConnectionMonitor:
         self._maximum = max(max_reconnect_interval, GRACE)
         self._max_quiet = max_quiet
         self._addresses: set[str] = set()
-        # By the monitor's name of a connection. Several may have one name: a host's name and its number, both given.
+        # By the monitor's name of a connection. Connections may share a name: a host's name and its IP address.
         self._behind: dict[str, frozenset[str]] = {}
-        """The addresses, one of which is meant."""
+        """The addresses that the name can stand for."""
         self._up: Counter[str] = Counter()
         self._trying: Counter[str] = Counter()
         self._lost: dict[str, list[_Loss]] = {}
         # By address.
         self._seen: set[str] = set()
         self._down: dict[str, float] = {}
-        """Not up -> when something was last heard of it."""
+        """Address that is not up -> time of its last event."""
         self._waits: dict[str, tuple[float, float]] = {}
-        """(wait before it is next made anew, when that was last done)."""
+        """(wait before the next reconnection, time of the last one)."""
         self.counts = dict.fromkeys(("connected", "disconnected", "reconnected"), 0)
 
     @property
     def up(self) -> int:
-        """Connections whose handshake is done."""
+        """Number of connections whose handshake has succeeded."""
         return self._up.total()
 
     def added(self, address: str, now: float) -> None:
-        """The socket was told to connect. Idempotent."""
+        """connect() was called on the socket. Idempotent."""
         if address not in self._addresses:
             self._addresses.add(address)
             self._behind[address] = self._behind.get(address, frozenset()) | {address}
@@ -80,17 +80,17 @@ class ConnectionMonitor:
             self._down[address] = now
 
     def removed(self, address: str) -> None:
-        """The socket was told to disconnect."""
+        """disconnect() was called on the socket."""
         self._forget(address)
         self._seen.discard(address)
         self._waits.pop(address, None)
 
     def event(self, kind: int, endpoint: str, now: float) -> None:
-        """The monitor said this."""
+        """The monitor reported this event."""
         if kind == zmq.EVENT_CONNECT_RETRIED:
             self._retried(endpoint)
         elif endpoint not in self._behind:
-            return  # a connection that we ended meanwhile
+            return  # a connection that was removed meanwhile
         elif kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._succeeded(endpoint)
         elif kind == zmq.EVENT_DISCONNECTED:
@@ -98,19 +98,19 @@ class ConnectionMonitor:
         self._received(self._behind.get(endpoint, ()), now)
 
     def given_up(self, now: float) -> list[GivenUp]:
-        """What has to be made anew now. The caller does it at once, and events will tell how it went."""
+        """Return the connections to make again now. The caller must do that at once; events report the result."""
         found = []
         while (loss := next((each for each in self._losses() if now >= self._due(each)), None)) is not None:
             found.append(GivenUp(tuple(sorted(loss.addresses)), loss.was_up))
-            self._begin_anew(loss.addresses, now)
-        for address, heard in list(self._down.items()):
-            if now >= heard + self._max_quiet:
+            self._begin_again(loss.addresses, now)
+        for address, last_event in list(self._down.items()):
+            if now >= last_event + self._max_quiet:
                 found.append(GivenUp((address,), False))
-                self._begin_anew((address,), now)
+                self._begin_again((address,), now)
         return found
 
     def next_time(self) -> float:
-        """When ``given_up`` next may have something to say."""
+        """The earliest time at which ``given_up`` may return a connection."""
         lost = min((self._due(each) for each in self._losses()), default=float("inf"))
         return min(lost, min(self._down.values(), default=float("inf")) + self._max_quiet)
 
@@ -132,14 +132,14 @@ class ConnectionMonitor:
         self.counts["disconnected"] += was_up
         losses = self._lost.setdefault(endpoint, [])
         if len(losses) >= max(1, len(behind) - self._up[endpoint] - self._trying[endpoint]):
-            was_up = losses.pop().was_up or was_up  # the same one, lost twice without a word between
+            was_up = losses.pop().was_up or was_up  # the same connection, lost twice without an event between
         losses.append(_Loss(now, was_up, behind))
 
     def _retried(self, endpoint: str) -> None:
         if endpoint in self._lost:
             self._found(endpoint, self._lost[endpoint][0])
-        elif not self._trying[endpoint]:  # else it is one that is tried again and again
-            # Its name is new, or was until now another connection's alone.
+        elif not self._trying[endpoint]:  # otherwise it is a known connection that fails repeatedly
+            # The name is new, or stood for another connection until now.
             losses = [
                 each
                 for lost, losses in self._lost.items()
@@ -157,7 +157,7 @@ class ConnectionMonitor:
             self._found(endpoint, losses[0])
 
     def _found(self, endpoint: str, loss: _Loss) -> None:
-        """It was lost and is being tried, under this name."""
+        """The lost connection is being retried under this name."""
         self._trying[endpoint] += 1
         for losses in self._lost.values():
             losses[:] = [each for each in losses if each is not loss]
@@ -177,12 +177,12 @@ class ConnectionMonitor:
             else:
                 self._down[address] = now
 
-    # -- making anew -------------------------------------------------------------------------------------------------
+    # -- connecting again --------------------------------------------------------------------------------------------
 
     def _due(self, loss: _Loss) -> float:
         return max(loss.since + GRACE, *(sum(self._waits.get(each, (0.0, loss.since))) for each in loss.addresses))
 
-    def _begin_anew(self, again: Iterable[str], now: float) -> None:
+    def _begin_again(self, again: Iterable[str], now: float) -> None:
         for address in again:
             wait, last = self._waits.get(address, (self._least, now))
             quiet = now - last > 2 * self._maximum
@@ -192,7 +192,7 @@ class ConnectionMonitor:
             self.added(address, now)
 
     def _forget(self, address: str) -> None:
-        """Whatever was heard under its names."""
+        """Forget all events of this address."""
         self._addresses.discard(address)
         self._down.pop(address, None)
         for name, behind in list(self._behind.items()):

@@ -20,7 +20,7 @@ class ZmqDriver(Driver):
 
     @classmethod
     def publisher(cls, settings: DriverSettings) -> Publisher:
-        """A publisher that will bind ``settings.bind_address``. Raises ConfigError for what it cannot use."""
+        """A publisher that will bind ``settings.bind_address``. Raises ConfigError for invalid settings."""
         options = checked(settings.options)
         if not settings.bind_address:
             raise ConfigError("zmq_pubsub_driver needs an address to bind; set publisher_bind_address")
@@ -29,7 +29,7 @@ class ZmqDriver(Driver):
 
     @classmethod
     def subscriber(cls, settings: DriverSettings) -> Subscriber:
-        """A subscriber to the publishers at ``settings.addresses``. Raises ConfigError for what it cannot use."""
+        """A subscriber to the publishers at ``settings.addresses``. Raises ConfigError for invalid settings."""
         options = checked(settings.options)
         for address in settings.addresses:
             addresses.check(address)

@@ -1,4 +1,4 @@
-"""Questions and arrivals of subscribers, from the publisher's side: a bounded queue, and how fast it is answered."""
+"""Hello requests and new connections of subscribers, at the publisher: a bounded queue and a rate limit."""
 
 import threading
 import time
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 CONNECTED: Final = b""
-"""What is taken when subscribers came: no question is empty."""
+"""The item for new connections; a hello request is never empty."""
 MAX_WAITING: Final = 10_000
-"""Questions that wait; further ones are dropped, their askers ask again."""
+"""Maximum number of queued hello requests. Further ones are dropped; their subscribers ask again."""
 
 
 class Pace:
-    """So many acts a second, and after a rest as many at once. Does no I/O; times in seconds, by the caller's clock."""
+    """A rate limit: ``per_second`` actions a second, and as many at once after a pause. Does no I/O; times in seconds,
+    by the caller's clock."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -21,7 +22,7 @@ class Pace:
         self._at = 0.0
 
     def wait(self, now: float) -> float:
-        """0.0: do one now, it is counted. Else: ask again after so many seconds."""
+        """Return 0.0 when an action may be done now, and count it; otherwise the seconds until the next attempt."""
         self._left = min(float(self._per_second), self._left + (now - self._at) * self._per_second)
         self._at = now
         if self._left < 1:
@@ -31,8 +32,8 @@ class Pace:
 
 
 class HelloRequests:
-    """Many threads put, one takes. An answer is far larger than its question, and waits in memory while its asker does
-    not read: so many are let through a second, whoever asks."""
+    """Many threads put, one takes. The rate is limited for all subscribers together, because a reply is far larger than
+    its request, and stays in memory while its subscriber does not read."""
 
     def __init__(self, per_second: int) -> None:
         self._pace = Pace(per_second)
@@ -42,13 +43,13 @@ class HelloRequests:
         self._closed = False
 
     def connected(self) -> None:
-        """A subscriber came. Those that come before it is taken are one."""
+        """A subscriber connected. Several connections before the next ``take`` become one item."""
         with self._changed:
             self._arrived = True
             self._changed.notify()
 
     def put(self, frames: Sequence[bytes]) -> int:
-        """Queue them; how many found no room. Does not wait."""
+        """Queue hello requests. Return the number dropped because the queue is full. Does not wait."""
         with self._changed:
             room = max(0, MAX_WAITING - len(self._waiting))
             self._waiting.extend(frames[:room])
@@ -56,7 +57,8 @@ class HelloRequests:
         return len(frames[room:])
 
     def take(self) -> bytes | None:
-        """``CONNECTED``, else the oldest question when its time has come; waits for them. None when closed."""
+        """Wait for an item and return it: ``CONNECTED``, or the oldest request when the rate allows it. None when
+        closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._arrived or self._closed)
             while not self._closed:
@@ -70,7 +72,7 @@ class HelloRequests:
         return None
 
     def close(self) -> None:
-        """Forget them and end every wait. Idempotent."""
+        """Drop the queued requests and end every wait. Idempotent."""
         with self._changed:
             self._closed = True
             self._waiting.clear()

@@ -17,61 +17,67 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "send_hwm",
         default=10_000,
         min=1,
-        help="Frames that a publisher keeps for one subscriber that does not keep up; further ones are dropped, and "
-        "the subscriber sees it by the sequences.",
+        help="Maximum number of frames that a publisher buffers for one slow subscriber. Further ones are dropped, and "
+        "the subscriber finds the loss by the sequences.",
     ),
-    cfg.IntOpt("receive_hwm", default=10_000, min=1, help="Frames that a subscriber keeps for each publisher."),
+    cfg.IntOpt(
+        "receive_hwm",
+        default=10_000,
+        min=1,
+        help="Maximum number of frames that a subscriber buffers for each publisher.",
+    ),
     cfg.IntOpt(
         "send_queue",
         default=10_000,
         min=1,
-        help="Envelopes that wait for the publisher's sending thread; when it is full the sender waits.",
+        help="Maximum number of envelopes queued for the publisher's sending thread. While the queue is full, senders "
+        "wait.",
     ),
     cfg.FloatOpt(
         "send_wait",
         default=0.5,
         min=0.0,
         max=1.0,
-        help="How long a sender waits for a full queue before it gets an error. In seconds.",
+        help="Maximum time that a sender waits for room in a full queue before it gets an error. In seconds.",
     ),
     cfg.IntOpt(
         "tcp_keepalive_idle",
         default=1,
         min=1,
         max=32_767,
-        help="Seconds without traffic before TCP probes the peer. A subscriber gives up a publisher that is silent, or "
-        "acknowledges nothing, for tcp_keepalive_idle + tcp_keepalive_interval * tcp_keepalive_count, also without a "
-        "FIN.",
+        help="Seconds without traffic before TCP probes the peer. A subscriber closes the connection to a publisher "
+        "that is silent, or acknowledges nothing, for tcp_keepalive_idle + tcp_keepalive_interval * "
+        "tcp_keepalive_count, also without a FIN.",
     ),
     cfg.IntOpt("tcp_keepalive_interval", default=1, min=1, max=32_767, help="Seconds between two TCP probes."),
     cfg.IntOpt(
-        "tcp_keepalive_count", default=3, min=1, max=127, help="Unanswered TCP probes before the connection is dead."
+        "tcp_keepalive_count", default=3, min=1, max=127, help="Unanswered TCP probes before the connection is lost."
     ),
     cfg.IntOpt(
         "tcp_user_timeout",
         default=30,
         min=1,
         max=32_767,
-        help="Seconds after which a publisher gives up a subscriber that takes or acknowledges nothing: one that is "
-        "paused, or vanished without a FIN. What was kept for it is dropped then; when it is there again, it connects "
-        "anew.",
+        help="Seconds after which a publisher closes the connection to a subscriber that takes or acknowledges "
+        "nothing: it is paused, or vanished without a FIN. The frames buffered for it are dropped. When it is back, it "
+        "connects again.",
     ),
-    _seconds("connect_timeout", 5.0, "How long a connection and its handshake may take."),
-    _seconds("reconnect_interval", 0.1, "Wait before a lost connection is tried again; it doubles with each failure."),
-    _seconds("max_reconnect_interval", 2.0, "Longest wait before a lost connection is tried again."),
-    _seconds("answer_time", 5.0, "How long a subscriber listens for answers to one question for a hello."),
+    _seconds("connect_timeout", 5.0, "Maximum duration of connecting with the handshake."),
+    _seconds("reconnect_interval", 0.1, "Wait before a lost connection is retried; it doubles with each failure."),
+    _seconds("max_reconnect_interval", 2.0, "Maximum wait before a lost connection is retried."),
+    _seconds("answer_time", 5.0, "How long a subscriber waits for replies to one hello request."),
     cfg.FloatOpt(
         "goodbye_linger",
         default=0.5,
         min=0.0,
         max=1.0,
-        help="How long a publisher that closes tries to bring its goodbye to slow subscribers. In seconds.",
+        help="Maximum time that a closing publisher tries to send its goodbye to slow subscribers. In seconds.",
     ),
     cfg.IntOpt(
         "questions_per_second",
         default=2000,
         min=1,
-        help="Questions for a hello that a publisher answers in a second at most; what comes faster waits. One names "
-        "up to 2 KiB of topics.",
+        help="Maximum number of hello requests that a publisher answers in a second; further ones wait. A request "
+        "names up to 2 KiB of topics.",
     ),
 )

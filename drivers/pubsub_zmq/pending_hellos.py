@@ -1,4 +1,4 @@
-"""Hello requests, from the subscriber's side: what to subscribe to, and until when. Does no I/O."""
+"""Pending hello requests of a subscriber: the subscriptions that they need, and for how long. Does no I/O."""
 
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
@@ -11,25 +11,27 @@ from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import ALL
 
 _PART_OVERHEAD: Final = 5 + 5
-"""Of a list of topics, and of a topic in it, in msgpack."""
+"""Maximum msgpack overhead of a list of topics, and of a topic in it."""
 
 
 class RequestPart(msgspec.Struct, frozen=True):
-    """One subscription's worth of a question, under a nonce of its own, so that publishers see different questions."""
+    """The part of a hello request that fits in one subscription. Each part has its own nonce, so that publishers see
+    different requests."""
 
     nonce: str
     asked: str
     topics: frozenset[str]
     frames: tuple[bytes, bytes]
-    """Private prefix first: the answer must find it. Then the question."""
+    """First the private prefix, because the subscription for the reply must exist before the request. Then the
+    request."""
 
 
 def parts_of(nonce: str, topics: Collection[str], max_bytes: int) -> list[RequestPart]:
-    """A question in subscriptions of at most so many bytes each. Raises InvalidValueError for a nonce or topics that
-    cannot be sent.
+    """Split a hello request into subscriptions of at most ``max_bytes`` each. Raises InvalidValueError for a nonce or
+    topics that cannot be sent.
     """
     codec.check_nonce(nonce)
-    codec.hello_request_frame(nonce, topics)  # refuses what is no text, before anything is cut
+    codec.hello_request_frame(nonce, topics)  # raises for topics that are not text, before they are split
     room = max_bytes - codec.MAX_NONCE_BYTES - 2 - _PART_OVERHEAD
     cut: list[list[str]] = [[]]
     used = 0
@@ -52,18 +54,18 @@ def _numbered(nonce: str, number: int) -> str:
     own = f"{nonce}.{number}"
     if len(own.encode()) <= codec.MAX_NONCE_BYTES:
         return own
-    # A digest in its place: what is merely cut off could be another question's.
+    # A digest, because a nonce that is merely cut could be equal to another request's.
     return f"{blake2b(nonce.encode(), digest_size=16).hexdigest()}.{number}"
 
 
 class _Open:
-    """A part that waits for answers."""
+    """A part that waits for replies."""
 
     def __init__(self, part: RequestPart, until: float) -> None:
         self.part = part
         self.until = until
         self.missing: dict[str, set[str]] = {}
-        """Per publisher UUID the topics that it did not speak of yet."""
+        """Publisher UUID -> the topics that its replies did not contain yet."""
 
     def answered_by(self, envelope: Envelope) -> None:
         assert envelope.hello is not None
@@ -72,22 +74,23 @@ class _Open:
 
 
 class PendingHellos:
-    """The open questions of one subscriber. One thread."""
+    """The open hello requests of one subscriber. One thread."""
 
     def __init__(self, answer_time: float) -> None:
         self._answer_time = answer_time
         self._open: dict[str, _Open] = {}
 
     def request(self, part: RequestPart, now: float) -> tuple[list[bytes], list[bytes]]:
-        """(subscribe to these, in this order; unsubscribe from these). Asked again under the same nonce: anew."""
+        """Return (frames to subscribe to, in this order; frames to unsubscribe from). A second request with the same
+        nonce replaces the first."""
         before = self._open.pop(part.nonce, None)
         self._open[part.nonce] = _Open(part, now + self._answer_time)
         return list(part.frames), [] if before is None else list(before.part.frames)
 
     def answered(self, envelope: Envelope, publishers: int) -> tuple[Envelope, list[bytes]]:
-        """(the hello reply with the nonce that its asker knows, what to unsubscribe from).
+        """Return (the hello reply with the subscriber's original nonce, the frames to unsubscribe from).
 
-        A question ends when as many publishers as are connected have spoken of all its topics.
+        A request ends when all connected publishers have replied about all its topics. ``publishers``: their number.
         """
         hello = envelope.hello
         found = self._open.get(hello.nonce) if hello is not None else None
@@ -104,7 +107,7 @@ class PendingHellos:
         return envelope, ended
 
     def expired(self, now: float) -> Iterator[bytes]:
-        """What to unsubscribe from because its time is over."""
+        """Remove expired requests; yield the frames to unsubscribe from."""
         # Insertion order is the order of the deadlines.
         while self._open:
             nonce, oldest = next(iter(self._open.items()))
@@ -114,5 +117,5 @@ class PendingHellos:
             yield from oldest.part.frames
 
     def next_time(self) -> float:
-        """When ``expired`` next has something to say."""
+        """The time at which the next request expires."""
         return next(iter(self._open.values())).until if self._open else float("inf")

@@ -1,4 +1,4 @@
-"""The sending half: an XPUB socket under a lock, a thread that sends what waits, and one that answers questions."""
+"""The sending half: an XPUB socket under a lock, a thread that sends the queue, and one that answers hello requests."""
 
 import errno
 import threading
@@ -29,24 +29,24 @@ from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 _log = logger(__name__)
 
 _SUBSCRIPTIONS: Final = 1000
-"""Subscriptions that are read at once, before the sending goes on."""
+"""Maximum number of subscriptions read before the thread sends again."""
 _QUIET: Final = 0.0005
-"""Seconds without a message after which the next is sent by its sender. Waking a thread for it would take longer than
-all the rest; for what comes more often the thread is there, and lets messages share frames."""
+"""Seconds without a message after which a sender sends the next one itself, because waking a thread takes longer than
+the sending. Messages that come faster are sent by the thread, which lets them share frames."""
 _SUBSCRIBED: Final = b"\1" + codec.EVERYTHING
-"""How a subscription to a topic, or to all, begins."""
+"""The first bytes of a subscription to one topic or to all topics."""
 _MUCH_SUBSCRIBED: Final = 8 * 1024 * 1024
-"""Bytes of different subscriptions, of which ZeroMQ takes about 40 times as much memory. Nothing refuses them."""
+"""Bytes of different subscriptions, without a limit in ZeroMQ. More cause a warning: they need 40 times the memory."""
 _STOP: Final = 2.0  # seconds
-# As plain numbers: to combine or compare the library's enumerations takes longer than to send.
+# Plain integers, because combining or comparing the library's enumerations takes longer than sending.
 _NOW: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 _POLLIN: Final = int(zmq.POLLIN)
 
 
 class ZmqPublisher(Publisher):
-    """Senders encode, and send by themselves when it is quiet; else they queue, and the sending thread packs what
-    waits (:mod:`.send_queue`). The socket is used by one of them at a time, under ``_socket_lock``.
+    """Senders encode, and send themselves when messages are rare. Otherwise they queue, and the sending thread packs
+    the queued messages (:mod:`.send_queue`). One thread at a time uses the socket, under ``_socket_lock``.
     """
 
     def __init__(self, bind_address: str, limits: Limits, options: ZmqOptions) -> None:
@@ -56,7 +56,7 @@ class ZmqPublisher(Publisher):
         self._life = PublisherState()
         self._lock = threading.Lock()
         self._socket_lock = threading.Lock()
-        """Around every use of the socket; taken before the outbox's own lock, never after it."""
+        """Held during every use of the socket; acquired before the send queue's own lock, never after it."""
         self._xpub: zmq.Socket[bytes] | None = None
         self._sent_at = 0.0
         self._waker: Waker | None = None
@@ -67,13 +67,13 @@ class ZmqPublisher(Publisher):
         self._subscribed = 0
         self._linger = 0.0
         self.endpoint = ""
-        """Where it listens, once initialized: the port is a real one also when any was asked for."""
-        # One dict for each thread that counts, so that none needs a lock.
+        """The bound address after ``initialize``, with the real port also for a wildcard."""
+        # One dict for each counting thread, so that none needs a lock.
         self._sending = dict.fromkeys(("frames", "send_errors", "connected", "disconnected", "overflow"), 0)
         self._answering = dict.fromkeys(("asks", "callback_errors", "foreign", "oversized"), 0)
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
-        """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. After a failure it may be tried again."""
+        """Bind. See :meth:`pubsub_lib.api.Publisher.initialize`. It may be called again after a failure."""
         with self._lock, ExitStack() as undo:
             self._life.check_new()
             sending = ReadyThread("pubsub-zmq-send")
@@ -105,22 +105,22 @@ class ZmqPublisher(Publisher):
             outbox.put(QueuedMessage(envelope, head, body), self._options.send_wait)
 
     def counters(self) -> Mapping[str, int]:
-        """What the API asks for, and: ``frames`` (fewer than ``sent`` when messages shared them), ``send_errors``
-        (frames that ZeroMQ refused), ``connected`` and ``disconnected`` subscribers, ``asks`` and what became of them.
-
-        What a slow subscriber's high-water mark drops cannot be seen here; the subscriber counts it as ``lost``.
+        """The counters that the API requires, and: ``frames`` (fewer than ``sent`` when messages shared frames),
+        ``send_errors`` (frames that ZeroMQ refused), ``connected`` and ``disconnected`` subscribers, ``asks`` (hello
+        requests) and their errors. Messages dropped at a slow subscriber's high-water mark are not visible here; the
+        subscriber counts them as ``lost``.
         """
         outbox = self._outbox
         return {"sent": 0 if outbox is None else outbox.accepted, **self._sending, **self._answering}
 
     def close(self) -> None:
-        """Send what waits and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
+        """Send the queued messages and release everything. See :meth:`pubsub_lib.api.Publisher.close`."""
         if self._life.inherited:
             if self._ipc_lock is not None:
                 self._ipc_lock.drop_copy()
             return
         with self._lock:
-            # First the outbox: the thread that sees ``closed`` takes what waits for the last time.
+            # Close the queue first: the thread empties it for the last time when it finds ``closed``.
             if self._outbox is not None:
                 self._outbox.close()
             self._life.closed = True
@@ -132,7 +132,7 @@ class ZmqPublisher(Publisher):
                 thread.join(_STOP / 2)
 
     def _send_alone(self, outbox: SendQueue, pair: tuple[bytes, bytes]) -> bool:
-        """Send past the queue, in the caller's thread. False: not now, because others send, or wait, or just did."""
+        """Send past the queue, in the caller's thread. False when others are sending, are waiting, or sent just now."""
         now = time.monotonic()
         if now - self._sent_at < _QUIET or not self._socket_lock.acquire(blocking=False):
             return False
@@ -141,7 +141,7 @@ class ZmqPublisher(Publisher):
             if xpub is None or waker is None or not outbox.pass_by():
                 return False
             self._send_frames(xpub, (pair,))
-            # To send may have taken in a subscription without a sign on the descriptor that the thread polls.
+            # The send may have received a subscription without a signal on the descriptor that the thread polls.
             if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:
                 waker.wake()
             return True
@@ -180,7 +180,7 @@ class ZmqPublisher(Publisher):
             port = addresses.port_of(self._address)
             holder = owner_of_port(int(port)) if port.isdecimal() else ""
             by = f", held by {holder}" if holder else ""
-            return translated(error, what, f"it is in use{by}: end that, or choose another publisher_port")
+            return translated(error, what, f"it is in use{by}: stop that process, or set another publisher_port")
         if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
             return translated(error, what, "this host has no such address: correct publisher_bind_address")
         return translated(error, what, "correct publisher_bind_address, or the rights on it")
@@ -196,8 +196,8 @@ class ZmqPublisher(Publisher):
         outbox: SendQueue,
     ) -> None:
         poller = zmq.Poller()
-        # The socket's descriptor and not the socket, which others may use meanwhile. It only tells that something
-        # changed since the socket was last used: whoever uses it looks for more before this thread polls again.
+        # Poll the socket's descriptor and not the socket, which other threads may use meanwhile. The descriptor only
+        # signals a change since the last use of the socket; so each user of the socket checks for events afterwards.
         for each in (xpub.getsockopt(zmq.FD), monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
         more = True
@@ -210,9 +210,9 @@ class ZmqPublisher(Publisher):
                         self._send(xpub, outbox)
                         more = self._receive(xpub)
                     self._watch(monitor)
-                except Exception:  # noqa: BLE001 - without this thread nothing would ever leave again
+                except Exception:  # noqa: BLE001 - without this thread, no message would be sent again
                     self._sending["send_errors"] += 1
-                    _log.exception("the sending thread of %s goes on after an error", self._address)
+                    _log.exception("the sending thread of %s continues after an error", self._address)
             with self._socket_lock:
                 self._send(xpub, outbox)
         finally:
@@ -220,7 +220,7 @@ class ZmqPublisher(Publisher):
                 self._xpub = None
                 monitor.close()
                 xpub.close(round(self._linger * 1000))
-            context.term()  # waits for a goodbye's linger, and for nothing else
+            context.term()  # waits only for a goodbye's linger
             if self._ipc_lock is not None:
                 self._ipc_lock.release()
             waker.close()
@@ -236,16 +236,16 @@ class ZmqPublisher(Publisher):
     def _send_frames(self, xpub: "zmq.Socket[bytes]", pairs: Iterable[tuple[bytes, bytes]]) -> None:
         for head, body in pairs:
             try:
-                xpub.send(head, _MORE)  # send_multipart() looks at every part before, for three times the price
+                xpub.send(head, _MORE)  # send_multipart() checks every part before and takes three times as long
                 xpub.send(body, _NOW)
                 self._sending["frames"] += 1
             except zmq.ZMQError as error:
                 self._sending["send_errors"] += 1
-                _log.warning("a frame was lost: %s", translated(error, "ZeroMQ refused it", "replicas will notice"))
+                _log.warning("a frame was lost: %s", translated(error, "ZeroMQ refused it", "replicas will recover"))
         self._sent_at = time.monotonic()
 
     def _receive(self, xpub: "zmq.Socket[bytes]") -> bool:
-        """Pass questions on, and that somebody listens; True when there may be more."""
+        """Queue the received hello requests and new connections; return True when there may be more."""
         asks = []
         arrived = False
         more = True
@@ -256,7 +256,7 @@ class ZmqPublisher(Publisher):
                 more = False
                 break
             self._weigh(len(frame) - 1 if frame[:1] == b"\1" else 1 - len(frame))
-            # 1: subscribed. The bare private prefix, which ends in its NUL, is no question.
+            # 1: subscribed. The private prefix alone, which ends with NUL, is not a hello request.
             if frame[:1] == b"\1" and frame[1:2] == b"H" and frame[-1:] != b"\0":
                 asks.append(frame[1:])
             arrived = arrived or frame[:2] == _SUBSCRIBED
@@ -267,12 +267,12 @@ class ZmqPublisher(Publisher):
         return more
 
     def _weigh(self, more: int) -> None:
-        # The socket shows each different subscription once, and once when its last subscriber has left.
+        # The socket reports each different subscription once, and its end once, after its last subscriber.
         before, self._subscribed = self._subscribed, self._subscribed + more
         if before <= _MUCH_SUBSCRIBED < self._subscribed:
             _log.warning(
-                "subscribers of %s ask for %d bytes of different topics and questions, and the memory for them is "
-                "not bounded: let nobody but replicas reach it",
+                "subscribers of %s ask for %d bytes of different topics and hello requests, and the memory for them "
+                "is not limited: allow only replicas to reach this address",
                 self._address,
                 self._subscribed,
             )
@@ -281,16 +281,16 @@ class ZmqPublisher(Publisher):
         for event, _ in monitor.events():
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._sending["connected"] += 1
-                # Its subscriptions may be on their way still. They are seen below unless another subscriber has the
-                # same; who is there already then gets one hello more than needed.
+                # Its subscriptions may arrive later. Then _receive() finds them, unless another subscriber has the same
+                # ones. The subscribers that were connected before get one hello more than needed.
                 self._asks.connected()
             elif event == zmq.EVENT_DISCONNECTED:
                 self._sending["disconnected"] += 1
 
-    # -- the thread of the questions ---------------------------------------------------------------------------------
+    # -- the thread that answers hello requests ----------------------------------------------------------------------
 
     def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
-        # A thread of its own: callbacks may wait for locks that a sender holds while it waits for the sending thread.
+        # A separate thread: callbacks may wait for locks that a sender holds while it waits for the sending thread.
         while (frame := self._asks.take()) is not None:
             if frame == CONNECTED:
                 self._call(on_connected)
@@ -308,7 +308,7 @@ class ZmqPublisher(Publisher):
             callback()
         except PubSubError as error:
             self._answering["callback_errors"] += 1
-            _log.warning("a subscriber's question or arrival was not answered: %s", error)
-        except BaseException:  # noqa: BLE001 - a service's fault must not silence this publisher for good
+            _log.warning("a hello request or a new connection was not answered: %s", error)
+        except BaseException:  # noqa: BLE001 - a service's error must not end this thread
             self._answering["callback_errors"] += 1
-            _log.exception("answering a subscriber's question or arrival failed")
+            _log.exception("answering a hello request or a new connection failed")

@@ -1,4 +1,4 @@
-"""The receiving thread: carries out orders, drains the socket, keeps connections and questions in order."""
+"""The receiving thread: executes orders, reads the socket, and maintains connections and hello requests."""
 
 import errno
 import time
@@ -25,14 +25,14 @@ from pubsub_zmq.sockets import Monitor, Waker, translated
 _log = logger(__name__)
 
 _BURST: Final = 500
-"""Messages received before orders, connections and deadlines are looked at again."""
+"""Maximum number of messages received before orders, connections and deadlines are checked again."""
 _MAX_QUIET: Final = 30.0
-"""Seconds, beyond what tries may take: ZeroMQ's thread stands still while it looks a name up."""
+"""Seconds added to the duration of retries, because ZeroMQ's thread blocks while it resolves a host name."""
 _MAX_WAIT: Final = 3600.0  # seconds; poll() counts milliseconds in an int
 
 
 class Receiver:
-    """What the thread of one subscriber does. ``orders`` and ``parts`` are filled by others; deques need no lock.
+    """The work of a subscriber's thread. Other threads fill ``orders`` and ``parts``; deques need no lock.
 
     ``orders``: ("subscribe" | "unsubscribe", topic) and ("connect" | "disconnect", address), in order.
     """
@@ -49,14 +49,14 @@ class Receiver:
         self._orders = orders
         self._parts = parts
         self._life = life
-        self._questions = PendingHellos(options.answer_time)
+        self._pending = PendingHellos(options.answer_time)
         self._health = ConnectionMonitor(
             options.reconnect_interval,
             options.max_reconnect_interval,
             _MAX_QUIET + 2 * (options.connect_timeout + options.max_reconnect_interval),
         )
         self._gaps = SequenceGaps()
-        # Only the thread counts, and keys never change: readers copy without a lock, and the hot path has none.
+        # Only the thread counts, and keys never change, so that readers copy without a lock and the hot path has none.
         self._counts = life.counts
 
     def counters(self) -> Mapping[str, int]:
@@ -71,14 +71,14 @@ class Receiver:
         monitor: Monitor,
         waker: Waker,
     ) -> None:
-        """The thread. Ends when ``life`` is closed, and by nothing else."""
+        """Run the thread. Returns only when ``life`` is closed."""
         woken = waker.fileno()
         poller = zmq.Poller()
         for each in (sub, monitor.socket, waker.fileno()):
             poller.register(each, zmq.POLLIN)
-        due = 0.0  # when connections and questions are looked at next
+        due = 0.0  # time of the next check of connections and hello requests
         try:
-            sub.subscribe(codec.topic_frame(ALL))  # hellos to everybody
+            sub.subscribe(codec.topic_frame(ALL))  # hellos to all subscribers
             while not self._life.closed:
                 try:
                     if self._orders or self._parts:
@@ -89,15 +89,15 @@ class Receiver:
                         due = self._keep_up(sub)
                         wait = due - time.monotonic()
                     ready = dict(poller.poll(round(1000 * max(0.0, min(wait, _MAX_WAIT))) + (wait > 0)))
-                    if woken in ready:  # to look in vain would cost more than to take in a message
+                    if woken in ready:  # clear() without need would cost more than receiving a message
                         waker.clear()
                     self._drain(sub)
                     if monitor.socket in ready:
                         self._receive(monitor.events())
                         due = 0.0
-                except Exception:  # noqa: BLE001 - without this thread nothing would ever arrive again
+                except Exception:  # noqa: BLE001 - without this thread, no message would be received again
                     self._counts["receive_errors"] += 1
-                    _log.exception("the receiving thread goes on after an error")
+                    _log.exception("the receiving thread continues after an error")
         finally:
             monitor.close()
             sub.close(0)
@@ -120,7 +120,7 @@ class Receiver:
                 self._disconnect(sub, what)
                 self._health.removed(what)
         while self._parts:
-            begun, ended = self._questions.request(self._parts.popleft(), time.monotonic())
+            begun, ended = self._pending.request(self._parts.popleft(), time.monotonic())
             for frame in begun:
                 sub.subscribe(frame)
             self._unsubscribe(sub, ended)
@@ -128,7 +128,7 @@ class Receiver:
     def _connect(self, sub: "zmq.Socket[bytes]", address: str) -> None:
         self._health.added(address, time.monotonic())
         try:
-            # For this connection only: with it, addresses of version 4 would be written in another way.
+            # Set for this connection only: otherwise the monitor would report IPv4 addresses in another notation.
             sub.setsockopt(zmq.IPV6, addresses.is_ipv6(address))
             sub.connect(address)
         except zmq.ZMQError as error:
@@ -139,7 +139,7 @@ class Receiver:
         try:
             sub.disconnect(address)
         except zmq.ZMQError as error:
-            if error.errno != errno.ENOENT:  # it was never connected, or is gone already
+            if error.errno != errno.ENOENT:  # never connected, or already disconnected
                 raise
 
     def _unsubscribe(self, sub: "zmq.Socket[bytes]", frames: Sequence[bytes]) -> None:
@@ -167,7 +167,7 @@ class Receiver:
                     envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages)
                 )
             elif envelope.hello.nonce:
-                envelope, ended = self._questions.answered(envelope, self._health.up)
+                envelope, ended = self._pending.answered(envelope, self._health.up)
                 self._unsubscribe(sub, ended)
             self._life.deliver(envelope)
 
@@ -178,22 +178,23 @@ class Receiver:
         connected = self._health.counts["connected"]
         for event, endpoint in events:
             self._health.event(event, endpoint, now)
-        # ZeroMQ sends what the socket is subscribed to as the first thing on a connection: a question that is asked
-        # from now on comes after it.
+        # On a new connection, ZeroMQ first sends the socket's subscriptions; a hello request made from now on comes
+        # after them.
         if self._health.counts["connected"] > connected:
             self._life.connected()
 
     def _keep_up(self, sub: "zmq.Socket[bytes]") -> float:
-        """Do what is due; when that will be so again, unless an order or an event comes before."""
+        """Connect again and expire hello requests, as far as due. Return the time of the next call; an order or an
+        event may make one necessary before."""
         now = time.monotonic()
         for gone in self._health.given_up(now):
             self._counts["revived"] += 1
             self._counts["oversized"] += gone.was_up
             _log.warning(
-                "ZeroMQ gave up %s (a frame too large, or no ZeroMQ); connecting anew", " or ".join(gone.addresses)
+                "ZeroMQ gave up %s (a frame too large, or not ZeroMQ); connecting again", " or ".join(gone.addresses)
             )
             for address in gone.addresses:
                 self._disconnect(sub, address)
                 self._connect(sub, address)
-        self._unsubscribe(sub, list(self._questions.expired(now)))
-        return min(self._questions.next_time(), self._health.next_time())
+        self._unsubscribe(sub, list(self._pending.expired(now)))
+        return min(self._pending.next_time(), self._health.next_time())

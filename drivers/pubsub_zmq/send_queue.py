@@ -1,4 +1,4 @@
-"""What waits for the sending thread: a bounded queue, and how its messages come to share frames."""
+"""The bounded queue of the sending thread, and the packing of its messages into shared frames."""
 
 import threading
 import time
@@ -12,12 +12,12 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 
 WINDOW = 1000
-"""Envelopes that are looked at together. A message may overtake at most so many of *other* topics: a replica of
-everything lets them wait, and its buffer is bounded."""
+"""Maximum number of envelopes packed together, and so of messages of *other* topics that a message may overtake. It is
+bounded because a replica of everything must buffer the overtaking messages."""
 
 
 class QueuedMessage(msgspec.Struct, frozen=True, gc=False):
-    """One envelope with its bytes; encoded by its sender, who is told at once when it is oversized."""
+    """One envelope with its bytes. Its sender encodes it, and so gets the error at once when it is oversized."""
 
     envelope: Envelope
     head: bytes
@@ -25,19 +25,20 @@ class QueuedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendQueue:
-    """Bounded; many threads put, one takes."""
+    """A bounded queue. Many threads put, one takes."""
 
     def __init__(self, limit: int, wake: Callable[[], None]) -> None:
         self._limit = limit
         self._wake = wake
         self._changed = threading.Condition()
         self._waiting: list[QueuedMessage] = []
-        self._told = False
+        self._woken = False
         self._closed = False
         self.accepted = 0
 
     def put(self, item: QueuedMessage, wait: float) -> None:
-        """Queue one; wait up to ``wait`` seconds for room. Raises TransportError when there is none, or when closed."""
+        """Queue an item; wait up to ``wait`` seconds for room. Raises TransportError when the queue stays full, or when
+        closed."""
         with self._changed:
             if len(self._waiting) >= self._limit and not self._closed:
                 until = time.monotonic() + wait
@@ -49,17 +50,17 @@ class SendQueue:
                 raise TransportError("this publisher is closed; make a new one")
             if len(self._waiting) >= self._limit:
                 raise TransportError(
-                    f"{self._limit} envelopes wait to be sent and none left within {wait} s; send less at once, or "
-                    "raise send_queue in [pubsub_zmq]"
+                    f"the send queue is full: {self._limit} envelopes wait, and none was sent within {wait} s; send "
+                    "fewer at once, or raise send_queue in [pubsub_zmq]"
                 )
             self._waiting.append(item)
             self.accepted += 1
-            told, self._told = self._told, True
-        if not told:
+            woken, self._woken = self._woken, True
+        if not woken:
             self._wake()
 
     def pass_by(self) -> bool:
-        """True when nothing waits, so that one envelope may be sent past this queue; it is counted as accepted."""
+        """True when the queue is empty: one envelope may be sent past it, and is counted as accepted here."""
         with self._changed:
             if self._waiting or self._closed:
                 return False
@@ -67,25 +68,26 @@ class SendQueue:
             return True
 
     def take(self) -> list[QueuedMessage]:
-        """Everything that waits, in order; does not wait itself."""
+        """Return all queued items, in order. Does not wait."""
         with self._changed:
             taken, self._waiting = self._waiting, []
-            self._told = False
+            self._woken = False
             self._changed.notify_all()
         return taken
 
     def close(self) -> None:
-        """Accept no more; what waits can still be taken. Idempotent."""
+        """Accept no further item; queued items can still be taken. Idempotent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
 
 def frames(waiting: Sequence[QueuedMessage], limits: Limits) -> Iterator[tuple[bytes, bytes]]:
-    """The frames for these envelopes: consecutive messages of one publisher on one topic share one as far as it holds.
+    """Yield the frames for these envelopes. Consecutive messages of one publisher on one topic share a frame while it
+    has room.
 
-    One that waits alone goes as it is. Order within a topic is kept, and no hello is overtaken or overtakes: what it
-    says of sequences must be true when it comes.
+    A single envelope is sent as it is. The order within a topic is kept. No message overtakes a hello and no hello
+    overtakes a message, because a hello's sequences must be correct when it arrives.
     """
     for start in range(0, len(waiting), WINDOW):
         window = waiting[start : start + WINDOW]
@@ -129,8 +131,8 @@ class _Run:
         self._size = len(first.body)
 
     def takes(self, item: QueuedMessage, max_bytes: int) -> bool:
-        """Take it along, unless the frame is full or the sequence has a gap."""
-        # A body is its messages and what is around them, so that the sum is never below the shared body's size.
+        """Add the message, unless the frame is full or the sequence has a gap. Return whether it was added."""
+        # A body contains its messages and more, so that the sum of the bodies is never below the shared body's size.
         size = self._size + len(item.body)
         envelope = item.envelope
         if size > max_bytes or envelope.sequence != self._next or envelope.service != self._first.envelope.service:
@@ -145,7 +147,7 @@ class _Run:
         return True
 
     def frame(self) -> tuple[bytes, bytes]:
-        """Topic frame and body. Nothing is encoded again: the bytes of the messages are those of their senders."""
+        """Return topic frame and body. The messages are not encoded again: their senders' bytes are joined."""
         first = self._first
         if not self._messages:
             return first.head, first.body

@@ -15,7 +15,7 @@ _KernelSeconds = Annotated[int, msgspec.Meta(ge=1, le=32_767)]
 
 
 class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (:mod:`pubsub_zmq.options` says what they mean). Times in seconds."""
+    """The driver's own options (explained in :mod:`pubsub_zmq.options`). Times in seconds."""
 
     send_hwm: Positive = 10_000
     receive_hwm: Positive = 10_000
@@ -34,12 +34,12 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def max_silence(self) -> int:
-        """After so many seconds a subscriber gives up a publisher that is silent, or acknowledges nothing."""
+        """Seconds after which a subscriber closes a connection whose publisher is silent or acknowledges nothing."""
         return self.tcp_keepalive_idle + self.tcp_keepalive_interval * self.tcp_keepalive_count
 
 
 def checked(given: Mapping[str, Any]) -> ZmqOptions:
-    """The options as given by name. Raises ConfigError for what cannot be used."""
+    """Return the options from their names and values. Raises ConfigError for invalid ones."""
     try:
         options = msgspec.convert(given, ZmqOptions)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""A lock beside an ipc socket: ZeroMQ lets a second bind steal the path of a living one without a word."""
+"""A lock beside an ipc socket, because ZeroMQ silently lets a second process bind a path that is in use."""
 
 import contextlib
 import fcntl
@@ -9,24 +9,24 @@ from pubsub_lib.port_owner import describe
 
 
 class IpcLock:
-    """Held from construction until :meth:`release`, or until the process is gone however it ends."""
+    """Held from construction until :meth:`release`, or until the process ends in any way."""
 
     def __init__(self, path: str) -> None:
-        """Lock ``<path>.lock``. Does not block. Raises TransportError when somebody has it (named), or when the folder
-        cannot be written."""
+        """Lock ``<path>.lock``. Does not block. Raises TransportError when another process holds the lock (with its
+        name), or when the folder cannot be written."""
         self._name = f"{path}.lock"
         try:
             self._fd = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TransportError(
-                f"cannot make the lock {self._name!r}: {error.strerror}; make its folder, writable for this user"
+                f"cannot create the lock {self._name!r}: {error.strerror}; create its folder, writable for this user"
             ) from error
         owner = os.fstat(self._fd).st_uid
-        if owner != os.geteuid():  # root may open everything, and would write what somebody else laid there
+        if owner != os.geteuid():  # root may open every file, and would write to another user's file
             os.close(self._fd)
             raise TransportError(
-                f"the lock {self._name!r} belongs to user {owner}, not to {os.geteuid()}; remove it when nobody uses "
-                "it, or choose another path"
+                f"the lock {self._name!r} belongs to user {owner}, not to {os.geteuid()}; remove it when no process "
+                "uses it, or choose another path"
             )
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,22 +34,23 @@ class IpcLock:
             holder = self._holder()
             os.close(self._fd)
             raise TransportError(
-                f"the address 'ipc://{path}' is held by {holder}; end it, or choose another path"
+                f"the address 'ipc://{path}' is held by {holder}; stop that process, or choose another path"
             ) from error
         except OSError as error:
             os.close(self._fd)
             raise TransportError(
-                f"the file system does not lock {self._name!r} ({error.strerror}); choose a path on a local one"
+                f"the file system does not lock {self._name!r} ({error.strerror}); choose a path on a local file system"
             ) from error
-        with contextlib.suppress(OSError):  # a full disk: the lock holds, only its holder has no name
+        with contextlib.suppress(OSError):  # a full disk: the lock is held, but errors cannot name its holder
             os.ftruncate(self._fd, 0)
             os.write(self._fd, str(os.getpid()).encode())
 
     def release(self) -> None:
-        """Give it back. The file stays: to remove it would let two others lock two files of one name. Idempotent."""
+        """Release the lock. The file stays: after a removal, two processes could lock two files of the same name.
+        Idempotent."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)  # for copies that a fork made of it, too
+                fcntl.flock(self._fd, fcntl.LOCK_UN)  # also releases the copies that a fork made
         self.drop_copy()
 
     def drop_copy(self) -> None:

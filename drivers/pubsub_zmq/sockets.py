@@ -1,4 +1,4 @@
-"""Making and unmaking ZeroMQ's sockets; the only place that knows its options, and where its errors are translated."""
+"""Creates ZeroMQ's sockets and sets their options; translates ZeroMQ's errors. No other module uses these options."""
 
 import socket
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import TransportError
 from pubsub_zmq.settings import ZmqOptions
 
-MAX_QUESTION_BYTES: Final = 2 * 1024
-"""Of one question's subscription. ZeroMQ keeps a subscription as one node a byte, 40 bytes of memory each, and takes
-them down recursively: 250,000 bytes overflow the stack and end the process, the publisher's included (measured on
-libzmq 4.3.5). The longest subscription to a topic has 257."""
+MAX_REQUEST_BYTES: Final = 2 * 1024
+"""Maximum size of a hello request's subscription. ZeroMQ stores a subscription as one node a byte, with 40 bytes of
+memory each, and frees the nodes recursively: 250,000 bytes overflow the stack and end the process, also the publisher's
+(measured on libzmq 4.3.5). The longest subscription to a topic has 257 bytes."""
 
 _Socket = zmq.Socket[bytes]
 
@@ -23,31 +23,31 @@ _EVENTS: Final = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_DISCONNECTED | zmq.EVENT_
 
 
 def translated(error: zmq.ZMQError, what: str, way_out: str) -> TransportError:
-    """Our error for one of ZeroMQ's; raise it ``from`` the original."""
+    """Return a TransportError for an error of ZeroMQ; raise it ``from`` the original."""
     reason = zmq.strerror(error.errno or 0) if error.errno else str(error)
     return TransportError(f"{what}: {reason}; {way_out}")
 
 
 def make_xpub(context: "zmq.Context[_Socket]", options: ZmqOptions) -> _Socket:
-    """A socket that sends by prefix and sees subscriptions. Raises zmq.ZMQError."""
+    """Make a socket that sends by topic prefix and reports subscriptions. Raises zmq.ZMQError."""
     made = context.socket(zmq.XPUB)
     made.setsockopt(zmq.SNDHWM, options.send_hwm)
-    # Subscriptions must not be limited: of a burst of 100,000 the default shows 1,000, silently.
+    # No limit for subscriptions: with the default, ZeroMQ silently drops all but 1,000 of a burst of 100,000.
     made.setsockopt(zmq.RCVHWM, 0)
-    # What comes in is subscriptions; who sends a longer one is disconnected.
-    made.setsockopt(zmq.MAXMSGSIZE, MAX_QUESTION_BYTES + 256)
+    # Only subscriptions arrive here. A subscriber that sends a longer one is disconnected.
+    made.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST_BYTES + 256)
     made.setsockopt(zmq.BACKLOG, 1024)
-    # Longer than a subscriber's own patience: what is kept for one that is paused is not thrown away at once.
+    # Longer than a subscriber's own timeout, so that the frames buffered for a paused subscriber are not dropped early.
     _common(made, options, options.tcp_user_timeout)
     return made
 
 
 def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limits) -> _Socket:
-    """A socket that receives what it subscribed to. Raises zmq.ZMQError."""
+    """Make a socket that receives the subscribed messages. Raises zmq.ZMQError."""
     made = context.socket(zmq.SUB)
     made.setsockopt(zmq.RCVHWM, options.receive_hwm)
-    made.setsockopt(zmq.SNDHWM, 0)  # of subscriptions, as above
-    # Twice, so that what is a little too large is read, counted and dropped; beyond that the connection ends for good.
+    made.setsockopt(zmq.SNDHWM, 0)  # no limit for subscriptions, as above
+    # Twice, so that a frame that is a bit too large is read, counted and dropped; a larger one ends the connection.
     made.setsockopt(zmq.MAXMSGSIZE, 2 * limits.max_frame_bytes)
     made.setsockopt(zmq.RECONNECT_IVL, _ms(options.reconnect_interval))
     made.setsockopt(zmq.RECONNECT_IVL_MAX, _ms(options.max_reconnect_interval))
@@ -59,17 +59,17 @@ def make_sub(context: "zmq.Context[_Socket]", options: ZmqOptions, limits: Limit
 def _common(made: _Socket, options: ZmqOptions, user_timeout: int) -> None:
     made.setsockopt(zmq.LINGER, 0)
     made.setsockopt(zmq.HANDSHAKE_IVL, _ms(options.connect_timeout))
-    # The system looks for peers that vanished, and ZMTP's heartbeats stay off, at both ends: libzmq ends the process of
-    # a subscriber whose queue was full while a heartbeat ran out, or whose publisher left then (issues 3937, 4364 and
-    # 4767: "Assertion failed: _input_stopped", "!_io_error"). A peer that stands still while its system answers is seen
-    # by the hellos that it does not send.
+    # The operating system detects peers that vanished. ZMTP's heartbeats stay off at both ends, because libzmq ends the
+    # process of a subscriber whose queue is full when a heartbeat times out or its publisher leaves (issues 3937, 4364
+    # and 4767: "Assertion failed: _input_stopped", "!_io_error"). Missing hellos show a peer that hangs while its
+    # system still answers.
     made.setsockopt(zmq.HEARTBEAT_IVL, 0)
     made.setsockopt(zmq.TCP_KEEPALIVE, 1)
     made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, options.tcp_keepalive_idle)
     made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, options.tcp_keepalive_interval)
     made.setsockopt(zmq.TCP_KEEPALIVE_CNT, options.tcp_keepalive_count)
-    # Probes rest while data waits for its acknowledgement; this bounds that wait as well, also of a peer whose window
-    # is closed. Linux gives up by it alone, whatever the number of probes is.
+    # TCP sends no probes while data waits for its acknowledgement. This option limits that wait, also for a peer whose
+    # window is closed. With it, Linux ignores the number of probes.
     made.setsockopt(zmq.TCP_MAXRT, 1000 * user_timeout)
 
 
@@ -78,7 +78,7 @@ def _ms(seconds: float) -> int:
 
 
 class Monitor:
-    """The events of one socket's connections. Belongs to the thread that the socket belongs to."""
+    """The events of one socket's connections. Only the socket's thread may use it."""
 
     def __init__(self, watched: _Socket) -> None:
         """Raises zmq.ZMQError."""
@@ -86,24 +86,24 @@ class Monitor:
         where = "inproc://monitor"  # every socket of this driver has a context of its own
         watched.monitor(where, _EVENTS)
         self.socket = watched.context.socket(zmq.PAIR)
-        # A full monitor would stop ZeroMQ's own thread, for instance while a callback takes long.
+        # A full monitor would block ZeroMQ's own thread, for example during a long callback.
         self.socket.setsockopt(zmq.RCVHWM, 0)
         self.socket.connect(where)
 
     def events(self) -> Iterator[tuple[int, str]]:
-        """(event, endpoint) of all that happened; does not wait."""
+        """Yield (event, endpoint) of all new events; does not wait."""
         while self.socket.poll(0):
             message = recv_monitor_message(self.socket)
             yield int(message["event"]), message["endpoint"].decode(errors="replace")
 
     def close(self) -> None:
-        """Stop watching. Must come before the context's end, which would wait for it for ever."""
+        """Stop the monitor. Must be called before ``term`` of the context, which would otherwise block without end."""
         self._watched.monitor(None, 0)
         self.socket.close(0)
 
 
 class Waker:
-    """Lets any thread end another's ``poll``: one end of a socket pair is polled, the other is written to."""
+    """Lets any thread end another thread's ``poll``: one end of a socket pair is polled, the other one is written."""
 
     def __init__(self) -> None:
         """Raises TransportError."""
@@ -117,7 +117,7 @@ class Waker:
         self._write.setblocking(False)
 
     def fileno(self) -> int:
-        """What to poll for reading."""
+        """The descriptor to poll for reading."""
         return self._read.fileno()
 
     def wake(self) -> None:
@@ -125,14 +125,14 @@ class Waker:
         try:
             self._write.send(b"\0")
         except OSError:
-            pass  # full: it will wake up anyway; closed: nobody is there to wake
+            pass  # full: the thread wakes up anyway; closed: the thread has ended
 
     def clear(self) -> None:
-        """Take back what woke the thread."""
+        """Reset the signal of ``wake``."""
         try:
             self._read.recv(4096)
         except OSError:
-            pass  # nothing there
+            pass  # no signal
 
     def close(self) -> None:
         """Idempotent."""

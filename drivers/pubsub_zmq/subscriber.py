@@ -1,4 +1,4 @@
-"""The receiving half: a SUB socket that belongs to one thread, which drains it."""
+"""The receiving half: a SUB socket that one thread owns and reads."""
 
 import threading
 from collections import deque
@@ -17,17 +17,18 @@ from pubsub_zmq import addresses
 from pubsub_zmq.pending_hellos import RequestPart, parts_of
 from pubsub_zmq.receiver import Receiver
 from pubsub_zmq.settings import ZmqOptions
-from pubsub_zmq.sockets import MAX_QUESTION_BYTES, Monitor, Waker, make_sub, translated
+from pubsub_zmq.sockets import MAX_REQUEST_BYTES, Monitor, Waker, make_sub, translated
 
 _log = logger(__name__)
 
-_QUESTIONS: Final = 10_000
-"""Parts of questions that wait for the thread; the oldest are forgotten first, nobody listens for them any more."""
+_MAX_PARTS: Final = 10_000
+"""Maximum number of parts of hello requests that wait for the thread. The oldest are dropped first, because no replica
+waits for their replies any more."""
 _STOP: Final = 1.9  # seconds
 
 
 class ZmqSubscriber(Subscriber):
-    """Callers leave orders, from any thread; the receiving thread (:mod:`.receiver`) carries them out."""
+    """Callers queue orders, from any thread; the receiving thread (:mod:`.receiver`) executes them."""
 
     def __init__(self, listen_to: Collection[str], limits: Limits, options: ZmqOptions) -> None:
         self._listen_to = tuple(listen_to)
@@ -37,7 +38,7 @@ class ZmqSubscriber(Subscriber):
         self._topics: set[str] = set()
         self._addresses: set[str] = set()
         self._orders: deque[tuple[str, str]] = deque()
-        self._parts: deque[RequestPart] = deque(maxlen=_QUESTIONS)
+        self._parts: deque[RequestPart] = deque(maxlen=_MAX_PARTS)
         self._waker: Waker | None = None
         self._life = SubscriberState(self._lock, _log, ("revived", "receive_errors"))
         self._receiver = Receiver(limits, options, self._orders, self._parts, self._life)
@@ -49,7 +50,7 @@ class ZmqSubscriber(Subscriber):
             self.register_listen_address(address)
 
     def register_topic(self, topic: str) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect when the publisher has seen it."""
+        """See :meth:`pubsub_lib.api.Subscriber.register_topic`. Takes effect when the publisher has received it."""
         self._change(self._topics, check_topic(topic), "subscribe", True)
 
     def unregister_topic(self, topic: str) -> None:
@@ -57,9 +58,9 @@ class ZmqSubscriber(Subscriber):
         self._change(self._topics, check_topic(topic), "unsubscribe", False)
 
     def register_listen_address(self, address: str) -> None:
-        """See :meth:`pubsub_lib.api.Subscriber.register_listen_address`. Raises ConfigError for what is no address.
+        """See :meth:`pubsub_lib.api.Subscriber.register_listen_address`. Raises ConfigError for an invalid address.
 
-        The connection is made, and made again for ever, in the background; nobody need listen there yet.
+        The connection is made in the background, and retried without end. The publisher need not run yet.
         """
         self._life.check_open()
         addresses.check(address)
@@ -72,11 +73,11 @@ class ZmqSubscriber(Subscriber):
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
         """See :meth:`pubsub_lib.api.Subscriber.request_hello`.
 
-        The question is a subscription, which a publisher sees on its XPUB socket; it lasts for ``answer_time`` seconds
-        or until every connected publisher answered. One about many topics travels in several.
+        The request is a subscription, which a publisher receives on its XPUB socket. It lasts for ``answer_time``
+        seconds, or until every connected publisher has replied. A request for many topics is split into several.
         """
         self._life.check_open()
-        parts = parts_of(nonce, topics, min(MAX_QUESTION_BYTES, self._limits.max_frame_bytes))
+        parts = parts_of(nonce, topics, min(MAX_REQUEST_BYTES, self._limits.max_frame_bytes))
         with self._lock:
             self._parts.extend(parts)
             self._wake()
@@ -86,9 +87,9 @@ class ZmqSubscriber(Subscriber):
         self._life.start("pubsub-zmq", self._prepare)
 
     def counters(self) -> Mapping[str, int]:
-        """What the API asks for, and: ``lost`` (messages that the sequences show as missing, whoever dropped them),
-        ``connected``, ``disconnected`` and ``reconnected`` connections, and ``revived`` ones, which ZeroMQ had given
-        up for good. One that was given up after its handshake counts as ``oversized``, the usual cause.
+        """The counters that the API requires, and: ``lost`` (messages that are missing by the sequences),
+        ``connected``, ``disconnected`` and ``reconnected`` connections, and ``revived`` connections, which ZeroMQ had
+        given up. A connection given up after its handshake counts as ``oversized``, the usual cause.
         """
         self._life.check_process()
         return self._receiver.counters()
@@ -98,7 +99,7 @@ class ZmqSubscriber(Subscriber):
         self._life.close(self._wake, _STOP)
 
     def _prepare(self) -> Callable[[], None]:
-        """What the thread runs, on a socket that it owns."""
+        """Make the socket; return the function that the thread runs."""
         waker = Waker()
         try:
             context, sub, monitor = self._open()
@@ -118,7 +119,7 @@ class ZmqSubscriber(Subscriber):
             if sub is not None:
                 sub.close(0)
             context.term()
-            raise translated(error, "cannot make a socket", "free some, or raise this process's limits") from error
+            raise translated(error, "cannot create a socket", "close others, or raise this process's limits") from error
 
     def _change(self, members: set[str], member: str, order: str, wanted: bool) -> None:
         self._life.check_open()

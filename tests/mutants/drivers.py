@@ -108,15 +108,15 @@ ZMQ = (
     ),
     OUTBOX(
         "sender_is_woken_for_the_first_message_only",
-        "            taken, self._waiting = self._waiting, []\n            self._told = False\n",
+        "            taken, self._waiting = self._waiting, []\n            self._woken = False\n",
         "            taken, self._waiting = self._waiting, []\n",
         "test_publisher_sends_what_it_accepts_at_once_and_in_order",
         "messages stay in the outbox until a subscription comes",
     ),
     OUTBOX(
         "senders_are_not_notified_of_room",
-        "            self._told = False\n            self._changed.notify_all()\n",
-        "            self._told = False\n",
+        "            self._woken = False\n            self._changed.notify_all()\n",
+        "            self._woken = False\n",
         "test_publisher_that_is_full_lets_senders_go_on_when_there_is_room",
         "a sender waits half a second and is refused although there is room",
     ),
@@ -194,8 +194,8 @@ OTHERS = (
     ),
     MEMORY_SUBSCRIBER(
         "memory_subscriber_asks_before_it_listens",
-        "                    self._subscriptions.discard(self._questions.popleft())\n        self._bus.ask(frame)\n",
-        "                    self._subscriptions.discard(self._questions.popleft())\n"
+        "                    self._subscriptions.discard(self._requests.popleft())\n        self._bus.ask(frame)\n",
+        "                    self._subscriptions.discard(self._requests.popleft())\n"
         "            self._subscriptions.discard(private)\n        self._bus.ask(frame)\n"
         "        with self._changed:\n            self._subscriptions.add(private)\n",
         "test_question_is_answered_at_once_and_its_asker_hears_it",

@@ -136,7 +136,7 @@ def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
         (("= zmq_pubsub_driver", "= carrier_pigeon"), "there is no driver 'carrier_pigeon'"),
         (("= zmq_pubsub_driver", "= zmq_pubsub_multiproc_driver"), "lacks the capability 'fan_out'"),
         (("sqlite:///", "no such://"), "the database URL cannot be read"),
-        (("/hop/socket", "/" + "x" * 108), "the system takes 107"),
+        (("/hop/socket", "/" + "x" * 108), "the system allows 107"),
         (("/hop/socket", "/hop/"), "of a file; set publisher_multiproc_socket"),
         (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = zmq_pubsub_driver"), "because senders of it bind"),
         (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = db_polling_pubsub_driver"), "because it carries nothing"),

@@ -25,7 +25,7 @@ def test_an_address_that_is_no_absolute_path_is_refused(address: str) -> None:
 def test_a_path_ends_at_107_bytes() -> None:
     longest = "/" + "x" * (MAX_BYTES - 1)
     assert path_of(f"ipc://{longest}") == Path(longest)
-    with pytest.raises(ConfigError, match="108 bytes but the system takes 107"):
+    with pytest.raises(ConfigError, match="108 bytes but the system allows 107"):
         path_of(f"ipc://{longest}x")
     with pytest.raises(ConfigError, match="109 bytes"):
         path_of("ipc:///" + "ä" * 54)
@@ -116,7 +116,7 @@ def test_a_folder_that_is_not_there_yet_is_the_service_s_to_make(tmp_path: Path)
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TransportError, match="of the worker socket cannot be made"):
+    with pytest.raises(TransportError, match="of the worker socket cannot be created"):
         make_folder(tmp_path / "file" / "hop" / "socket")
 
 

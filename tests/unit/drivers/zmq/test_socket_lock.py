@@ -49,14 +49,14 @@ def test_garbage_in_the_lock_file_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match=f"cannot make the lock '{tmp_path}/none/socket.lock'"):
+    with pytest.raises(TransportError, match=f"cannot create the lock '{tmp_path}/none/socket.lock'"):
         IpcLock(f"{tmp_path}/none/socket")
 
 
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("kept")
     (tmp_path / "socket.lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(TransportError, match=r"cannot make the lock .*socket\.lock"):
+    with pytest.raises(TransportError, match=r"cannot create the lock .*socket\.lock"):
         IpcLock(str(tmp_path / "socket"))
     assert (tmp_path / "precious").read_text() == "kept"
 

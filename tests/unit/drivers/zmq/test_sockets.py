@@ -334,7 +334,7 @@ def test_a_publisher_killed_on_an_ipc_path_leaves_it_free(tmp_path: Path) -> Non
     ("address", "hint"),
     [
         ("tcp://192.0.2.1:8866", "this host has no such address"),
-        ("ipc:///no/such/folder/socket", "make its folder"),
+        ("ipc:///no/such/folder/socket", "create its folder"),
     ],
 )
 def test_an_address_that_cannot_be_bound_is_named_with_the_way_out(address: str, hint: str) -> None:
@@ -454,7 +454,7 @@ def test_much_that_is_subscribed_to_is_reported(
         assert not caplog.records
         for topic in topics[400:]:
             listener.subscriber.register_topic(topic)
-        eventually(lambda: "bytes of different topics and questions" in caplog.text, "it was reported")
+        eventually(lambda: "bytes of different topics and hello requests" in caplog.text, "it was reported")
         for topic in topics:
             listener.subscriber.unregister_topic(topic)
         listener.subscriber.register_topic("a")
