@@ -1,7 +1,7 @@
 """Fixtures for pytest: the store and the replicas of :class:`pubsub_lib.testing.local.Local`.
 
-pytest loads this module in every run, also of people who use nothing of it. So it is no part of ``pubsub_lib``, whose
-import takes long, and imports that only when a test asks for a fixture. It needs nothing but pytest.
+pytest loads this module in every run, also when no test uses it. So it is not part of ``pubsub_lib``, whose import
+takes long. It imports ``pubsub_lib`` only when a test uses a fixture, and needs only pytest itself.
 """
 
 import zlib
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--pubsub-seed``: other random choices than each test's usual ones."""
+    """Add ``--pubsub-seed``: random choices other than each test's default ones."""
     parser.getgroup("pubsub_lib").addoption(
         "--pubsub-seed", type=int, metavar="N", help="Seed of pubsub_lib's fixtures. Default: each test has its own."
     )
@@ -24,9 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def pubsub_seed(request: pytest.FixtureRequest) -> int:
-    """The seed of this test's jitter and faults: always the same one, unless ``--pubsub-seed`` gives another.
+    """The seed of this test's jitter and faults: the same in each run, unless ``--pubsub-seed`` gives another.
 
-    A test that fails shows it among what it printed.
+    A failed test shows it in its captured output.
     """
     given = request.config.getoption("--pubsub-seed")
     seed = zlib.crc32(request.node.nodeid.encode()) if given is None else int(given)
@@ -36,7 +36,7 @@ def pubsub_seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def pubsub_local(pubsub_seed: int) -> Iterator["Local"]:
-    """A store, and replicas of it that do something when the test says ``flush()``. Closed after the test."""
+    """A store and its replicas, which work when the test calls ``flush()``. Closed after the test."""
     from pubsub_lib.testing.local import Local
 
     with Local(seed=pubsub_seed) as local:
@@ -45,5 +45,5 @@ def pubsub_local(pubsub_seed: int) -> Iterator["Local"]:
 
 @pytest.fixture
 def pubsub_store(pubsub_local: "Local") -> "Store":
-    """The store of ``pubsub_local``: a real one, in a SQLite file that is gone after the test."""
+    """The store of ``pubsub_local``: a real one, in a SQLite file that is removed after the test."""
     return pubsub_local.store

@@ -1,4 +1,4 @@
-"""What the conformance checks have in common: waiting by deadline, forks, threads, and whose exception it was."""
+"""Common parts of the conformance checks: waits with deadlines, forks, threads, and checks of exceptions."""
 
 import os
 import threading
@@ -13,8 +13,7 @@ from pubsub_lib.errors import PubSubError
 from pubsub_lib.testing.rig import Rig
 
 ROOM: Final = 0.5
-"""Seconds. A busy machine is not a driver's fault: deadlines of the contract are checked with this much room."""
-
+"""Seconds added to the contract's deadlines, because a busy machine is not a driver's fault."""
 
 CLOSE_SECONDS: Final = 2.0
 """The contract's limit for ``close``."""
@@ -23,19 +22,19 @@ SEND_SECONDS: Final = 1.0
 
 
 def needs_envelopes(rig: Rig) -> None:
-    """Skip a check that has no meaning for a driver whose subscribers read the store themselves."""
+    """Skip a check that does not apply to a driver whose subscribers read the store themselves."""
     if not rig.driver.capabilities.carries_envelopes:
         pytest.skip("the driver declares that it carries no envelopes")
 
 
 def needs_fan_out(rig: Rig) -> None:
-    """Skip a check that has no meaning for a hop: it has several subscribers, or asks for hellos."""
+    """Skip a check that does not apply to a hop: it needs several subscribers, or hello requests."""
     if not rig.driver.capabilities.fan_out:
         pytest.skip("the driver declares that it is a hop with one subscriber")
 
 
 def needs_connections(rig: Rig) -> None:
-    """Skip a check that has no meaning for a driver that has nothing between its halves; refuse a rig without cut."""
+    """Skip a check that does not apply to a driver without connections; fail for a rig without ``cut``."""
     if not rig.driver.capabilities.connections:
         pytest.skip("the driver declares that it has no connections")
     for call in (rig.cut, rig.restore):
@@ -43,23 +42,23 @@ def needs_connections(rig: Rig) -> None:
 
 
 def needs_no_connected(rig: Rig) -> None:
-    """Skip a check that is only for drivers which never call ``on_connected``."""
+    """Skip a check that applies only to drivers that never call ``on_connected``."""
     if rig.driver.capabilities.connections and rig.driver.capabilities.fan_out:
         pytest.skip("the driver declares that it has connections")
 
 
 def only_ours(call: Callable[[], object]) -> None:
-    """Fail when the call raises anything that is not of this library."""
+    """Fail when the call raises an exception that is not a PubSubError."""
     try:
         call()
     except PubSubError:
-        pass  # refused in our words: that is what is asked for
+        pass  # allowed
     except Exception as error:
-        raise AssertionError(f"a foreign exception left the driver: {error!r}") from error
+        raise AssertionError(f"the driver raised an exception that is not a PubSubError: {error!r}") from error
 
 
 def raiser(error: BaseException) -> Callable[[object], None]:
-    """A callback that raises this."""
+    """Return a callback that raises this exception."""
 
     def hook(_: object) -> None:
         raise error
@@ -72,7 +71,7 @@ def ignore(_: object) -> None:
 
 
 def eventually(condition: Callable[[], bool], patience: float, what: str) -> None:
-    """The condition itself waits for something; ask again until it holds or patience ends."""
+    """Call the condition, which itself waits, until it is true. AssertionError after ``patience`` seconds."""
     deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
@@ -80,13 +79,13 @@ def eventually(condition: Callable[[], bool], patience: float, what: str) -> Non
 
 
 def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:
-    """Call each in a thread of its own; all must return in time and raise nothing."""
+    """Call each one in its own thread; all must return in time and raise nothing."""
     errors: list[BaseException] = []
 
     def run(call: Callable[[], object]) -> None:
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - it is reported below
+        except BaseException as error:  # noqa: BLE001 - reported below
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(call,), daemon=True) for call in calls]
@@ -100,16 +99,16 @@ def all_at_once(calls: list[Callable[[], object]], seconds: float) -> None:
 
 
 def in_a_fork(check: Callable[[], None], patience: float) -> None:
-    """Run a check in a forked child; its failure is ours."""
+    """Run a check in a forked child; report its failure in this process."""
     read, write = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns of a fork beside threads. That is the case under test.
+        # Python 3.12 warns of a fork with other threads. That case is tested here.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:  # the child: never return into pytest
         try:
             check()
-        except BaseException as error:  # noqa: BLE001 - it is sent to the parent
+        except BaseException as error:  # noqa: BLE001 - sent to the parent
             os.write(write, repr(error).encode()[:4000])
         finally:
             os._exit(0)

@@ -1,4 +1,4 @@
-"""The conformance suite that proves a driver. Shipped with the library; a driver's author writes this::
+"""The conformance suite for drivers. It is shipped with the library. The author of a driver writes::
 
     class TestMine(DriverConformance):
         @pytest.fixture
@@ -8,9 +8,9 @@
                 inject=my_raw_send, cut=proxy.cut, restore=proxy.restore,
             )
 
-Each "must" of :mod:`pubsub_lib.api` has a check here that is named after it. A check is skipped only where a declared
-capability says that it has no meaning. Nothing sleeps: checks wait for what must come, and for what must not come they
-wait for something that was sent behind it.
+Each "must" of :mod:`pubsub_lib.api` has a check here that is named after it. A check is skipped only when it does not
+apply to the driver's declared capabilities. No check sleeps: it waits for the expected message. To check that a message
+does not arrive, it waits for another message that was sent later.
 """
 
 import threading
@@ -46,7 +46,7 @@ DROPS = ("truncated", "oversized", "version", "foreign", "overflow")
 
 
 class PublisherConformance:
-    """The musts of :class:`pubsub_lib.api.Publisher`."""
+    """The requirements of :class:`pubsub_lib.api.Publisher`."""
 
     def test_send_event_must_reach_every_subscriber_of_the_topic(self, rig: Rig) -> None:
         needs_fan_out(rig)
@@ -54,20 +54,20 @@ class PublisherConformance:
             listeners = [on.listening("tenant-1") for _ in range(3)]
             link = on.send("tenant-1")
             for listener in listeners:
-                on.heard(listener, link)
+                on.wait_for(listener, link)
 
     def test_send_event_must_reach_the_subscribers_of_everything(self, rig: Rig) -> None:
         with scene(rig) as on:
             listener = on.listening(ALL)
             for topic in ("tenant-1", "tenant-10", "mieter-ä"):
-                on.heard(listener, on.send(topic))
+                on.wait_for(listener, on.send(topic))
 
     def test_send_event_must_not_lose_an_envelope_silently(self, rig: Rig) -> None:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
             links = [on.send("tenant-1") for _ in range(300)]
             on.fence(listener, "tenant-1")
-            missing = {link.point for link in links} - set(listener.heard.points("tenant-1"))
+            missing = {link.point for link in links} - set(listener.received.points("tenant-1"))
             seen = sum(listener.subscriber.counters().get(name, 0) for name in (*DROPS, "lost"))
             assert len(missing) <= seen, f"{len(missing)} of 300 links are missing but only {seen} drops were counted"
 
@@ -77,9 +77,9 @@ class PublisherConformance:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
             links = [on.send("tenant-1") for _ in range(100)]
-            on.heard(listener, links[-1])
+            on.wait_for(listener, links[-1])
             sent = [link.point for link in links]
-            came = [point for point in listener.heard.points("tenant-1") if point in set(sent)]
+            came = [point for point in listener.received.points("tenant-1") if point in set(sent)]
             assert came == sorted(came, key=sent.index), "links of one publisher on one topic overtook each other"
 
     def test_send_event_must_carry_a_large_link_whole(self, rig: Rig) -> None:
@@ -88,10 +88,10 @@ class PublisherConformance:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
             link = on.send("tenant-1", {f"key-{number}": '"' + "x" * 1000 + '"' for number in range(100)})
-            on.heard(listener, link)
+            on.wait_for(listener, link)
             parts = [
                 message
-                for envelope in listener.heard.envelopes
+                for envelope in listener.received.envelopes
                 for message in envelope.messages
                 if message.link.point == link.point
             ]
@@ -103,7 +103,7 @@ class PublisherConformance:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
             stuck = threading.Event()
-            listener.heard.hook = lambda envelope: ignore(stuck.wait(60))
+            listener.received.hook = lambda envelope: ignore(stuck.wait(60))
             try:
                 for _ in range(2000):
                     began = time.monotonic()
@@ -111,7 +111,7 @@ class PublisherConformance:
                     took = time.monotonic() - began
                     assert took < SEND_SECONDS + ROOM, f"send_event blocked for {took:.1f} s on a slow subscriber"
             finally:
-                listener.heard.hook = lambda envelope: None
+                listener.received.hook = lambda envelope: None
                 stuck.set()
 
     def test_send_event_must_refuse_what_is_oversized(self, rig: Rig) -> None:
@@ -177,14 +177,14 @@ class PublisherConformance:
 
             def answer(ask: HelloRequest) -> None:
                 if ask.nonce == "bad":
-                    raise ValueError("a service's fault")
+                    raise ValueError("a service's error")
                 publisher.publisher.send_event(publisher.hello(ask.nonce))
 
             publisher = on.publisher(answer)
             listener = on.listening("tenant-1")
             listener.subscriber.request_hello("bad", ["tenant-1"])
             listener.subscriber.request_hello("good", ["tenant-1"])
-            listener.heard.until(lambda: listener.heard.hellos("good"), "the answer after a failed one came")
+            listener.received.until(lambda: listener.received.hellos("good"), "the hello reply after a failed one came")
             assert publisher.publisher.counters().get("callback_errors", 0) >= 1
 
     def test_counters_must_count_what_was_sent(self, rig: Rig) -> None:
@@ -203,7 +203,7 @@ class PublisherConformance:
 
 
 class SubscriberConformance:
-    """The musts of :class:`pubsub_lib.api.Subscriber`, its ending apart."""
+    """The requirements of :class:`pubsub_lib.api.Subscriber`, except those about its end."""
 
     def test_register_topic_must_be_exact(self, rig: Rig) -> None:
         needs_fan_out(rig)
@@ -212,9 +212,9 @@ class SubscriberConformance:
             listener = on.listening("tenant-1")
             near = [on.send(topic) for topic in ("tenant-10", "tenant-", "tenant-1 ", "TENANT-1", "xtenant-1")]
             for link in near:
-                on.heard(witness, link)
+                on.wait_for(witness, link)
             on.fence(listener, "tenant-1")
-            assert {envelope.topic for envelope in listener.heard.envelopes if envelope.messages} == {"tenant-1"}
+            assert {envelope.topic for envelope in listener.received.envelopes if envelope.messages} == {"tenant-1"}
 
     def test_register_topic_must_work_while_running(self, rig: Rig) -> None:
         with scene(rig) as on:
@@ -230,9 +230,9 @@ class SubscriberConformance:
             listener.subscriber.register_topic(ALL)
             on.settle(listener, "tenant-2")
             link = on.send("tenant-1")
-            on.heard(listener, link)
+            on.wait_for(listener, link)
             on.fence(listener, "tenant-1")
-            assert listener.heard.points("tenant-1").count(link.point) == 1, "one link came twice"
+            assert listener.received.points("tenant-1").count(link.point) == 1, "one link came twice"
 
     def test_unregister_topic_must_stop_the_topic_alone_and_be_idempotent(self, rig: Rig) -> None:
         with scene(rig) as on:
@@ -240,12 +240,12 @@ class SubscriberConformance:
             for topic in ("tenant-2", "tenant-2", "never-registered"):
                 listener.subscriber.unregister_topic(topic)
 
-            def unheard() -> bool:
+            def undelivered() -> bool:
                 link = on.send("tenant-2")
                 on.fence(listener, "tenant-1")
-                return link.point not in listener.heard.points("tenant-2")
+                return link.point not in listener.received.points("tenant-2")
 
-            eventually(unheard, rig.patience, "an unregistered topic is no longer delivered")
+            eventually(undelivered, rig.patience, "an unregistered topic is no longer delivered")
 
     def test_register_topic_must_raise_no_foreign_exception(self, rig: Rig) -> None:
         with scene(rig) as on:
@@ -264,9 +264,9 @@ class SubscriberConformance:
                 listener.subscriber.unregister_listen_address(address)
                 listener.subscriber.unregister_listen_address(address)
             link = on.send("tenant-1")
-            on.heard(listener, link)
+            on.wait_for(listener, link)
             on.fence(listener, "tenant-1")
-            assert listener.heard.points("tenant-1").count(link.point) == 1, "one link came twice"
+            assert listener.received.points("tenant-1").count(link.point) == 1, "one link came twice"
 
     def test_bad_input_must_be_counted_by_reason_and_never_end_the_thread(self, rig: Rig) -> None:
         needs_envelopes(rig)
@@ -286,7 +286,7 @@ class SubscriberConformance:
                 rig.inject(head, bad)
 
                 def counted(reason: str = reason, before: int = before) -> bool:
-                    on.settle(listener, "tenant-1")  # the thread lives, and a link may have to heal first
+                    on.settle(listener, "tenant-1")  # the thread lives; the connection may have to be made again
                     return listener.subscriber.counters()[reason] > before
 
                 eventually(counted, rig.patience, f"a {reason} message is counted")
@@ -294,11 +294,11 @@ class SubscriberConformance:
     def test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread(self, rig: Rig) -> None:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
-            for error in (ValueError("a controller's fault"), SystemExit(3)):
+            for error in (ValueError("a controller's error"), SystemExit(3)):
                 before = listener.subscriber.counters()["callback_errors"]
-                listener.heard.hook = raiser(error)
-                on.heard(listener, on.send("tenant-1"))
-                listener.heard.hook = lambda envelope: None
+                listener.received.hook = raiser(error)
+                on.wait_for(listener, on.send("tenant-1"))
+                listener.received.hook = lambda envelope: None
                 on.fence(listener, "tenant-1")
                 assert listener.subscriber.counters()["callback_errors"] > before
 
@@ -318,9 +318,9 @@ class SubscriberConformance:
                 on.send("tenant-1")
             thread.join(rig.patience)
             on.fence(listener, "tenant-1")
-            assert not listener.heard.overlapped
-            assert len(listener.heard.threads) == 1
-            assert threading.get_ident() not in listener.heard.threads
+            assert not listener.received.overlapped
+            assert len(listener.received.threads) == 1
+            assert threading.get_ident() not in listener.received.threads
 
     def test_envelopes_must_be_numbered_per_publisher_and_topic(self, rig: Rig) -> None:
         with scene(rig) as on:
@@ -329,7 +329,7 @@ class SubscriberConformance:
                 on.fence(listener, "tenant-1")
                 on.fence(listener, "tenant-2")
             following: dict[tuple[str, str], int] = {}
-            for envelope in listener.heard.envelopes:
+            for envelope in listener.received.envelopes:
                 if envelope.messages:
                     who = (envelope.uuid, envelope.topic)
                     assert envelope.sequence == following.get(who, envelope.sequence), "sequences have a gap"
@@ -337,7 +337,7 @@ class SubscriberConformance:
 
     def test_counters_must_have_every_reason(self, rig: Rig) -> None:
         with scene(rig) as on:
-            # Read before the start: a driver that polls or connects may count at once, and rightly.
+            # Read before the start, because a driver that polls or connects may count at once.
             counters = on.subscriber(start=False).subscriber.counters()
             assert {"received", "callback_errors", *DROPS} <= set(counters)
             assert set(counters.values()) == {0}
@@ -355,26 +355,26 @@ class SubscriberConformance:
             for number in range(20):
                 nonce = f"nonce-{number}"
                 asker.subscriber.request_hello(nonce, ["tenant-1", ALL])
-                asker.heard.until(lambda nonce=nonce: asker.heard.hellos(nonce), f"the hello reply {nonce!r} came")  # type: ignore[misc]
+                asker.received.until(lambda nonce=nonce: asker.received.hellos(nonce), f"the reply {nonce!r} came")  # type: ignore[misc]
             for listener in (asker, other, everything):
                 on.fence(listener, "tenant-1")
             for number in range(20):
-                assert not other.heard.hellos(f"nonce-{number}"), "somebody else got a hello reply"
-                assert not everything.heard.hellos(f"nonce-{number}"), "a subscriber of everything got a hello reply"
+                assert not other.received.hellos(f"nonce-{number}"), "another subscriber got a hello reply"
+                assert not everything.received.hellos(f"nonce-{number}"), "a subscriber of everything got a hello reply"
 
-    def test_request_hello_must_not_block_and_a_silent_publisher_is_no_error(self, rig: Rig) -> None:
+    def test_request_hello_must_not_block_and_must_not_need_a_reply(self, rig: Rig) -> None:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
             began = time.monotonic()
             for number in range(50):
                 listener.subscriber.request_hello(f"nonce-{number}", ["tenant-1"])
             took = time.monotonic() - began
-            assert took < SEND_SECONDS + ROOM, f"50 questions took {took:.1f} s"
+            assert took < SEND_SECONDS + ROOM, f"50 hello requests took {took:.1f} s"
             on.fence(listener, "tenant-1")
 
 
 class LifeConformance:
-    """How both halves begin and end."""
+    """The requirements for the start and the end of both halves."""
 
     def test_daemonize_must_be_called_once_after_initialize(self, rig: Rig) -> None:
         with scene(rig) as on:
@@ -405,7 +405,7 @@ class LifeConformance:
     def test_the_receiving_thread_must_be_a_daemon(self, rig: Rig) -> None:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
-            found = [each for each in threading.enumerate() if each.ident in listener.heard.threads]
+            found = [each for each in threading.enumerate() if each.ident in listener.received.threads]
             assert [each.daemon for each in found] == [True]
 
     def test_on_envelope_must_not_be_called_after_close_returned(self, rig: Rig) -> None:
@@ -415,10 +415,10 @@ class LifeConformance:
             for _ in range(50):
                 on.send("tenant-1")
             listener.subscriber.close()
-            came = len(listener.heard.envelopes)
+            came = len(listener.received.envelopes)
             for _ in range(10):
                 on.fence(witness, "tenant-1")
-            assert len(listener.heard.envelopes) == came, "the callback was called after close() returned"
+            assert len(listener.received.envelopes) == came, "the callback was called after close() returned"
 
     def test_close_must_be_idempotent_quick_and_safe_from_any_thread(self, rig: Rig) -> None:
         with scene(rig) as on:
@@ -437,7 +437,7 @@ class LifeConformance:
                 listener.subscriber.close()
                 done.set()
 
-            listener.heard.hook = close
+            listener.received.hook = close
             on.send("tenant-1")
             assert done.wait(CLOSE_SECONDS + ROOM), "close() did not return on the receiving thread"
             listener.subscriber.close()
@@ -473,7 +473,7 @@ class LifeConformance:
 
 
 class DriverConformance(PublisherConformance, SubscriberConformance, LifeConformance, ConnectionConformance):
-    """All of it. Derive once per driver (a name that starts with ``Test``) and give the fixture ``rig``."""
+    """All checks. Derive one class per driver (its name starts with ``Test``) and define the fixture ``rig``."""
 
 
 __all__ = ["DriverConformance", "Rig", "Scene"]

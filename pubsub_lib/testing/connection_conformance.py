@@ -1,7 +1,7 @@
-"""The part of the conformance suite that breaks the transport: every connection is lost, and allowed again.
+"""The part of the conformance suite that cuts and restores all connections.
 
-A driver without ``Capabilities.connections`` has nothing that could be cut. A hop (``fan_out=False``) never calls
-``on_connected``, and nobody asks its publishers.
+A driver without ``Capabilities.connections`` has no connection to cut. A hop (``fan_out=False``) never calls
+``on_connected``, and its publishers get no hello requests.
 """
 
 import itertools
@@ -27,14 +27,14 @@ from pubsub_lib.testing.checks import (
 from pubsub_lib.testing.rig import Connections, Listener, Rig, Scene, scene
 
 CUTS = 2
-"""Once is not enough: what a driver builds anew may itself be lost."""
+"""More than one, because a connection that was made again may also be lost."""
 CALLS = 100
 CALLING_SECONDS = 3.0
-"""At most, for calls of which each may wait."""
+"""Maximum time for these calls, because each of them may wait."""
 
 
 class ConnectionConformance:
-    """The musts of both halves about connections."""
+    """The requirements for both halves about connections."""
 
     def test_both_halves_must_connect_again_by_themselves(self, rig: Rig) -> None:
         needs_connections(rig)
@@ -45,7 +45,7 @@ class ConnectionConformance:
                     lost = on.try_send("tenant-1")
                     if lost is not None:
                         arrived = partial(_has, listener, lost)
-                        assert not listener.heard.waits(arrived, 0.2), "the rig's cut does not cut: a link arrived"
+                        assert not listener.received.waits(arrived, 0.2), "the rig's cut does not cut: a link arrived"
                 on.settle(listener, "tenant-1")
 
     def test_every_topic_must_be_subscribed_to_again(self, rig: Rig) -> None:
@@ -58,9 +58,9 @@ class ConnectionConformance:
                     listener.subscriber.register_topic(f"new-{number}")
                 on.settle(listener, "tenant-1", "tenant-2", "tenant-3", *(f"new-{each}" for each in range(number + 1)))
             link = on.send("tenant-1")
-            on.heard(listener, link)
+            on.wait_for(listener, link)
             on.fence(listener, "tenant-1")
-            assert listener.heard.points("tenant-1").count(link.point) == 1, "one link came twice after a cut"
+            assert listener.received.points("tenant-1").count(link.point) == 1, "one link came twice after a cut"
 
     def test_everything_must_be_subscribed_to_again(self, rig: Rig) -> None:
         needs_connections(rig)
@@ -78,12 +78,12 @@ class ConnectionConformance:
                 listener.subscriber.unregister_topic("tenant-2")
             on.settle(listener, "tenant-1")
 
-            def unheard() -> bool:
+            def undelivered() -> bool:
                 link = on.send("tenant-2")
                 on.fence(listener, "tenant-1")
-                return link.point not in listener.heard.points("tenant-2")
+                return link.point not in listener.received.points("tenant-2")
 
-            eventually(unheard, rig.patience, "a topic that was unregistered while cut off is not delivered")
+            eventually(undelivered, rig.patience, "a topic that was unregistered while cut off is not delivered")
 
     def test_daemonize_must_not_need_a_connection(self, rig: Rig) -> None:
         needs_connections(rig)
@@ -105,8 +105,8 @@ class ConnectionConformance:
                     before = (listener.connected.count, sender.connected.count)
                 before = _until_connected(on, listener, sender.connected, before)
 
-    def test_on_connected_must_come_when_a_question_is_answered(self, rig: Rig) -> None:
-        """And what is published after the answer must arrive, without another try."""
+    def test_on_connected_must_come_when_a_hello_request_is_answered(self, rig: Rig) -> None:
+        """Links published after the reply must arrive, without a retry."""
         needs_fan_out(rig)
         needs_connections(rig)
         with scene(rig) as on:
@@ -116,13 +116,13 @@ class ConnectionConformance:
                 listener = on.subscriber("tenant-1", "tenant-2", start=False)
                 listener.connected.hook = _asking(listener)
                 listener.subscriber.daemonize()
-                listener.heard.until(partial(_answered, listener), "a question of on_connected was answered")
+                listener.received.until(partial(_answered, listener), "a hello request of on_connected was answered")
                 for topic in ("tenant-1", "tenant-2"):
-                    on.heard(listener, on.send(topic))
+                    on.wait_for(listener, on.send(topic))
 
     def test_a_hello_must_reach_the_subscriber_after_a_cut(self, rig: Rig) -> None:
-        """The subscriber asks and the publisher says hello, both in ``on_connected``: the later one succeeds. Where
-        subscribers connect to the publisher itself, the question alone is enough."""
+        """In ``on_connected``, the subscriber sends a hello request and the publisher sends a hello: the later one must
+        succeed. Where subscribers connect to the publisher itself, the request alone is enough."""
         needs_fan_out(rig)
         needs_connections(rig)
         with scene(rig) as on:
@@ -133,12 +133,12 @@ class ConnectionConformance:
                 listener.connected.hook = _asking(listener)
                 if not rig.driver.capabilities.bind_based:
                     sender.connected.hook = lambda: sender.publisher.send_event(sender.hello())
-            listener.heard.until(partial(_answered, listener), "a hello came after a cut")
+            listener.received.until(partial(_answered, listener), "a hello came after a cut")
 
     def test_what_on_connected_raises_must_be_counted_and_not_end_the_thread(self, rig: Rig) -> None:
         needs_fan_out(rig)
         needs_connections(rig)
-        for error in (ValueError("a service's fault"), SystemExit(3)):
+        for error in (ValueError("a service's error"), SystemExit(3)):
             with scene(rig) as on:
                 listener, sender = on.listening("tenant-1"), on.sender
 
@@ -183,23 +183,23 @@ class ConnectionConformance:
 
 
 def _until_connected(on: Scene, listener: Listener, sender: Connections, before: tuple[int, int]) -> tuple[int, int]:
-    """Wait until both halves were told of a connection more than before; how many they were told of."""
+    """Wait until ``on_connected`` of both halves was called once more; return the numbers of calls."""
     listener.connected.until_more_than(before[0], on.rig.patience, "subscriber")
     sender.until_more_than(before[1], on.rig.patience, "publisher")
     return listener.connected.count, sender.count
 
 
 def _asking(listener: Listener) -> Callable[[], None]:
-    """Ask at each connection, with a new nonce each time."""
+    """Return a hook that sends a hello request with a new nonce at each connection."""
     return lambda: listener.subscriber.request_hello(uuid.uuid4().hex, ["tenant-1"])
 
 
 def _has(listener: Listener, link: Link) -> bool:
-    return link.point in listener.heard.points(link.topic)
+    return link.point in listener.received.points(link.topic)
 
 
 def _answered(listener: Listener) -> bool:
-    return any(each.hello is not None for each in list(listener.heard.envelopes))
+    return any(each.hello is not None for each in list(listener.received.envelopes))
 
 
 def _call_often(call: Callable[[], None], name: str) -> None:
@@ -210,7 +210,7 @@ def _call_often(call: Callable[[], None], name: str) -> None:
         try:
             call()
         except TransportError:
-            pass  # refused, as the contract allows
+            pass  # the contract allows this
         except Exception as error:
             raise AssertionError(f"{name} raised {error!r} while cut off, and not TransportError") from error
         took = time.monotonic() - began

@@ -1,7 +1,7 @@
-"""Faults on demand for any driver: lose, repeat, reorder, delay and corrupt what its subscribers receive.
+"""Fault injection for any driver: lose, repeat, reorder, delay and corrupt the messages of its subscribers.
 
-The choices come from a seed, so a test that fails prints it and fails again. The wrapped driver stays what it is, its
-capabilities too: faults are what the library must survive, not what the driver promises.
+The random choices come from a seed, so that a failed test can be repeated. The capabilities stay those of the wrapped
+driver, because the library must survive the faults that the driver does not declare.
 """
 
 import random
@@ -27,8 +27,8 @@ _STOP: Final = 2.0  # seconds
 
 
 class FaultySubscriber(ForwardingSubscriber):
-    """Any subscriber behind a lossy link, which answers to its questions pass too. Envelopes are delivered by a thread
-    of its own, one at a time.
+    """Any subscriber behind a lossy link. Hello replies pass the link, too. A separate thread delivers the envelopes,
+    one at a time.
     """
 
     def __init__(self, inner: Subscriber, loss: Loss = PERFECT, seed: int = 0) -> None:
@@ -39,13 +39,13 @@ class FaultySubscriber(ForwardingSubscriber):
         self._life = SubscriberState(self._changed, _log)
 
     def set_loss(self, loss: Loss) -> None:
-        """Other faults from now on. Any thread."""
+        """Change the faults. Any thread."""
         with self._changed:
             self._link.loss = loss
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         """As the wrapped subscriber's."""
-        self._inner.initialize(self._hear, on_connected)
+        self._inner.initialize(self._receive, on_connected)
         self._life.initialize(on_envelope, on_connected)
 
     def daemonize(self) -> None:
@@ -54,8 +54,8 @@ class FaultySubscriber(ForwardingSubscriber):
         self._life.start("pubsub-faults", lambda: self._deliver)
 
     def counters(self) -> Mapping[str, int]:
-        """The wrapped subscriber's, with ``lost`` and each fault done (``fault_drop`` …); the corrupted ones are
-        counted as ``truncated`` as well."""
+        """The wrapped subscriber's, with ``lost`` and the number of each fault (``fault_drop`` …). Corrupted messages
+        also count as ``truncated``."""
         with self._changed:
             faults = dict(self._link.counts)
             merged = Counter(self._inner.counters()) + Counter(self._life.counts)
@@ -67,17 +67,17 @@ class FaultySubscriber(ForwardingSubscriber):
             }
 
     def close(self) -> None:
-        """As the wrapped subscriber's; what is held back is lost."""
+        """As the wrapped subscriber's. Delayed messages are lost."""
         self._inner.close()
         self._life.close(self._changed.notify_all, _STOP)
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _receive(self, envelope: Envelope) -> None:
         with self._changed:
             self._ready.extend(self._link.push(envelope, time.monotonic()))
             self._changed.notify_all()
 
     def _corrupt(self, envelope: Envelope | None, rng: random.Random) -> Envelope | None:
-        """What a receiver makes of the envelope's bytes when they are cut: nothing, and a count."""
+        """Decode the envelope's truncated bytes, as a receiver would: this counts an error and gives None."""
         if envelope is None:
             return None
         head, body = codec.encode(envelope)
@@ -103,7 +103,7 @@ class FaultySubscriber(ForwardingSubscriber):
 
 
 def faulty(driver: type[Driver], loss: Loss = PERFECT, seed: int = 0) -> type[Driver]:
-    """This driver, whose subscribers get ``loss``. Each subscriber has random choices of its own: seed, seed + 1 …"""
+    """Return this driver with ``loss`` for its subscribers. Each subscriber has its own seed: seed, seed + 1 …"""
     wrapped, seeds = driver, iter(range(seed, seed + 2**31))
 
     class Faulty(Driver):
@@ -114,12 +114,12 @@ def faulty(driver: type[Driver], loss: Loss = PERFECT, seed: int = 0) -> type[Dr
 
         @classmethod
         def publisher(cls, settings: DriverSettings) -> Publisher:
-            """The wrapped driver's own."""
+            """The wrapped driver's publisher."""
             return contract.publisher(wrapped, settings)
 
         @classmethod
         def subscriber(cls, settings: DriverSettings) -> Subscriber:
-            """The wrapped driver's, with faults."""
+            """The wrapped driver's subscriber, with faults."""
             return FaultySubscriber(contract.subscriber(wrapped, settings), loss, next(seeds))
 
     return Faulty

@@ -1,4 +1,4 @@
-"""A subscriber that hands every call on to another one: to derive from, and to change only what is to be different."""
+"""A subscriber that forwards every call to another one: a base class for subscribers that change a few methods."""
 
 from collections.abc import Collection, Mapping
 
@@ -6,7 +6,7 @@ from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 
 
 class ForwardingSubscriber(Subscriber):
-    """Any subscriber, as it is. Every method does what the wrapped subscriber's does."""
+    """Forwards every method to the wrapped subscriber."""
 
     def __init__(self, inner: Subscriber) -> None:
         self._inner = inner

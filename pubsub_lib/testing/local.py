@@ -1,20 +1,20 @@
-"""A store and replicas of it for tests of programs that use this library: no server, no thread, no waiting.
+"""A store and its replicas for tests of programs that use this library: without servers, threads and real waits.
 
 ::
 
     def test_a_port_is_programmed():
         with Local() as local:
             switch = FakeSwitch()
-            Controller(local.replica(["tenant-1"]), switch)         # what runs in production
+            Controller(local.replica(["tenant-1"]), switch)         # the production code
             with local.store.transaction() as tx:
                 tx.set("lport", "p1", {"switch": "s1"}, topic="tenant-1")
             local.flush()                                           # committed = applied and handled
             assert switch.ports == {"p1"}
 
-Store, changelog, codec, tracker, cache, and the queues of the handlers are those of production. What is different: the
-database is a SQLite file in memory, where the system offers that; messages are handed over instead of sent; and the
-clock stands still until somebody waits (:mod:`.local_time`). So handlers run inside ``flush`` and the waiting methods,
-in the thread that called them, and the same test does the same each time, with faults (``loss``) as without.
+Store, changelog, codec, tracker, cache, and the queues of the handlers are those of production. The differences: the
+database is a SQLite file, in memory where the system offers that; messages are passed directly instead of sent; and the
+clock moves only while a thread waits (:mod:`.local_time`). So handlers run inside ``flush`` and the waiting methods, in
+the calling thread, and each run of a test does the same, with or without faults (``loss``).
 """
 
 import os
@@ -43,17 +43,17 @@ from pubsub_lib.replica.handlers import Handlers
 from pubsub_lib.replica.replica import Replica
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
-from pubsub_lib.testing.local_time import LocalTime, Turning
+from pubsub_lib.testing.local_time import LocalTime, TimeCondition
 from pubsub_lib.testing.local_wire import LocalSubscriber, LocalWire
 
 PATIENCE: Final = 600.0
-"""Seconds of the local clock after which a wait without a timeout is over: something is wrong then."""
+"""Seconds of the local clock after which a wait without a timeout ends, usually because of an error in the test."""
 _MEMORY: Final = Path("/dev/shm")
-"""Linux's folder in memory: a place for a temporary folder."""
+"""Linux's in-memory file system, for the temporary folder."""
 
 
 class LocalEngine(Engine):
-    """A replica's machinery whose two loops are turned by the local time."""
+    """A replica's engine whose two loops are run by the local time."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class LocalEngine(Engine):
     ) -> None:
         super().__init__(settings, reader, subscriber, cache, on_events, rng, now=time.now)
         self._time = time
-        self.changed = Turning(time, self.lock)
+        self.changed = TimeCondition(time, self.lock)
 
     def run(self, now: float) -> bool:
-        """A tick, and a sync, if they are due."""
+        """Do a tick and a sync, if they are due."""
         with self.lock:
             ticks = self.state.next_time() <= now
         if ticks:
@@ -81,7 +81,7 @@ class LocalEngine(Engine):
         return ticks or syncs
 
     def next_time(self) -> float:
-        """The follower's next deadline."""
+        """The next deadline of the replica's state."""
         with self.lock:
             return self.state.next_time()
 
@@ -95,16 +95,16 @@ class LocalEngine(Engine):
 
 
 class LocalReplica(Replica):
-    """A :class:`~pubsub_lib.Replica` without threads: give it to the code under test. Made by :meth:`Local.replica`.
+    """A :class:`~pubsub_lib.Replica` without threads, for the code under test. Made by :meth:`Local.replica`.
 
-    It does something only inside :meth:`Local.flush`, :meth:`Local.advance` and its own ``wait_…`` methods. These
-    turn the local clock, so that a timeout of an hour takes no time; without a timeout they end after ``PATIENCE``.
+    It works only inside :meth:`Local.flush`, :meth:`Local.advance` and its own ``wait_…`` methods. These move the local
+    clock, so that a timeout of an hour takes no time; without a timeout they end after ``PATIENCE``.
     """
 
     def __init__(self, time: LocalTime, subscriber: LocalSubscriber, settings: Settings, **given: Any) -> None:
         self._time = time
         self.subscriber = subscriber
-        """For ``set_loss``, and the counters of what was received and lost."""
+        """For ``set_loss``, and for the counters of received and lost messages."""
         super().__init__(settings, subscriber=subscriber, **given)
 
     @property
@@ -113,11 +113,11 @@ class LocalReplica(Replica):
         return self._closed
 
     def run(self, now: float) -> bool:
-        """Let every handler handle one change, if one is ready."""
+        """Let every handler handle one change, if one is ready; return whether any did."""
         return self._handlers.run_ready()
 
     def next_time(self) -> float:
-        """When a handler's next try is due."""
+        """The time of the next retry of a handler."""
         at = self._handlers.next_time()
         return float("inf") if at is None else at
 
@@ -132,7 +132,7 @@ class LocalReplica(Replica):
         super().close()
 
     def lacks(self, heads: Heads) -> str:
-        """What is still to be applied or handled of what stood in the store at this reading; "": nothing."""
+        """Return what this replica must still apply or handle to reach these heads of the store; "" for nothing."""
         tracker = self._engine.state.tracker
         with self._engine.lock:
             if self._engine.failure is not None:
@@ -148,14 +148,14 @@ class LocalReplica(Replica):
         return f"its handlers have {waiting} changes to handle" if waiting else ""
 
     def raised(self) -> list[tuple[str, BaseException]]:
-        """(handler's name and object, error) of everything that handlers gave up, oldest first."""
+        """(handler's name and object, error) of every change that handlers gave up, oldest first."""
         return [
             (f"{name} on {parked.event.action} of {parked.event.table} {parked.event.key!r}", parked.error)
             for name, parked in self._handlers.parked()
         ]
 
     def _make_handlers(self, settings: Settings) -> Handlers:
-        return Handlers(settings.handling, self._time.now, threaded=False, condition=partial(Turning, self._time))
+        return Handlers(settings.handling, self._time.now, threaded=False, condition=partial(TimeCondition, self._time))
 
     def _make_engine(
         self, settings: Settings, reader: SyncReader, subscriber: Subscriber, rng: random.Random
@@ -168,11 +168,11 @@ class LocalReplica(Replica):
 
 
 class Local:
-    """A store and its replicas in one test. A context manager; for one thread, though any may write to the store.
+    """A store and its replicas in one test. A context manager, for one thread; but any thread may write to the store.
 
-    ``tables``: types of tables, for the store and the replicas. ``loss``: faults on the way to each replica, whose
-    random choices come from ``seed``. ``timing``, ``handling``, ``limits``: as of :class:`~pubsub_lib.Settings`;
-    the defaults are production's, since waiting costs nothing here. Blocks for some 20 ms, to make the database.
+    ``tables``: types of tables, for the store and the replicas. ``loss``: faults of the link to each replica, with
+    random choices from ``seed``. ``timing``, ``handling``, ``limits``: as in :class:`~pubsub_lib.Settings`, with the
+    defaults of production, because a wait takes no time here. Blocks for about 20 ms, to create the database.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Local:
         self._rng = random.Random(seed)
         self._time = LocalTime()
         self._replicas: list[LocalReplica] = []
-        self._told: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
         self.settings = Settings(
             store_url=f"sqlite:///{self._folder / 'store.sqlite'}",
             service="local",
@@ -200,9 +200,9 @@ class Local:
             limits=limits,
             paranoid=True,
         )
-        """Of the replicas. Another program, or thread, may open ``settings.store_url`` as well."""
+        """The settings of the replicas. Another program or thread may open ``settings.store_url``, too."""
         self.store = Store(self.settings, tables=tables)
-        """A real store; everything that production's does."""
+        """A real store, with all functions of production."""
         self._wire = LocalWire(self.settings, self.store, self._time, self._rng)
 
     def __enter__(self) -> Self:
@@ -222,7 +222,7 @@ class Local:
 
     @property
     def now(self) -> float:
-        """Seconds of the local clock since the beginning."""
+        """Seconds of the local clock since the start."""
         return self._time.now()
 
     def replica(
@@ -232,8 +232,8 @@ class Local:
         tables: Declared | None = None,
         default_topic: bool = True,
     ) -> LocalReplica:
-        """A new replica of these topics (None: of everything), started; closed with this object at the latest.
-        ``default_topic``: as of :class:`~pubsub_lib.Replica`.
+        """Make and start a replica of these topics (None: of everything). It is closed with this object at the latest.
+        ``default_topic``: as in :class:`~pubsub_lib.Replica`.
         """
         replica = LocalReplica(
             self._time,
@@ -250,11 +250,11 @@ class Local:
         return replica
 
     def flush(self) -> None:
-        """Return when everything committed so far is applied by every replica and handled by every handler, also what
-        handlers committed meanwhile.
+        """Return when every replica has applied, and every handler has handled, all committed changes, also those that
+        handlers commit meanwhile.
 
-        When a handler gave a change up (after the tries of ``handling``) its exception is raised here, once. Raises
-        WaitTimeout, with the reason, after ``PATIENCE`` seconds of the local clock; and UsageError inside a handler.
+        Raises the exception of a handler that gave a change up (after the tries of ``handling``), once; WaitTimeout,
+        with the reason, after ``PATIENCE`` seconds of the local clock; and UsageError inside a handler.
         """
         self._refuse_handlers()
         until = self.now + PATIENCE
@@ -269,18 +269,18 @@ class Local:
             elif self.now >= until:
                 raise WaitTimeout(f"a replica did not catch up in {PATIENCE} s of the local clock: {lacking}")
             else:
-                self._time.turn(until - self.now)
-        self._raise_what_handlers_raised()
+                self._time.step(until - self.now)
+        self._raise_handler_errors()
 
     def advance(self, seconds: float) -> None:
-        """Let so much time of the local clock pass, with everything that happens in it: hellos, retries, polling."""
+        """Move the local clock by ``seconds``, and do all work that is due meanwhile: hellos, retries, polling."""
         self._refuse_handlers()
         until = self.now + seconds
         while self.now < until:
-            self._time.turn(until - self.now)
+            self._time.step(until - self.now)
 
     def set_loss(self, loss: Loss) -> None:
-        """Other faults from now on, for every replica. ``Loss(drop=1.0)`` cuts the network."""
+        """Change the faults of every replica's link. ``Loss(drop=1.0)`` cuts the network."""
         self._loss = loss
         for replica in self._open():
             replica.subscriber.set_loss(loss)
@@ -292,12 +292,12 @@ class Local:
         for replica in self._open():
             replica._handlers.refuse_handlers("flush or advance")
 
-    def _raise_what_handlers_raised(self) -> None:
+    def _raise_handler_errors(self) -> None:
         for number, replica in enumerate(self._replicas):
             raised = replica.raised()
             given_up = replica._handlers.counters().parked
-            new = given_up - self._told.get(number, 0)
-            self._told[number] = given_up
+            new = given_up - self._reported.get(number, 0)
+            self._reported[number] = given_up
             if new and raised:
                 what, error = raised[-min(new, len(raised))]
                 error.add_note(

@@ -1,7 +1,7 @@
-"""The clock of :class:`pubsub_lib.testing.local.Local`: it stands still until somebody waits, and then it jumps.
+"""The clock of :class:`pubsub_lib.testing.local.Local`. It moves only while a thread waits.
 
-Whoever waits turns the crank: what is due is done, in the waiting thread, and when nothing is due the clock goes to the
-next moment at which something is. So a test of hours takes milliseconds, and every run of it is the same.
+A wait runs all due work, in the waiting thread. When no work is due, the clock jumps to the next time at which work is
+due. So a test of hours takes milliseconds, and every run of it is the same.
 """
 
 import math
@@ -14,21 +14,21 @@ from pubsub_lib.errors import WaitTimeout
 T = TypeVar("T")
 
 INSTANT: Final = 0.001
-"""Seconds that pass when a part is due and has nothing to do after all."""
+"""Seconds that the clock moves when a part is due but does nothing."""
 
 
 class TimedPart(Protocol):
-    """Something that does things in time."""
+    """A component with work that depends on the time."""
 
     def run(self, now: float) -> bool:
-        """Do what is due; whether there was anything."""
+        """Do the due work; return whether there was any."""
 
     def next_time(self) -> float:
-        """When there will be something to do; at or before now: at once; infinite: not by itself."""
+        """The time of the next work. At or before now: work is due; infinite: there is no planned work."""
 
 
 class LocalTime:
-    """Seconds since the beginning, and the parts that live by them. Any thread; one at a time turns."""
+    """The seconds since the start, and the parts that depend on them. Any thread; one thread at a time steps."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -36,21 +36,21 @@ class LocalTime:
         self._lock = threading.RLock()
 
     def now(self) -> float:
-        """Seconds since the beginning. Does not block."""
+        """Seconds since the start. Does not block."""
         return self._now
 
     def add(self, part: TimedPart) -> None:
-        """Let this part live from now on. Parts run in the order in which they were added."""
+        """Start to run this part. Parts run in the order in which they were added."""
         self._parts = [*self._parts, part]
 
     def remove(self, part: TimedPart) -> None:
-        """Not any more. Idempotent."""
+        """Stop to run this part. Idempotent."""
         self._parts = [other for other in self._parts if other is not part]
 
-    def turn(self, seconds: float | None = None) -> None:
-        """Let every part do what is due. When there was nothing, go to the next moment, at most so many seconds on.
+    def step(self, seconds: float | None = None) -> None:
+        """Run every part's due work. When there was none, move the clock to the next due time, by at most ``seconds``.
 
-        Raises WaitTimeout when nothing will ever happen and no seconds are given, and whatever a part raises.
+        Raises WaitTimeout when no work is planned and no seconds are given, and every exception of a part.
         """
         with self._lock:
             ran = [part.run(self._now) for part in self._parts]
@@ -58,33 +58,33 @@ class LocalTime:
                 return
             following = min((part.next_time() for part in self._parts), default=math.inf)
             if seconds is None and following == math.inf:
-                raise WaitTimeout("nothing will ever happen that could end this wait; commit or change something first")
+                raise WaitTimeout("no planned work can end this wait; commit a change first, or give a timeout")
             latest = math.inf if seconds is None else self._now + max(seconds, 0.0)
             self._now = min(max(following, self._now + INSTANT), latest)
 
 
-class Turning(threading.Condition):
-    """A condition whose waits turn the crank instead of blocking."""
+class TimeCondition(threading.Condition):
+    """A condition whose waits step the local time instead of blocking."""
 
     def __init__(self, time: LocalTime, lock: "threading.RLock | None" = None) -> None:
         super().__init__(lock)
         self._time = time
 
     def wait(self, timeout: float | None = None) -> bool:
-        """One turn, with the lock released."""
+        """Do one step, with the lock released."""
         self.release()
         try:
-            self._time.turn(timeout)
+            self._time.step(timeout)
         finally:
             self.acquire()
         return True
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
-        """Turn until the predicate holds, or so many seconds of the local clock are over; what it last said."""
+        """Step until the predicate is true or ``timeout`` seconds of the local clock are over; return its result."""
         until = None if timeout is None else self._time.now() + timeout
-        while not (said := predicate()):
+        while not (result := predicate()):
             left = None if until is None else until - self._time.now()
             if left is not None and left <= 0:
                 break
             self.wait(left)
-        return said
+        return result

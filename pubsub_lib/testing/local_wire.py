@@ -1,5 +1,5 @@
-"""Between the store and the replicas of a :class:`pubsub_lib.testing.local.Local`: a publisher and subscribers without
-threads. What travels is the bytes that travel in production, numbered and framed by the same code.
+"""The transport between the store and the replicas of a :class:`pubsub_lib.testing.local.Local`: a publisher and
+subscribers without threads. The messages are the same bytes as in production, numbered and framed by the same code.
 """
 
 import math
@@ -21,14 +21,14 @@ from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 from pubsub_lib.testing.local_time import LocalTime
 
-_QUESTIONS: Final = 64
-"""Own questions whose answers are still taken."""
+_MAX_REQUESTS: Final = 64
+"""Maximum number of open hello requests of a subscriber."""
 
 Frames = tuple[bytes, bytes]
 
 
 class LocalSubscriber(Subscriber):
-    """One replica's end of the wire, behind a lossy link. Delivers when the local time lets it."""
+    """One replica's end of the wire, behind a lossy link. Delivers when the local time runs it."""
 
     def __init__(self, wire: "LocalWire", loss: Loss, rng: random.Random) -> None:
         self._wire = wire
@@ -37,18 +37,18 @@ class LocalSubscriber(Subscriber):
         self._link: Lossy[Frames] = Lossy(rng, loss, corrupt=_cut)
         self._inbox: deque[Frames] = deque()
         self._prefixes = {codec.topic_frame(ALL)}
-        self._questions: deque[bytes] = deque()
-        self._on_envelope: OnEnvelope = _nobody
-        self._on_connected: OnConnected = _unheard
+        self._requests: deque[bytes] = deque()
+        self._on_envelope: OnEnvelope = _ignore_envelope
+        self._on_connected: OnConnected = _ignore_connection
         self._counts = Counter(dict.fromkeys((*COUNTED, "lost"), 0))
 
     def set_loss(self, loss: Loss) -> None:
-        """Other faults from now on."""
+        """Change the faults."""
         with self._lock:
             self._link.loss = loss
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
-        """See :class:`pubsub_lib.api.Subscriber`, as for all of these."""
+        """See :class:`pubsub_lib.api.Subscriber`, also for the other methods."""
         self._on_envelope = on_envelope
         self._on_connected = on_connected
 
@@ -67,20 +67,20 @@ class LocalSubscriber(Subscriber):
         """Nothing to do: there is one wire."""
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        """The answer comes by the same lossy link."""
+        """The reply comes over the same lossy link."""
         private = codec.private_frame(nonce)
         self._prefixes.add(private)
-        self._questions.append(private)
-        if len(self._questions) > _QUESTIONS:
-            self._prefixes.discard(self._questions.popleft())
+        self._requests.append(private)
+        if len(self._requests) > _MAX_REQUESTS:
+            self._prefixes.discard(self._requests.popleft())
         self._wire.ask(codec.read_hello_request(codec.hello_request_frame(nonce, topics)))
 
     def daemonize(self) -> None:
-        """Listen from now on."""
+        """Start to receive."""
         self._wire.join(self)
 
     def counters(self) -> Mapping[str, int]:
-        """What the API asks for, and ``lost``: messages that the link was told to lose."""
+        """The counters that the API requires, and ``lost``: messages that the link dropped on purpose."""
         with self._lock:
             return {**self._counts, "lost": self._link.counts["drop"]}
 
@@ -89,13 +89,13 @@ class LocalSubscriber(Subscriber):
         self._wire.leave(self)
 
     def take(self, frames: Frames, now: float) -> None:
-        """A message comes by; keep it if it was subscribed to. Any thread."""
+        """Queue a message if its topic is subscribed. Any thread."""
         if any(frames[0].startswith(prefix) for prefix in tuple(self._prefixes)):
             with self._lock:
                 self._inbox.extend(self._link.push(frames, now))
 
     def run(self, now: float) -> bool:
-        """Deliver what has arrived."""
+        """Deliver the messages that have arrived."""
         with self._lock:
             self._inbox.extend(self._link.due(now))
             arrived = list(self._inbox)
@@ -111,14 +111,14 @@ class LocalSubscriber(Subscriber):
         return bool(arrived)
 
     def next_time(self) -> float:
-        """When something held back arrives."""
+        """The time at which the next delayed message arrives."""
         with self._lock:
             at = -math.inf if self._inbox else self._link.next_time()
         return math.inf if at is None else at
 
 
 class LocalWire:
-    """The store's publisher, and everybody who listens to it."""
+    """The store's publisher and its subscribers."""
 
     def __init__(self, settings: Settings, store: Store, time: LocalTime, rng: random.Random) -> None:
         self._store = store
@@ -132,36 +132,36 @@ class LocalWire:
         time.add(self)
 
     def join(self, subscriber: LocalSubscriber) -> None:
-        """Send to this one, too."""
+        """Start to send to this subscriber."""
         self._listening = (*self._listening, subscriber)
         self._time.add(subscriber)
         with self._lock:
             self._core.connected(self._time.now())
 
     def leave(self, subscriber: LocalSubscriber) -> None:
-        """Not any more. Idempotent."""
+        """Stop to send to this subscriber. Idempotent."""
         self._listening = tuple(other for other in self._listening if other is not subscriber)
         self._time.remove(subscriber)
 
     def publish(self, links: Sequence[Link]) -> None:
-        """A transaction was committed. Called by the store, in the writer's thread."""
+        """Send the links of a committed transaction. Called by the store, in the writer's thread."""
         with self._lock:
             self._send(self._core.publish(links, self._time.now()))
 
     def ask(self, ask: HelloRequest) -> None:
-        """A replica asks for a hello reply."""
+        """Answer a replica's hello request."""
         with self._lock:
             self._core.hello_requested(ask, self._time.now())
-            self._say_hellos()
+            self._send_hellos()
 
     def run(self, now: float) -> bool:
-        """Say hello, and read the store's heads for it."""
+        """Read the store's heads and send hellos, as far as due."""
         with self._lock:
             reads = self._core.wants_reading(now)
             if reads:
                 self._core.begin_reading()
                 self._read_heads(now)
-            return self._say_hellos() or reads
+            return self._send_hellos() or reads
 
     def _read_heads(self, now: float) -> None:
         try:
@@ -171,15 +171,15 @@ class LocalWire:
         else:
             self._core.heads_read(heads, now, now)
 
-    def _say_hellos(self) -> bool:
-        said = False
+    def _send_hellos(self) -> bool:
+        sent = False
         while (hello := self._core.next_hello(self._time.now())) is not None:
             self._send([hello])
-            said = True
-        return said
+            sent = True
+        return sent
 
     def next_time(self) -> float:
-        """When there is something to say."""
+        """The time of the next hello or reading."""
         with self._lock:
             return self._core.next_time()
 
@@ -195,9 +195,9 @@ def _cut(frames: Frames, rng: random.Random) -> Frames:
     return head, body[: rng.randrange(len(body))]
 
 
-def _nobody(envelope: Envelope) -> None:
-    """Before anybody listens."""
+def _ignore_envelope(envelope: Envelope) -> None:
+    """The callback before ``initialize``."""
 
 
-def _unheard() -> None:
-    """Before anybody listens."""
+def _ignore_connection() -> None:
+    """The callback before ``initialize``."""

@@ -1,4 +1,4 @@
-"""What the conformance suite stands on: one driver under test, people who send and listen, and waiting by deadline."""
+"""The base of the conformance suite: the driver under test, its senders and listeners, and waits with deadlines."""
 
 import threading
 import time
@@ -18,14 +18,14 @@ from pubsub_lib.errors import TransportError
 
 @dataclass
 class Rig:
-    """A driver under test. The one thing that the author of a driver writes a fixture for.
+    """A driver under test. The author of a driver writes only a fixture that returns it.
 
-    ``inject``: put raw frames on the wire as any stranger could, to every subscriber of the first one's topic.
+    ``inject``: send raw frames, as any process could, to every subscriber of the topic in the first frame.
     ``write``: for a driver with ``carries_envelopes=False``, change the database: (topic, {key: value}) -> its link.
-    ``cut`` and ``restore``: for a driver with ``connections``, end every connection between the halves (or to the
-    broker) and refuse new ones; allow them again. Both return when that is done. The halves must notice by themselves.
+    ``cut``: for a driver with ``connections``, end every connection between the halves (or to the broker) and refuse
+    new ones. ``restore``: accept connections again. Both return when that is done. The halves must detect both.
     :class:`pubsub_lib.testing.stream_proxy.StreamProxy` has both for TCP and for Unix sockets.
-    ``patience``: seconds after which something that did not happen counts as not happening.
+    ``patience``: seconds after which a check fails when the expected event did not happen.
     """
 
     driver: type[Driver]
@@ -38,7 +38,7 @@ class Rig:
 
 
 class Collector:
-    """Takes envelopes on a driver's thread and lets a test wait for them."""
+    """Receives envelopes on a driver's thread and lets a test wait for them."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -48,7 +48,7 @@ class Collector:
         self.overlapped = False
         self._inside = 0
         self.hook: Callable[[Envelope], None] = lambda envelope: None
-        """Runs at the end of each call, for tests that misbehave in a callback."""
+        """Called at the end of each call, for tests of callbacks that block or raise."""
 
     def __call__(self, envelope: Envelope) -> None:
         """The callback itself."""
@@ -65,28 +65,28 @@ class Collector:
                 self._inside -= 1
 
     def points(self, topic: str) -> list[Point]:
-        """Points of the links that came whole on this topic, in the order in which they were completed."""
+        """Points of the links received completely on this topic, in the order in which they were completed."""
         parts: Counter[Point] = Counter()
         whole = []
         for envelope in self.envelopes:
             for message in envelope.messages:
                 if envelope.topic == topic:
                     parts[message.link.point] += 1
-                    if parts[message.link.point] % message.parts == 0:  # a link that came twice stands here twice
+                    if parts[message.link.point] % message.parts == 0:  # a link received twice counts twice
                         whole.append(message.link.point)
         return whole
 
     def hellos(self, nonce: str) -> list[Hello]:
-        """Own hellos with this nonce."""
+        """Hello replies with this nonce."""
         return [each.hello for each in list(self.envelopes) if each.hello is not None and each.hello.nonce == nonce]
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds; AssertionError after the rig's patience."""
+        """Wait until the condition is true; AssertionError after the rig's patience."""
         if not self.waits(condition, self._patience):
             raise AssertionError(f"after {self._patience} s still not: {what}; {len(self.envelopes)} envelopes came")
 
     def waits(self, condition: Callable[[], object], seconds: float) -> bool:
-        """Whether the condition comes to hold within so long; looked at on every envelope and at the end."""
+        """Whether the condition becomes true within ``seconds``; checked at every envelope and at the end."""
         with self._changed:
             return bool(self._changed.wait_for(condition, seconds))
 
@@ -98,7 +98,7 @@ class Connections:
         self._changed = threading.Condition()
         self.count = 0
         self.hook: Callable[[], None] = lambda: None
-        """Runs at the end of each call, for tests that do something at a connection."""
+        """Called at the end of each call, for tests that act at a connection."""
 
     def __call__(self) -> None:
         """The callback itself."""
@@ -119,13 +119,13 @@ class Listener:
     """A subscriber and what it received."""
 
     subscriber: Subscriber
-    heard: Collector
+    received: Collector
     connected: Connections = field(default_factory=Connections)
 
 
 @dataclass
 class Sender:
-    """A publisher with the bookkeeping that a service does: identity and sequences."""
+    """A publisher with the state that a service keeps: its UUID and sequences."""
 
     publisher: Publisher
     asks: list[HelloRequest] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Sender:
     _sequences: Counter[str] = field(default_factory=Counter)
 
     def envelopes(self, link: Link, settings: DriverSettings) -> list[Envelope]:
-        """One envelope for each message that the link needs."""
+        """Make one envelope for each message of the link."""
         made = []
         for message in codec.split(link, settings.limits):
             self._sequences[link.topic] += 1
@@ -142,12 +142,12 @@ class Sender:
         return made
 
     def hello(self, nonce: str = "", topic: str = "") -> Envelope:
-        """An empty hello, own when there is a nonce."""
+        """Make an empty hello; with a nonce, a hello reply."""
         return Envelope("conformance", self.uuid, topic, 0, [], Hello({}, {}, ZERO, 0.0, nonce))
 
 
 class Scene:
-    """The endpoints of one test and the history that they speak of. Closes what it opened."""
+    """The endpoints of one test and the history that they share. Closes all endpoints that it opened."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -165,14 +165,14 @@ class Scene:
         return self._sender
 
     def publisher(self, on_hello_request: Callable[[HelloRequest], None] | None = None) -> Sender:
-        """A new initialized publisher; by default it only remembers questions."""
+        """Make a new initialized publisher; by default it only stores hello requests."""
         sender = Sender(contract.publisher(self.rig.driver, self.rig.settings))
         self._open.append(sender.publisher)
         sender.publisher.initialize(on_hello_request or sender.asks.append, sender.connected)
         return sender
 
     def answering(self) -> Sender:
-        """A publisher that answers every question; ``send`` uses it from now on."""
+        """Make a publisher that answers every hello request; ``send`` uses it from now on."""
 
         def answer(ask: HelloRequest) -> None:
             made.publisher.send_event(made.hello(ask.nonce))
@@ -181,11 +181,11 @@ class Scene:
         return made
 
     def subscriber(self, *topics: str, start: bool = True) -> Listener:
-        """A new subscriber of these topics; running unless told not to."""
+        """Make a new subscriber of these topics; running if ``start``."""
         made = contract.subscriber(self.rig.driver, self.rig.settings)
         self._open.append(made)
         listener = Listener(made, Collector(self.rig.patience))
-        made.initialize(listener.heard, listener.connected)
+        made.initialize(listener.received, listener.connected)
         for topic in topics:
             made.register_topic(topic)
         if start:
@@ -193,7 +193,7 @@ class Scene:
         return listener
 
     def link(self, topic: str, values: Mapping[str, str] | None = None) -> Link:
-        """The next link of this scene's history, not sent. Any thread may ask: a history has one order."""
+        """Make the next link of this scene's history, without sending it. Any thread: the history has one order."""
         with self._writing:
             position = self._last.position
             changes = [
@@ -206,7 +206,7 @@ class Scene:
             return link
 
     def send(self, topic: str, values: Mapping[str, str] | None = None) -> Link:
-        """Make subscribers of this topic hear of a change, the way of the driver: a message, or the database."""
+        """Publish a change to the subscribers of this topic, in the driver's way: by a message, or by the database."""
         if self.rig.write is not None:
             return self.rig.write(topic, values or {"key": f'"{time.monotonic_ns()}"'})
         link = self.link(topic, values)
@@ -215,7 +215,7 @@ class Scene:
         return link
 
     def try_send(self, topic: str) -> Link | None:
-        """Send one change while the transport may refuse it: None when it did, by TransportError."""
+        """Send one change; return None when the transport refuses it by TransportError."""
         try:
             return self.send(topic)
         except TransportError:
@@ -223,7 +223,7 @@ class Scene:
 
     @contextmanager
     def cut_off(self) -> Iterator[None]:
-        """Every connection is lost inside, and allowed again at the end."""
+        """Cut all connections inside the block, and restore them at its end."""
         assert self.rig.cut is not None
         assert self.rig.restore is not None
         self.rig.cut()
@@ -233,16 +233,15 @@ class Scene:
             self.rig.restore()
 
     def listening(self, *topics: str) -> Listener:
-        """A running subscriber that hears all these topics already."""
+        """Make a running subscriber that already receives all these topics."""
         listener = self.subscriber(*topics)
         self.settle(listener, *topics)
         return listener
 
     def settle(self, listener: Listener, *topics: str) -> None:
-        """Return once the listener hears these topics: send probes until one arrives ("within a bounded time").
+        """Wait until the listener receives these topics: send probes until one arrives ("within a bounded time").
 
-        ``ALL`` counts as heard when a probe on some topic arrives. The transport may refuse probes, as it may after a
-        cut.
+        For ``ALL``, a probe on any topic is enough. The transport may refuse probes, as it may after a cut.
         """
         for topic in topics:
             self._settle(listener, topic or "conformance-probe")
@@ -251,26 +250,27 @@ class Scene:
         probes: set[Point] = set()
 
         def arrived() -> bool:
-            return not probes.isdisjoint(listener.heard.points(topic))
+            return not probes.isdisjoint(listener.received.points(topic))
 
         deadline = time.monotonic() + self.rig.patience
         while not arrived():
             if time.monotonic() > deadline:
-                raise AssertionError(f"a subscriber of {topic!r} heard nothing on it in {self.rig.patience} s")
+                raise AssertionError(f"a subscriber of {topic!r} received nothing on it in {self.rig.patience} s")
             probe = self.try_send(topic)
             if probe is not None:
                 probes.add(probe.point)
-            listener.heard.waits(arrived, 0.25)
+            listener.received.waits(arrived, 0.25)
 
-    def heard(self, listener: Listener, link: Link) -> None:
-        """Wait until the listener has the whole link."""
-        listener.heard.until(
-            lambda: link.point in listener.heard.points(link.topic), f"the link {link.point} on {link.topic!r} came"
+    def wait_for(self, listener: Listener, link: Link) -> None:
+        """Wait until the listener has received the whole link."""
+        listener.received.until(
+            lambda: link.point in listener.received.points(link.topic),
+            f"the link {link.point} on {link.topic!r} came",
         )
 
     def fence(self, listener: Listener, topic: str) -> None:
-        """Wait until what was sent now on this topic has come: what was sent before has come or never will."""
-        self.heard(listener, self.send(topic))
+        """Send a link on this topic and wait for it. A link sent before that has not arrived then never will."""
+        self.wait_for(listener, self.send(topic))
 
     def close(self) -> None:
         """Close every endpoint."""
@@ -280,7 +280,7 @@ class Scene:
 
 @contextmanager
 def scene(rig: Rig) -> Iterator[Scene]:
-    """A scene that is closed at the end."""
+    """Make a scene and close it at the end."""
     made = Scene(rig)
     try:
         yield made

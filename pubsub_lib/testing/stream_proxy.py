@@ -1,4 +1,4 @@
-"""A proxy for stream connections that can be cut: a broken network or a lost broker for the tests of a driver."""
+"""A proxy for stream connections that can be cut: it simulates a broken network or a lost broker for driver tests."""
 
 import asyncio
 import socket
@@ -11,27 +11,27 @@ from typing import Any, Final
 TCP: Final = "tcp://"
 IPC: Final = "ipc://"
 _STEP_SECONDS: Final = 10.0
-"""What one call may take. The loop does nothing else, so a longer wait is an error of the proxy."""
+"""Maximum duration of one call. The loop does nothing else, so a longer wait is an error of the proxy."""
 
 
 class StreamProxy:
-    """Forwards every connection to ``address`` on to ``target``, on a thread of its own.
+    """Forwards every connection to ``address`` to ``target``, on its own thread.
 
-    Both are ``tcp://host:port`` or ``ipc:///path``; port 0 of ``listen`` means any free port. ``delay``: seconds that
-    the bytes take in each direction. All methods block until they are done and may be called from any thread.
+    Both are ``tcp://host:port`` or ``ipc:///path``; port 0 of ``listen`` means any free port. ``delay``: seconds of
+    latency in each direction. All methods block until they are done and may be called from any thread.
     """
 
     def __init__(self, listen: str, target: str, delay: float = 0.0) -> None:
-        """Listen. Raises OSError when the address is not available."""
+        """Listen. Raises OSError when the address is unavailable."""
         self.target = target
         self.delay = delay
         self.accepted = 0
-        """Connections that were accepted so far."""
+        """Number of accepted connections."""
         self._sides: set[_Side] = set()
         self._connecting: set[asyncio.Task[object]] = set()
         self._listener: socket.socket | None = None
         self._reserved: socket.socket | None = None
-        """Bound and never listening: no other process gets the port while the proxy is cut."""
+        """Bound but never listening, so that no other process gets the port while the proxy is cut."""
         self.address = listen
         if listen.startswith(TCP):
             self._reserved = _tcp_socket(listen)
@@ -70,7 +70,7 @@ class StreamProxy:
 
     # -- the loop's thread -------------------------------------------------------------------------------------------
 
-    # asyncio's own server leaves a connection open that it accepts while it is closed (Python 3.11), so accept here.
+    # asyncio's server leaves a connection open that it accepts while it is being closed (Python 3.11). So accept here.
 
     async def _listen(self) -> None:
         if self._listener is None:
@@ -86,14 +86,14 @@ class StreamProxy:
                 Path(self.address.removeprefix(IPC)).unlink(missing_ok=True)
         for side in list(self._sides):
             side.end()
-        while self._sides or self._connecting:  # their last callbacks are due, and an attempt ends its own side
+        while self._sides or self._connecting:  # wait for their last callbacks; a connection attempt ends its own side
             await asyncio.sleep(0.001)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
             client, _ = listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # it ended already
+            return  # the client has gone already
         client.setblocking(False)
         self.accepted += 1
         self._begin(self._loop.connect_accepted_socket(lambda: _Side(self, self._connect), client))
@@ -118,7 +118,7 @@ class StreamProxy:
             client.end()  # as the target itself would refuse the connection
 
     def opened(self, side: "_Side") -> bool:
-        """A connection is there; False when it came too late, because the proxy was cut meanwhile."""
+        """A connection was opened. Return False when the proxy was cut meanwhile."""
         if self._listener is None:
             return False
         self._sides.add(side)
@@ -130,7 +130,7 @@ class StreamProxy:
 
 
 class _Side(asyncio.Protocol):
-    """One end of a forwarded connection; what it receives is written to the other end after the delay."""
+    """One end of a forwarded connection. It writes the received bytes to the other end after the delay."""
 
     def __init__(self, proxy: StreamProxy, on_open: "Callable[[_Side], None]") -> None:
         self._proxy = proxy
@@ -140,7 +140,7 @@ class _Side(asyncio.Protocol):
         self._early: list[bytes] = []
         """Received before the other end was connected."""
         self._delayed: deque[bytes | None] = deque()
-        """What the other end gets when its time comes; None: the end of the connection."""
+        """Data to write to the other end after the delay; None: the end of the connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -151,7 +151,7 @@ class _Side(asyncio.Protocol):
             self.end()
 
     def join(self, other: "_Side") -> None:
-        """The other end is connected: forward to it, and from it."""
+        """The other end is connected: forward in both directions."""
         if self._transport is None or self._transport.is_closing():
             other.end()
             return
@@ -179,7 +179,7 @@ class _Side(asyncio.Protocol):
             self._other._transport.resume_reading()
 
     def end(self) -> None:
-        """End this connection at once; what was not written yet is lost."""
+        """End this connection at once; data not written yet is lost."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -214,7 +214,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _tcp_socket(address: str) -> socket.socket:
-    """A socket that is bound there, beside another one that does not listen."""
+    """Make a socket bound to this address, which another socket that does not listen may be bound to as well."""
     host, _, port = address.removeprefix(TCP).rpartition(":")
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:

@@ -66,7 +66,7 @@ class TestIpc(DriverConformance):
             for topic in ("tenant-10", "tenant-", "tenant-1 ", "TENANT-1", "xtenant-1"):
                 on.send(topic)
             on.fence(listener, "tenant-1")  # the hop is ordered: what was sent before has come
-            assert {envelope.topic for envelope in listener.heard.envelopes if envelope.messages} == {"tenant-1"}
+            assert {envelope.topic for envelope in listener.received.envelopes if envelope.messages} == {"tenant-1"}
             assert listener.subscriber.counters()["unwanted"] >= 5
 
     def test_a_forked_child_must_not_disturb_the_parent(self, rig: Rig) -> None:
@@ -81,11 +81,11 @@ class TestIpc(DriverConformance):
             for _ in range(50):
                 on.send("tenant-1")
             first.subscriber.close()
-            came = len(first.heard.envelopes)
+            came = len(first.received.envelopes)
             second = on.listening("tenant-1")
             for _ in range(10):
                 on.fence(second, "tenant-1")
-            assert len(first.heard.envelopes) == came
+            assert len(first.received.envelopes) == came
 
 
 __all__ = ["Scene", "TestIpc"]

@@ -194,7 +194,7 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
     ),
     "tells before it is connected": (
         TellsBeforeItIsConnected,
-        "test_on_connected_must_come_when_a_question_is_answered",
+        "test_on_connected_must_come_when_a_hello_request_is_answered",
     ),
     "dies of on_connected": (
         DiesOfOnConnected,

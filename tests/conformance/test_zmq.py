@@ -64,9 +64,7 @@ def rig_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver, patience: fl
         with proxies(addresses) as between:
             settings = DriverSettings(addresses=between.addresses, bind_address=addresses[0], options=OPTIONS)
             driver = driver_on(addresses[:-1], base)
-            yield Rig(
-                driver, settings, inject=stranger, cut=between.cut, restore=between.restore, patience=patience
-            )
+            yield Rig(driver, settings, inject=stranger, cut=between.cut, restore=between.restore, patience=patience)
     finally:
         stranger.close()
 

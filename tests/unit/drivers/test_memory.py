@@ -43,7 +43,7 @@ def test_endpoints_meet_on_an_address_a_name_or_a_bus() -> None:
             with scene(listener) as other:
                 heard = other.subscriber("t")
                 link = on.send("t")
-                other.heard(heard, link)
+                other.wait_for(heard, link)
 
 
 @pytest.mark.parametrize(
@@ -77,17 +77,17 @@ def test_what_overflows_is_dropped_and_counted() -> None:
             inside.set()
             go.wait(10)
 
-        listener.heard.hook = hold
+        listener.received.hook = hold
         first = on.send("t")
         assert inside.wait(10)
         later = [on.send("t") for _ in range(15)]
         assert listener.subscriber.counters()["overflow"] == 5
-        listener.heard.hook = lambda _: None
+        listener.received.hook = lambda _: None
         go.set()
         for link in [first, *later[:10]]:
-            on.heard(listener, link)
+            on.wait_for(listener, link)
         on.fence(listener, "t")
-        assert later[10].point not in listener.heard.points("t")
+        assert later[10].point not in listener.received.points("t")
 
 
 def test_lost_messages_are_counted_and_the_link_heals_while_running() -> None:
@@ -100,7 +100,7 @@ def test_lost_messages_are_counted_and_the_link_heals_while_running() -> None:
         network.set_loss(PERFECT)
         on.fence(listener, "t")
         assert listener.subscriber.counters()["lost"] == 7
-        assert not {link.point for link in lost} & set(listener.heard.points("t"))
+        assert not {link.point for link in lost} & set(listener.received.points("t"))
 
 
 def test_a_seed_decides_what_is_lost_and_subscribers_differ() -> None:
@@ -113,7 +113,7 @@ def test_a_seed_decides_what_is_lost_and_subscribers_differ() -> None:
             network.set_loss(PERFECT)
             for listener in listeners:
                 on.fence(listener, "t")
-            return [[sent.index(point) for point in each.heard.points("t") if point in sent] for each in listeners]
+            return [[sent.index(point) for point in each.received.points("t") if point in sent] for each in listeners]
 
     first, second = run()
     assert first != second
@@ -124,7 +124,7 @@ def test_delayed_messages_come_without_others_behind_them() -> None:
     with scene(rig(delay=1.0, max_delay=0.05, seed=1)) as on:
         listener = on.subscriber("t")
         for link in [on.send("t") for _ in range(20)]:
-            on.heard(listener, link)
+            on.wait_for(listener, link)
 
 
 def test_corrupted_messages_are_counted_as_truncated() -> None:
@@ -159,8 +159,8 @@ def test_old_questions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(100):
             on.sender.publisher.send_event(on.sender.hello(f"n{number}"))
         on.fence(listener, "t")
-        assert not listener.heard.hellos("n0")
-        assert listener.heard.hellos("n99")
+        assert not listener.received.hellos("n0")
+        assert listener.received.hellos("n99")
 
 
 def test_of_many_questions_at_once_none_is_forgotten() -> None:
@@ -172,8 +172,8 @@ def test_of_many_questions_at_once_none_is_forgotten() -> None:
             listener.subscriber.request_hello(nonce, ["t"])
         for nonce in nonces:
             on.sender.publisher.send_event(on.sender.hello(nonce))
-        listener.heard.until(lambda: listener.heard.hellos(nonces[-1]), "the last one is answered")
-        assert [len(listener.heard.hellos(nonce)) for nonce in nonces] == [1] * 200
+        listener.received.until(lambda: listener.received.hellos(nonces[-1]), "the last one is answered")
+        assert [len(listener.received.hellos(nonce)) for nonce in nonces] == [1] * 200
 
 
 def test_a_publisher_that_gets_no_thread_is_not_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_a_bus_that_is_cut_carries_nothing_in_either_direction() -> None:
         listener.connected.until_more_than(before, on.rig.patience, "subscriber")
         listener.subscriber.request_hello("asked", ["t"])
         on.fence(listener, "t")  # messages of one publisher keep their order
-        assert lost.point not in listener.heard.points("t")
+        assert lost.point not in listener.received.points("t")
         assert poll(lambda: bool(sender.asks), on.rig.patience)  # and questions theirs
         assert [each.nonce for each in sender.asks] == ["asked"]
         assert listener.connected.count == before + 1

@@ -42,7 +42,7 @@ def test_a_cut_that_cuts_nothing_is_found() -> None:
 
 def test_a_restore_that_restores_nothing_is_found() -> None:
     bus = MemoryBus()
-    with pytest.raises(AssertionError, match="heard nothing on it"):
+    with pytest.raises(AssertionError, match="received nothing on it"):
         DriverConformance().test_both_halves_must_connect_again_by_themselves(
             rig(bus, cut=bus.cut, restore=lambda: None)
         )

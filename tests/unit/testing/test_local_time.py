@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pubsub_lib.errors import WaitTimeout
-from pubsub_lib.testing.local_time import INSTANT, LocalTime, Turning
+from pubsub_lib.testing.local_time import INSTANT, LocalTime, TimeCondition
 
 
 class Alarm:
@@ -32,17 +32,17 @@ def test_time_jumps_from_moment_to_moment_and_stops_where_it_must() -> None:
     time = LocalTime()
     alarm, other = Alarm(time, 0.0, 5.0, 5.0), Alarm(time, 7.0)
     for _ in range(10):
-        time.turn(6.0 - time.now())
+        time.step(6.0 - time.now())
     assert (alarm.rang, other.rang, time.now()) == ([0.0, 5.0, 5.0], [], 6.0)
     time.remove(other)
-    time.turn(10.0)
+    time.step(10.0)
     assert (other.rang, time.now()) == ([], 16.0)
 
 
 def test_a_wait_that_nothing_can_end_ends() -> None:
     time = LocalTime()
-    with pytest.raises(WaitTimeout, match="nothing will ever happen"):
-        time.turn()
+    with pytest.raises(WaitTimeout, match="no planned work can end this wait"):
+        time.step()
 
 
 def test_a_part_that_is_due_and_does_nothing_cannot_stop_the_clock() -> None:
@@ -52,7 +52,7 @@ def test_a_part_that_is_due_and_does_nothing_cannot_stop_the_clock() -> None:
 
     time = LocalTime()
     Idle(time, 0.0)
-    time.turn()
+    time.step()
     assert time.now() == INSTANT
 
 
@@ -74,7 +74,7 @@ def test_a_waiting_condition_turns_with_its_lock_released() -> None:
             free.append(True)
             condition.release()
 
-    condition = Turning(time, threading.RLock())
+    condition = TimeCondition(time, threading.RLock())
     alarm = Other(time, 3.0)
     with condition:
         assert condition.wait_for(lambda: alarm.rang, timeout=10.0) == [3.0]

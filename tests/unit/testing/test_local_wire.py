@@ -35,7 +35,7 @@ class Scene:
 
     def settle(self) -> None:
         for _ in range(20):
-            self.time.turn(0.1)
+            self.time.step(0.1)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_faults_are_done_to_the_bytes_and_counted(scene: Scene) -> None:
     assert min(cut.counters()["truncated"], lost.counters()["lost"]) >= 1  # hellos too
     assert scene.time.now() < 5.0
     while scene.time.now() < 5.0:
-        scene.time.turn(1.0)
+        scene.time.step(1.0)
     assert data(later) == ["t"]
     assert late.counters()["received"] >= 1
     lost.set_loss(PERFECT)
@@ -113,5 +113,5 @@ def test_the_publisher_says_hello_again_when_the_store_answers_again(
         assert heard == []
     asker.request_hello("def", ["t"])
     while not heard:
-        scene.time.turn()
+        scene.time.step()
     assert heard[-1].hello is not None

@@ -56,14 +56,14 @@ def test_a_scene_speaks_of_one_history() -> None:
 def test_settle_gives_up_on_who_never_hears() -> None:
     with scene(rig(patience=0.3)) as on:
         deaf = on.subscriber("other")
-        with pytest.raises(AssertionError, match=r"heard nothing on it in 0\.3 s"):
+        with pytest.raises(AssertionError, match=r"received nothing on it in 0\.3 s"):
             on.settle(deaf, "t")
 
 
 def test_everything_is_settled_by_any_topic() -> None:
     with scene(rig()) as on:
         listener = on.listening(ALL)
-        on.heard(listener, on.send("whatever"))
+        on.wait_for(listener, on.send("whatever"))
 
 
 def test_a_scene_closes_what_it_opened() -> None:

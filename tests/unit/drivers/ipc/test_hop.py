@@ -36,7 +36,7 @@ def on(tmp_path: Path) -> Iterator[Scene]:
 
 
 def arrived(listener: Listener, count: int) -> None:
-    listener.heard.until(lambda: len(listener.heard.points("t")) >= count, f"{count} links came")
+    listener.received.until(lambda: len(listener.received.points("t")) >= count, f"{count} links came")
 
 
 def test_the_options_defaults_are_the_driver_s() -> None:
@@ -97,7 +97,7 @@ def test_what_was_pushed_while_the_service_was_away_comes_when_it_starts(on: Sce
     links = [on.send("t") for _ in range(100)]
     listener = on.subscriber(ALL)
     arrived(listener, 100)
-    assert listener.heard.points("t") == [link.point for link in links]
+    assert listener.received.points("t") == [link.point for link in links]
 
 
 def test_what_was_pushed_between_two_services_comes_to_the_second(on: Scene) -> None:
@@ -108,7 +108,7 @@ def test_what_was_pushed_between_two_services_comes_to_the_second(on: Scene) -> 
     last = [on.send("t") for _ in range(10)]
     second = on.subscriber(ALL)
     arrived(second, 10)
-    assert second.heard.points("t") == [link.point for link in last]
+    assert second.received.points("t") == [link.point for link in last]
 
 
 @pytest.mark.parametrize(("when_full", "refusal"), [("wait", TransportError), ("raise", HandoffRejectedError)])
@@ -124,7 +124,7 @@ def test_one_more_than_the_buffer_holds_is_refused_by_a_sentence(
         assert (counters["sent"], counters["refused"], counters["waited"]) == (20, 1, int(when_full == "wait"))
         listener = on.subscriber(ALL)
         arrived(listener, 20)  # nothing of what was taken is lost
-        assert listener.heard.points("t") == [link.point for link in kept]
+        assert listener.received.points("t") == [link.point for link in kept]
 
 
 def test_a_writer_that_waits_goes_on_when_the_service_comes(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_thread_survives_an_error_of_any_kind(
     monkeypatch.setattr(receiving, "receive", broken)
     on.send("t")
     last = on.send("t")
-    listener.heard.until(lambda: last.point in listener.heard.points("t"), "the second came")
+    listener.received.until(lambda: last.point in listener.received.points("t"), "the second came")
     assert listener.subscriber.counters()[counted] == 1
 
 
@@ -188,7 +188,7 @@ def test_close_takes_what_was_pushed_before(on: Scene) -> None:
         entered.set()
         gate.wait(10)
 
-    listener.heard.hook = hold
+    listener.received.hook = hold
     on.send("t")
     assert entered.wait(10)
     for _ in range(50):
@@ -198,7 +198,7 @@ def test_close_takes_what_was_pushed_before(on: Scene) -> None:
     closing.start()
     gate.set()
     closing.join(10)
-    assert len(listener.heard.points("t")) == 52
+    assert len(listener.received.points("t")) == 52
 
 
 def test_a_process_that_ends_without_close_does_not_wait_for_a_service_that_is_away(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_an_own_hello_of_nobody_is_not_delivered(on: Scene) -> None:
     listener.subscriber.request_hello("mine", [ALL])
     on.sender.publisher.send_event(on.sender.hello("mine"))
     on.fence(listener, "t")
-    assert (len(listener.heard.hellos("stranger")), len(listener.heard.hellos("mine"))) == (0, 1)
+    assert (len(listener.received.hellos("stranger")), len(listener.received.hellos("mine"))) == (0, 1)
 
 
 def test_a_socket_file_left_by_a_dead_service_is_no_obstacle(tmp_path: Path) -> None:
@@ -245,4 +245,4 @@ def test_of_many_questions_at_once_none_is_forgotten(on: Scene) -> None:
     for nonce in nonces:
         on.sender.publisher.send_event(on.sender.hello(nonce))
     on.fence(listener, "t")
-    assert [len(listener.heard.hellos(nonce)) for nonce in nonces] == [1] * 200
+    assert [len(listener.received.hellos(nonce)) for nonce in nonces] == [1] * 200

@@ -59,7 +59,7 @@ def test_both_halves_are_told_of_a_connection_and_of_the_next_one_and_may_use_it
             sender = on.sender(address)
             eventually(lambda times=times: listener.meetings == times, "the subscriber was told")  # type: ignore[misc]
             listener.subscriber.request_hello(f"nonce{times}", ["a"])
-            eventually(lambda times=times: bool(listener.heard.hellos(f"nonce{times}")), "it was answered")  # type: ignore[misc]
+            eventually(lambda times=times: bool(listener.received.hellos(f"nonce{times}")), "it was answered")  # type: ignore[misc]
             assert sender.meetings
             sender.send("a")
             eventually(lambda times=times: listener.messages("a") == times, "what was sent after that came")  # type: ignore[misc]
@@ -194,13 +194,13 @@ def test_what_a_slow_subscriber_loses_is_counted() -> None:
             inside.set()
             stuck.wait(30)
 
-        listener.heard.hook = hook
+        listener.received.hook = hook
         sender.send("a")
         assert inside.wait(10)
         for _ in range(400):
             sender.send("a", b"x" * 200_000)
         eventually(lambda: sender.publisher.counters()["frames"] >= 400, "all was handed to ZeroMQ")
-        listener.heard.hook = lambda envelope: None
+        listener.received.hook = lambda envelope: None
         stuck.set()
         eventually(lambda: bool(sender.send("a")) and listener.counter("lost") > 0, "the loss was seen")
         numbers = listener.numbers("a")
@@ -232,10 +232,10 @@ def test_a_subscriber_that_stands_still_behind_a_full_queue_goes_on() -> None:
                 sender.send("a", b"x" * 200_000)
                 return sender.publisher.counters()["disconnected"] >= times
 
-            listener.heard.hook = stand
+            listener.received.hook = stand
             eventually(entered, "it stands")
             eventually(given_up, "the publisher gave it up", GIVEN_UP + PATIENCE)
-            listener.heard.hook = lambda envelope: None
+            listener.received.hook = lambda envelope: None
             stuck.set()
             listener.hears(lambda: sender.send("a"), "a")
             eventually(lambda times=times: listener.counter("reconnected") >= times, "it came back")  # type: ignore[misc]
@@ -262,9 +262,9 @@ def test_twenty_subscribers_that_start_at_once_get_twenty_own_hellos() -> None:
             thread.join(30)
         assert len(found) == 20
         for number, listener in found:
-            listener.heard.until(lambda: listener.heard.hellos(f"nonce-{number}"), f"hello reply {number}")  # noqa: B023
+            listener.received.until(lambda: listener.received.hellos(f"nonce-{number}"), f"hello reply {number}")  # noqa: B023
         for number, listener in found:
-            own = [each.hello.nonce for each in listener.heard.envelopes if each.hello is not None]
+            own = [each.hello.nonce for each in listener.received.envelopes if each.hello is not None]
             assert own == [f"nonce-{number}"]
 
 
@@ -276,7 +276,7 @@ def test_a_burst_of_subscriptions_reaches_the_publisher_whole() -> None:
         listener.hears(lambda: sender.send(topics[-1]), topics[-1])
         for topic in topics[::100]:
             sender.send(topic)
-        listener.heard.until(lambda: all(listener.messages(topic) for topic in topics[::100]), "each topic is heard")
+        listener.received.until(lambda: all(listener.messages(topic) for topic in topics[::100]), "each topic is heard")
 
 
 def test_addresses_are_added_and_removed_while_running() -> None:
@@ -352,9 +352,7 @@ def test_messages_sent_alone_and_in_bursts_keep_their_order() -> None:
             for _ in range(size):
                 sender.send("a")
             # Until they are there it is quiet: the next one is sent by its sender, what comes behind it is queued.
-            listener.heard.until(
-                lambda: listener.numbers("a")[-1:] == [sender.sequences["a"]], "the last one came"
-            )
+            listener.received.until(lambda: listener.numbers("a")[-1:] == [sender.sequences["a"]], "the last one came")
         numbers = listener.numbers("a")
         assert numbers == list(range(numbers[0], sender.sequences["a"] + 1))
         counters = sender.publisher.counters()
@@ -371,7 +369,7 @@ def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
         for _ in range(5000):
             last = {topic: sender.send(topic) for topic in ("a", "b")}
         # Of both: within a window one topic may overtake another.
-        listener.heard.until(
+        listener.received.until(
             lambda: all(listener.numbers(topic)[-1:] == [last[topic]] for topic in last), "the last ones came"
         )
         for topic in ("a", "b"):
@@ -390,8 +388,8 @@ def test_a_goodbye_arrives_although_the_publisher_closes_at_once() -> None:
         sender.send("a")
         sender.goodbye()
         sender.publisher.close()
-        listener.heard.until(
-            lambda: any(each.hello is not None and each.hello.goodbye for each in listener.heard.envelopes),
+        listener.received.until(
+            lambda: any(each.hello is not None and each.hello.goodbye for each in listener.received.envelopes),
             "the goodbye came",
         )
         assert listener.numbers("a")[-1] == sender.sequences["a"]
@@ -405,9 +403,9 @@ def test_a_question_about_many_topics_is_cut_and_its_answers_carry_the_askers_no
         listener.subscriber.request_hello("many", topics)
 
         def answered() -> bool:
-            return {topic for hello in listener.heard.hellos("many") for topic in hello.sequences} == set(topics)
+            return {topic for hello in listener.received.hellos("many") for topic in hello.sequences} == set(topics)
 
-        listener.heard.until(answered, "every topic was answered")
+        listener.received.until(answered, "every topic was answered")
         assert len(sender.asks) > 1
 
 
@@ -470,7 +468,7 @@ def test_an_answered_question_is_taken_back_from_the_publisher() -> None:
         stranger, sender = on.stranger(), on.sender()
         listener = on.listener("a", to=(sender.address, stranger.address), answer_time=0.5)
         listener.subscriber.request_hello("nonce", ["a"])
-        listener.heard.until(lambda: listener.heard.hellos("nonce"), "the one publisher answered")
+        listener.received.until(lambda: listener.received.hellos("nonce"), "the one publisher answered")
         # The other stays silent: asked, prefix first, and taken back when the time is over.
         stranger.was_told(lambda told: told == b"\0Hnonce\0")
         told = [each for each in stranger.told if each[1:2] == b"H"]

@@ -98,9 +98,9 @@ class Listener:
         made = ZmqDriver.subscriber(DriverSettings(limits, addresses=to, options={**QUICK, **options}))
         assert isinstance(made, ZmqSubscriber)
         self.subscriber = made
-        self.heard = Collector(PATIENCE)
+        self.received = Collector(PATIENCE)
         self.meetings = 0
-        self.subscriber.initialize(self.heard, self.met)
+        self.subscriber.initialize(self.received, self.met)
         for topic in topics:
             self.subscriber.register_topic(topic)
         self.subscriber.daemonize()
@@ -124,12 +124,12 @@ class Listener:
         eventually(came, f"something on {topic!r} came", patience)
 
     def messages(self, topic: str) -> int:
-        return sum(len(each.messages) for each in list(self.heard.envelopes) if each.topic == topic)
+        return sum(len(each.messages) for each in list(self.received.envelopes) if each.topic == topic)
 
     def numbers(self, topic: str) -> list[int]:
         return [
             each.link.point.position
-            for one in list(self.heard.envelopes)
+            for one in list(self.received.envelopes)
             if one.topic == topic
             for each in one.messages
         ]
