@@ -30,7 +30,7 @@ def test_a_bus_is_found_by_name_and_ends_with_its_last_user() -> None:
     assert registry.bus("a").name == "a"
 
 
-def test_endpoints_meet_on_an_address_a_name_or_a_bus() -> None:
+def test_endpoints_connect_by_an_address_a_name_or_a_bus() -> None:
     held = bus("left")
     for settings in (
         DriverSettings(options={"bus": "left"}),
@@ -41,22 +41,22 @@ def test_endpoints_meet_on_an_address_a_name_or_a_bus() -> None:
         with scene(Rig(MemoryDriver, settings)) as on:
             listener = Rig(MemoryDriver, DriverSettings(options={"bus": "left"}))
             with scene(listener) as other:
-                heard = other.subscriber("t")
+                subscribed = other.subscriber("t")
                 link = on.send("t")
-                other.wait_for(heard, link)
+                other.wait_for(subscribed, link)
 
 
 @pytest.mark.parametrize(
     "options",
     [{"bus": ""}, {"bus": 3}, {"queue_limit": 0}, {"drop": 1.1}, {"max_delay": float("inf")}, {"colour": "red"}],
 )
-def test_wrong_options_are_config_errors(options: dict[str, Any]) -> None:
+def test_invalid_options_are_config_errors(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"pubsub_memory"):
         MemoryDriver.subscriber(DriverSettings(options=options))
 
 
 @pytest.mark.parametrize("publisher_first", [True, False])
-def test_who_meets_on_a_bus_is_told_whoever_came_first(publisher_first: bool) -> None:
+def test_on_connected_is_called_in_either_order_of_joining(publisher_first: bool) -> None:
     with scene(rig()) as on:
         if publisher_first:
             sender, listener = on.publisher(), on.subscriber("t")
@@ -68,7 +68,7 @@ def test_who_meets_on_a_bus_is_told_whoever_came_first(publisher_first: bool) ->
         listener.connected.until_more_than(1, on.rig.patience, "subscriber")
 
 
-def test_what_overflows_is_dropped_and_counted() -> None:
+def test_messages_beyond_the_queue_limit_are_dropped_and_counted() -> None:
     with scene(rig(queue_limit=10)) as on:
         listener = on.listening("t")
         inside, go = threading.Event(), threading.Event()
@@ -90,7 +90,7 @@ def test_what_overflows_is_dropped_and_counted() -> None:
         assert later[10].point not in listener.received.points("t")
 
 
-def test_lost_messages_are_counted_and_the_link_heals_while_running() -> None:
+def test_lost_messages_are_counted_and_faults_end_while_running() -> None:
     with scene(rig()) as on:
         network = on.rig.settings.options["bus"]
         assert isinstance(network, MemoryBus)
@@ -103,7 +103,7 @@ def test_lost_messages_are_counted_and_the_link_heals_while_running() -> None:
         assert not {link.point for link in lost} & set(listener.received.points("t"))
 
 
-def test_a_seed_decides_what_is_lost_and_subscribers_differ() -> None:
+def test_seed_determines_lost_messages_and_subscribers_differ() -> None:
     def run() -> list[list[int]]:
         with scene(rig(drop=0.5, seed=42)) as on:
             listeners = [on.subscriber("t") for _ in range(2)]
@@ -120,7 +120,7 @@ def test_a_seed_decides_what_is_lost_and_subscribers_differ() -> None:
     assert run() == [first, second]
 
 
-def test_delayed_messages_come_without_others_behind_them() -> None:
+def test_delayed_messages_arrive_without_later_messages() -> None:
     with scene(rig(delay=1.0, max_delay=0.05, seed=1)) as on:
         listener = on.subscriber("t")
         for link in [on.send("t") for _ in range(20)]:
@@ -140,7 +140,7 @@ def test_corrupted_messages_are_counted_as_truncated() -> None:
         assert listener.subscriber.counters()["truncated"] == 5
 
 
-def test_a_closed_publisher_is_asked_no_more() -> None:
+def test_closed_publisher_gets_no_hello_request() -> None:
     with scene(rig()) as on:
         listener = on.listening("t")
         publisher = on.publisher()
@@ -150,7 +150,7 @@ def test_a_closed_publisher_is_asked_no_more() -> None:
         assert publisher.asks == []
 
 
-def test_old_questions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_hello_requests_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_memory.subscriber.MAX_REQUESTS", 64)
     with scene(rig()) as on:
         listener = on.listening("t")
@@ -163,8 +163,8 @@ def test_old_questions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         assert listener.received.hellos("n99")
 
 
-def test_of_many_questions_at_once_none_is_forgotten() -> None:
-    """A replica of 40,000 topics asks 200 at a time."""
+def test_all_of_many_hello_requests_are_answered() -> None:
+    """A replica of 40,000 topics sends 200 hello requests at a time."""
     with scene(rig()) as on:
         listener = on.listening("t")
         nonces = [f"nonce{number}" for number in range(200)]
@@ -176,7 +176,7 @@ def test_of_many_questions_at_once_none_is_forgotten() -> None:
         assert [len(listener.received.hellos(nonce)) for nonce in nonces] == [1] * 200
 
 
-def test_a_publisher_that_gets_no_thread_is_not_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publisher_without_a_thread_is_not_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -189,7 +189,7 @@ def test_a_publisher_that_gets_no_thread_is_not_initialized(monkeypatch: pytest.
     publisher.close()
 
 
-def test_a_bus_that_is_cut_carries_nothing_in_either_direction() -> None:
+def test_cut_bus_delivers_no_messages_and_no_hello_requests() -> None:
     on_bus = rig()
     net = on_bus.settings.options["bus"]
     assert isinstance(net, MemoryBus)
@@ -206,6 +206,6 @@ def test_a_bus_that_is_cut_carries_nothing_in_either_direction() -> None:
         listener.subscriber.request_hello("asked", ["t"])
         on.fence(listener, "t")  # messages of one publisher keep their order
         assert lost.point not in listener.received.points("t")
-        assert poll(lambda: bool(sender.asks), on.rig.patience)  # and questions theirs
+        assert poll(lambda: bool(sender.asks), on.rig.patience)  # and so do hello requests
         assert [each.nonce for each in sender.asks] == ["asked"]
         assert listener.connected.count == before + 1

@@ -1,4 +1,4 @@
-"""The polling driver beyond the conformance suite: what it reads and when, outages, trimming, other histories."""
+"""The polling driver beyond the conformance suite: reads and their times, outages, trimming, other histories."""
 
 import logging
 import shutil
@@ -24,7 +24,7 @@ from pubsub_sql.subscriber import PollingSubscriber
 
 
 class Changelog:
-    """A store's changelog in memory, with the same answers as the real one (see the tests on real databases below)."""
+    """A store's changelog in memory, which answers as the real one does (see the tests on real databases below)."""
 
     def __init__(self) -> None:
         self.links: list[Link] = []
@@ -82,7 +82,7 @@ class Changelog:
 
 
 class Reading:
-    """A follower of a changelog under a clock of the test's own."""
+    """A follower of a changelog with a clock that the test sets."""
 
     def __init__(self, *topics: str, limits: Limits = Limits(), batch: int = 3) -> None:  # noqa: B008 - frozen
         self.log = Changelog()
@@ -106,14 +106,14 @@ def test_the_first_poll_starts_at_the_head() -> None:
     assert reading.points() == [("a", 2)]
 
 
-def test_an_idle_store_costs_one_small_reading() -> None:
+def test_poll_of_an_idle_store_reads_only_the_heads() -> None:
     reading = Reading("a")
     for _ in range(3):
         reading.poll()
         assert reading.log.calls == ["heads"]
 
 
-def test_the_cost_grows_with_the_changes_not_with_the_changelog() -> None:
+def test_poll_reads_only_new_links_of_a_long_changelog() -> None:
     reading = Reading("a")
     for _ in range(1000):
         reading.log.commit("a")
@@ -133,7 +133,7 @@ def test_only_registered_topics_are_delivered() -> None:
     assert reading.points() == [("b", 4)]
 
 
-def test_a_topic_that_is_registered_during_a_reading_misses_nothing_committed_after_it() -> None:
+def test_topic_registered_during_a_reading_misses_no_later_link() -> None:
     reading = Reading("a")
     reading.poll()
     reading.log.commit("a")
@@ -148,7 +148,7 @@ def test_a_topic_that_is_registered_during_a_reading_misses_nothing_committed_af
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True), max_size=20), st.integers(1, 5))
-def test_everything_comes_once_in_order_and_numbered_per_topic(commits: list[list[str]], batch: int) -> None:
+def test_every_link_is_delivered_once_in_order_and_numbered_per_topic(commits: list[list[str]], batch: int) -> None:
     reading = Reading("a", "b", batch=batch)
     reading.poll()
     expected = [link for topics in commits for link in reading.log.commit(*topics) if link.topic in reading.topics]
@@ -172,7 +172,7 @@ def test_a_large_link_is_a_run_of_messages() -> None:
     assert len(got) > 2
 
 
-def test_a_change_beyond_our_frames_is_counted_and_does_not_stop_the_others() -> None:
+def test_change_larger_than_a_frame_is_counted_and_others_are_delivered() -> None:
     reading = Reading("a", limits=Limits(max_frame_bytes=2000))
     reading.poll()
     reading.log.commit("a", value=b"x" * 5000)
@@ -181,16 +181,16 @@ def test_a_change_beyond_our_frames_is_counted_and_does_not_stop_the_others() ->
     assert reading.follower.counts["oversized"] == 1
 
 
-def test_a_trimmed_changelog_is_jumped_over_and_told_by_a_hello() -> None:
+def test_trimmed_changelog_is_skipped_and_reported_by_a_hello() -> None:
     reading = Reading("a", "b")
     reading.poll()
     reading.log.commit("a")
     reading.log.commit("a")
     reading.log.trimmed = 1
-    (told,) = reading.poll()
-    assert told.hello is not None
-    assert told.hello.heads == {"a": Head(reading.log.point, 1, 0), "b": EMPTY}
-    assert (told.hello.store, told.hello.nonce) == (reading.log.point, "")
+    (envelope,) = reading.poll()
+    assert envelope.hello is not None
+    assert envelope.hello.heads == {"a": Head(reading.log.point, 1, 0), "b": EMPTY}
+    assert (envelope.hello.store, envelope.hello.nonce) == (reading.log.point, "")
     assert reading.follower.counts["jumps"] == 1
     reading.log.commit("b")
     assert reading.points() == [("b", 3)]
@@ -198,7 +198,7 @@ def test_a_trimmed_changelog_is_jumped_over_and_told_by_a_hello() -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
 @pytest.mark.parametrize("overtaken", [0, 1, 2, 3])
-def test_another_history_is_seen_wherever_it_stands(kept: int, overtaken: int) -> None:
+def test_other_history_is_detected_at_any_position(kept: int, overtaken: int) -> None:
     reading = Reading("a")
     reading.poll()
     for _ in range(3):
@@ -215,7 +215,7 @@ def test_another_history_is_seen_wherever_it_stands(kept: int, overtaken: int) -
     assert len(reading.points()) == 1
 
 
-def test_an_own_hello_tells_the_heads_and_the_true_age_of_their_reading() -> None:
+def test_hello_reply_has_the_heads_and_the_age_of_their_reading() -> None:
     reading = Reading("a")
     reading.poll()
     reading.log.commit("a")
@@ -233,7 +233,7 @@ def test_an_own_hello_tells_the_heads_and_the_true_age_of_their_reading() -> Non
     assert hello.sequences == {"a": 1, "unknown": 0}
 
 
-def test_an_own_hello_never_speaks_of_links_that_did_not_come_before_it() -> None:
+def test_hello_reply_includes_only_links_delivered_before_it() -> None:
     reading = Reading("a")
     reading.poll()
     reading.log.during_heads = lambda: reading.log.commit("a")
@@ -247,7 +247,7 @@ def test_an_own_hello_never_speaks_of_links_that_did_not_come_before_it() -> Non
             assert envelope.hello.store.position <= delivered.position
 
 
-def test_the_pace_quickens_with_changes_and_slows_down_without() -> None:
+def test_pace_polls_faster_with_changes_and_slower_without() -> None:
     pace = Pace(fastest=0.1, slowest=1.6, max_backoff=10)
     assert [pace.changed() for _ in range(6)] == [0.8, 0.4, 0.2, 0.1, 0.1, 0.1]
     slower = [pace.idle() for _ in range(20)]
@@ -262,7 +262,7 @@ def test_the_pace_quickens_with_changes_and_slows_down_without() -> None:
 
 
 class Flaky(Changelog):
-    """A changelog whose database goes and comes."""
+    """A changelog whose database fails at times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,7 +277,7 @@ class Flaky(Changelog):
 
 
 class Running:
-    """A polling subscriber of a fake changelog. Only questions and topics wake it, unless it is quick."""
+    """A polling subscriber of a fake changelog. With a large ``slowest``, only hello requests and topics wake it."""
 
     def __init__(self, log: Flaky, slowest: float) -> None:
         self.log = log
@@ -301,7 +301,7 @@ class Running:
                 lambda: any(each.hello and each.hello.nonce == nonce for each in self.envelopes), 10
             )
 
-    def hears(self, link: Link) -> bool:
+    def receives(self, link: Link) -> bool:
         def has() -> bool:
             return any(message.link == link for each in self.envelopes for message in each.messages)
 
@@ -311,7 +311,7 @@ class Running:
 
 @pytest.fixture
 def lazy() -> Iterator[Running]:
-    """Polls only when it is woken."""
+    """A subscriber that polls only when it is woken."""
     running = Running(Flaky(), slowest=3600.0)
     yield running
     running.subscriber.close()
@@ -324,16 +324,16 @@ def quick() -> Iterator[Running]:
     running.subscriber.close()
 
 
-def test_a_question_polls_at_once(lazy: Running) -> None:
+def test_hello_request_polls_at_once(lazy: Running) -> None:
     assert lazy.answered("one")
     lazy.subscriber.register_topic("a")
     (link,) = lazy.log.commit("a")
     assert lazy.answered("two")
-    assert lazy.hears(link)
+    assert lazy.receives(link)
 
 
-def test_of_many_questions_during_one_reading_none_is_forgotten(lazy: Running) -> None:
-    """A replica of 40,000 topics asks 200 at a time."""
+def test_all_hello_requests_during_one_reading_are_answered(lazy: Running) -> None:
+    """A replica of 40,000 topics sends 200 hello requests at a time."""
     assert lazy.answered("one")
     gate, inside = threading.Event(), threading.Event()
 
@@ -358,28 +358,30 @@ def test_registering_a_topic_polls_at_once(lazy: Running) -> None:
     assert lazy.answered("one")
     (link,) = lazy.log.commit("a")
     lazy.subscriber.register_topic("b")
-    assert lazy.hears(link)
+    assert lazy.receives(link)
 
 
-def test_an_outage_is_logged_once_counted_and_survived(quick: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_is_logged_once_and_counted_and_polling_continues(
+    quick: Running, caplog: pytest.LogCaptureFixture
+) -> None:
     quick.subscriber.register_topic("a")
     assert quick.answered("one")
     with caplog.at_level(logging.INFO, "pubsub_sql"):
-        for error in (StoreUnavailable("the database is down"), RuntimeError("a fault of ours")):
+        for error in (StoreUnavailable("the database is down"), RuntimeError("an internal error")):
             caplog.clear()
             quick.log.error = error
             for _ in range(5):
                 assert quick.log.failures.acquire(timeout=10)
             (link,) = quick.log.commit("a")
             quick.log.error = None
-            assert quick.hears(link)
+            assert quick.receives(link)
             assert quick.answered(str(error))
             levels = [record.levelno for record in caplog.records]
             assert levels == [logging.WARNING, logging.INFO]
     assert quick.subscriber.counters()["store_errors"] >= 10
 
 
-def test_a_question_that_an_outage_swallowed_is_no_poison(quick: Running) -> None:
+def test_hello_request_lost_in_an_outage_does_not_disturb_later_ones(quick: Running) -> None:
     assert quick.answered("one")
     quick.log.error = StoreUnavailable("down")
     quick.subscriber.request_hello("lost", [ALL])
@@ -397,7 +399,7 @@ def test_the_store_is_closed_by_its_thread(quick: Running) -> None:
         quick.subscriber.register_topic("a")
 
 
-def test_a_store_that_cannot_be_opened_is_tried_again() -> None:
+def test_opening_the_store_is_retried() -> None:
     log, tries = Flaky(), iter([StoreUnavailable("down"), StoreUnavailable("down"), None])
 
     def open_store() -> Flaky:
@@ -438,13 +440,13 @@ def test_a_store_that_cannot_be_opened_is_tried_again() -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_wrong_options_are_config_errors(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_config_errors(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         PollingDriver.subscriber(DriverSettings(store_url="sqlite:///net.db", options=options))
 
 
 @pytest.mark.parametrize("url", ["", "no url", "sqlite://", "oracle://host/name"])
-def test_a_wrong_url_is_a_config_error_at_once(url: str) -> None:
+def test_invalid_url_is_a_config_error_at_once(url: str) -> None:
     with pytest.raises(ConfigError):
         PollingDriver.subscriber(DriverSettings(store_url=url))
 
@@ -475,7 +477,7 @@ class Followed:
             return bool(self.changed.wait_for(condition, seconds))
 
     def hello(self, nonce: str) -> bool:
-        """Ask until answered: a question that meets an outage stays unanswered."""
+        """Request until answered: a hello request during an outage stays unanswered."""
 
         def answered() -> bool:
             return any(each.hello is not None and each.hello.nonce == nonce for each in self.envelopes)
@@ -491,7 +493,7 @@ class Followed:
 
 
 def put(url: str, *values: int, topics: tuple[str, ...] = ("a",)) -> None:
-    """Write these values one after another, each to each topic in a transaction of its own."""
+    """Write these values one after another, each to each topic in its own transaction."""
     with Store(url) as store:
         for value in values:
             for topic in topics:
@@ -516,11 +518,11 @@ def test_changes_are_followed_on_every_database(database_url: str) -> None:
         followed.subscriber.close()
 
 
-def test_a_restored_backup_is_seen(tmp_path: Path) -> None:
+def test_restored_backup_is_detected(tmp_path: Path) -> None:
     path, backup = tmp_path / "net.db", tmp_path / "backup.db"
     url = f"sqlite:///{path}"
     put(url, 1)
-    shutil.copy(path, backup)  # whole: who closed last left no companion files
+    shutil.copy(path, backup)  # complete: the last close left no companion files
     put(url, 2)
     follower = ChangelogFollower(Limits(), 10)
     with Store(url, create=False) as store:
@@ -529,26 +531,26 @@ def test_a_restored_backup_is_seen(tmp_path: Path) -> None:
             path.with_name(f"net.db{suffix}").unlink(missing_ok=True)
         backup.replace(path)
         put(url, 3)
-        (told,) = follower.poll(store, lambda: {"a"}, (), lambda: 0.0)
-        assert told.hello is not None
+        (envelope,) = follower.poll(store, lambda: {"a"}, (), lambda: 0.0)
+        assert envelope.hello is not None
         assert follower.counts["jumps"] == 1
         assert follower.at == store.read_heads([]).store
 
 
-def test_trimming_behind_it_is_seen(tmp_path: Path) -> None:
+def test_trimmed_links_are_detected_on_a_real_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/net.db"
     follower = ChangelogFollower(Limits(), 10)
     with Store(url) as store:
         assert list(follower.poll(store, lambda: {"a"}, (), lambda: 0.0)) == []
         put(url, *range(5))
         store.trim(keep_links=2)
-        (told,) = follower.poll(store, lambda: {"a"}, (), lambda: 0.0)
-        assert told.hello is not None
-        assert told.hello.heads["a"] == store.read_heads(["a"]).topics["a"]
+        (envelope,) = follower.poll(store, lambda: {"a"}, (), lambda: 0.0)
+        assert envelope.hello is not None
+        assert envelope.hello.heads["a"] == store.read_heads(["a"]).topics["a"]
 
 
 @pytest.mark.postgresql
-def test_a_killed_server_is_survived(private_postgres: Any) -> None:
+def test_polling_survives_a_killed_server(private_postgres: Any) -> None:
     url = private_postgres.create_database()
     put(url, 0)
     followed = Followed(url)

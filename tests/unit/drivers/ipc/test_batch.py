@@ -1,4 +1,4 @@
-"""Batches of the hop: nothing is lost, repeated or reordered on a topic of a worker, whatever waits together."""
+"""Batches of the hop: no message of a worker's topic is lost, repeated or reordered."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def message(topic: str, number: int) -> Message:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("tu"), st.integers(0, 3), st.integers(0, 2))))
-def test_each_worker_s_messages_on_a_topic_stay_in_order_and_gaps_stay_gaps(
+def test_batch_keeps_order_and_gaps_of_a_workers_topic(
     steps: list[tuple[str, str, int, int]],
 ) -> None:
     batch = Batch()
@@ -44,7 +44,7 @@ def test_each_worker_s_messages_on_a_topic_stay_in_order_and_gaps_stay_gaps(
     assert hellos == 0
 
 
-def test_what_comes_in_turns_goes_out_together() -> None:
+def test_batch_joins_messages_of_interleaved_workers() -> None:
     batch = Batch()
     for sequence in range(1, 6):
         for uuid in "abc":

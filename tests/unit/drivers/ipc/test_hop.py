@@ -1,4 +1,4 @@
-"""The hop between workers and service: buffers while the service is away, forks, and an orderly end."""
+"""The hop between workers and service: buffers while the service is down, forks, and an orderly end."""
 
 import errno
 import os
@@ -39,14 +39,12 @@ def arrived(listener: Listener, count: int) -> None:
     listener.received.until(lambda: len(listener.received.points("t")) >= count, f"{count} links came")
 
 
-def test_the_options_defaults_are_the_driver_s() -> None:
+def test_option_defaults_equal_the_drivers_defaults() -> None:
     given = DriverSettings(bind_address="ipc:///x", options={option.name: option.default for option in OPTIONS})
     assert IpcDriver.publisher(given).__dict__.items() >= {"_buffer": 1000, "_wait": 0.5, "_linger": 0.5}.items()
 
 
-def test_a_worker_s_end_that_cannot_connect_leaves_nothing_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publisher_that_cannot_connect_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, Any]] = []
     real = zmq.Context.socket
 
@@ -69,15 +67,13 @@ def test_a_worker_s_end_that_cannot_connect_leaves_nothing_open(
 
 
 @pytest.mark.parametrize("options", [{"buffer": 0}, {"when_full": "drop"}, {"full_wait": 2.0}, {"linger": -1.0}])
-def test_wrong_options_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
+def test_invalid_hop_options_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     for make in (IpcDriver.publisher, IpcDriver.subscriber):
         with pytest.raises(ConfigError, match=r"correct \[pubsub_ipc\]"):
             make(rig(tmp_path, **options).settings)
 
 
-def test_a_start_that_fails_for_want_of_files_leaves_nothing_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_daemonize_without_free_files_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -93,14 +89,14 @@ def test_a_start_that_fails_for_want_of_files_leaves_nothing_open(
     subscriber.close()
 
 
-def test_what_was_pushed_while_the_service_was_away_comes_when_it_starts(on: Scene) -> None:
+def test_messages_pushed_while_the_service_is_down_arrive_when_it_starts(on: Scene) -> None:
     links = [on.send("t") for _ in range(100)]
     listener = on.subscriber(ALL)
     arrived(listener, 100)
     assert listener.received.points("t") == [link.point for link in links]
 
 
-def test_what_was_pushed_between_two_services_comes_to_the_second(on: Scene) -> None:
+def test_messages_pushed_between_two_services_arrive_at_the_second(on: Scene) -> None:
     first = on.subscriber(ALL)
     on.send("t")
     arrived(first, 1)
@@ -112,7 +108,7 @@ def test_what_was_pushed_between_two_services_comes_to_the_second(on: Scene) -> 
 
 
 @pytest.mark.parametrize(("when_full", "refusal"), [("wait", TransportError), ("raise", HandoffRejectedError)])
-def test_one_more_than_the_buffer_holds_is_refused_by_a_sentence(
+def test_message_beyond_the_full_buffer_is_refused(
     when_full: str, refusal: type[TransportError], tmp_path: Path
 ) -> None:
     with scene(rig(tmp_path, buffer=20, when_full=when_full, full_wait=0.05)) as on:
@@ -123,11 +119,11 @@ def test_one_more_than_the_buffer_holds_is_refused_by_a_sentence(
         counters = on.sender.publisher.counters()
         assert (counters["sent"], counters["refused"], counters["waited"]) == (20, 1, int(when_full == "wait"))
         listener = on.subscriber(ALL)
-        arrived(listener, 20)  # nothing of what was taken is lost
+        arrived(listener, 20)  # no accepted message is lost
         assert listener.received.points("t") == [link.point for link in kept]
 
 
-def test_a_writer_that_waits_goes_on_when_the_service_comes(tmp_path: Path) -> None:
+def test_waiting_writer_continues_when_the_service_starts(tmp_path: Path) -> None:
     with scene(rig(tmp_path, buffer=5, full_wait=0.9)) as on:
         for _ in range(5):
             on.send("t")
@@ -139,7 +135,7 @@ def test_a_writer_that_waits_goes_on_when_the_service_comes(tmp_path: Path) -> N
         assert on.sender.publisher.counters()["refused"] == 0
 
 
-def test_a_worker_forked_after_its_parent_had_sent_delivers_by_a_publisher_of_its_own(on: Scene) -> None:
+def test_forked_worker_delivers_by_a_new_publisher(on: Scene) -> None:
     listener = on.subscriber(ALL)
     on.send("t")
     arrived(listener, 1)
@@ -178,7 +174,7 @@ def test_the_thread_survives_an_error_of_any_kind(
     assert listener.subscriber.counters()[counted] == 1
 
 
-def test_close_takes_what_was_pushed_before(on: Scene) -> None:
+def test_close_receives_messages_pushed_before(on: Scene) -> None:
     listener = on.subscriber(ALL)
     on.send("t")
     arrived(listener, 1)
@@ -193,7 +189,7 @@ def test_close_takes_what_was_pushed_before(on: Scene) -> None:
     assert entered.wait(10)
     for _ in range(50):
         on.send("t")
-    on.sender.publisher.close()  # lingers until the service's side has them
+    on.sender.publisher.close()  # lingers until the service has received them
     closing = threading.Thread(target=listener.subscriber.close)
     closing.start()
     gate.set()
@@ -201,7 +197,7 @@ def test_close_takes_what_was_pushed_before(on: Scene) -> None:
     assert len(listener.received.points("t")) == 52
 
 
-def test_a_process_that_ends_without_close_does_not_wait_for_a_service_that_is_away(tmp_path: Path) -> None:
+def test_process_exit_without_close_does_not_wait_for_the_service(tmp_path: Path) -> None:
     code = (
         "import sys; from pubsub_ipc import IpcDriver; from pubsub_lib.api import DriverSettings\n"
         "from pubsub_lib.testing.rig import Rig, Scene\n"
@@ -213,14 +209,14 @@ def test_a_process_that_ends_without_close_does_not_wait_for_a_service_that_is_a
     subprocess.run(command, env=environment, check=True, timeout=30)
 
 
-def test_a_second_service_is_refused_and_takes_nothing_away(on: Scene) -> None:
+def test_second_service_is_refused_and_the_first_keeps_its_messages(on: Scene) -> None:
     listener = on.subscriber(ALL)
     with pytest.raises(TransportError, match=f"is held by process {os.getpid()}"):
         on.subscriber(ALL)
     on.fence(listener, "t")
 
 
-def test_an_own_hello_of_nobody_is_not_delivered(on: Scene) -> None:
+def test_hello_reply_without_a_request_is_not_delivered(on: Scene) -> None:
     listener = on.subscriber(ALL)
     on.sender.publisher.send_event(on.sender.hello("stranger"))
     listener.subscriber.request_hello("mine", [ALL])
@@ -229,7 +225,7 @@ def test_an_own_hello_of_nobody_is_not_delivered(on: Scene) -> None:
     assert (len(listener.received.hellos("stranger")), len(listener.received.hellos("mine"))) == (0, 1)
 
 
-def test_a_socket_file_left_by_a_dead_service_is_no_obstacle(tmp_path: Path) -> None:
+def test_service_starts_over_a_dead_services_socket_file(tmp_path: Path) -> None:
     (tmp_path / "hop").mkdir(mode=0o700)
     (tmp_path / "hop" / "socket").write_text("")
     with scene(rig(tmp_path)) as on:
@@ -237,7 +233,7 @@ def test_a_socket_file_left_by_a_dead_service_is_no_obstacle(tmp_path: Path) -> 
         on.fence(listener, "t")
 
 
-def test_of_many_questions_at_once_none_is_forgotten(on: Scene) -> None:
+def test_all_of_many_hello_requests_are_answered(on: Scene) -> None:
     listener = on.subscriber(ALL)
     nonces = [f"nonce{number}" for number in range(200)]
     for nonce in nonces:

@@ -1,4 +1,4 @@
-"""Where the worker socket lies: paths, folders and the lock, each refusal a sentence with its way out."""
+"""The location of the worker socket: paths, folders and the lock. Each error names the remedy."""
 
 import errno
 import fcntl
@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.mark.parametrize("address", ["", "tcp://127.0.0.1:1", "ipc://", "ipc://relative", "ipc://@abstract"])
-def test_an_address_that_is_no_absolute_path_is_refused(address: str) -> None:
+def test_address_without_an_absolute_path_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="publisher_multiproc_socket"):
         path_of(address)
 
 
-def test_a_path_ends_at_107_bytes() -> None:
+def test_path_longer_than_107_bytes_is_refused() -> None:
     longest = "/" + "x" * (MAX_BYTES - 1)
     assert path_of(f"ipc://{longest}") == Path(longest)
     with pytest.raises(ConfigError, match="108 bytes but the system allows 107"):
@@ -31,14 +31,14 @@ def test_a_path_ends_at_107_bytes() -> None:
         path_of("ipc:///" + "ä" * 54)
 
 
-def test_the_folder_is_made_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_folder_is_private_to_its_owner_with_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         make_folder(tmp_path / "run" / "hop" / "socket")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "run" / "hop").stat().st_mode) == 0o700
-    make_folder(tmp_path / "run" / "hop" / "socket")  # again is harmless
+    make_folder(tmp_path / "run" / "hop" / "socket")  # a second call changes nothing
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770])
@@ -52,7 +52,7 @@ def test_a_folder_that_others_can_enter_is_refused(mode: int, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("mode", "other"), [(0o1777, ""), (0o755, "something-else")])
-def test_nobody_is_told_to_close_a_folder_that_serves_others_too(mode: int, other: str, tmp_path: Path) -> None:
+def test_shared_folder_error_does_not_recommend_chmod(mode: int, other: str, tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     if other:
@@ -63,14 +63,14 @@ def test_nobody_is_told_to_close_a_folder_that_serves_others_too(mode: int, othe
     assert "chmod" not in str(caught.value)
 
 
-def test_a_service_takes_no_folder_that_a_link_leads_to(tmp_path: Path) -> None:
+def test_folder_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     make_folder(tmp_path / "others" / "socket")
     (tmp_path / "hop").symlink_to(tmp_path / "others")
     with pytest.raises(TransportError, match=r"hop' of the worker socket is a link"):
         make_folder(tmp_path / "hop" / "socket")
 
 
-def test_root_takes_no_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_refuses_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_folder(tmp_path / "hop" / "socket")
     if os.geteuid() == 0:
         os.chown(tmp_path / "hop", 12345, -1)
@@ -89,7 +89,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
-def test_a_full_disk_costs_the_lock_its_holder_s_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_held_on_a_full_disk_without_its_holders_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -101,7 +101,7 @@ def test_a_full_disk_costs_the_lock_its_holder_s_name_only(tmp_path: Path, monke
     lock.release()
 
 
-def test_a_file_system_without_locks_is_not_called_a_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_is_named_as_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -110,17 +110,17 @@ def test_a_file_system_without_locks_is_not_called_a_holder(tmp_path: Path, monk
         SocketLock(tmp_path / "socket")
 
 
-def test_a_folder_that_is_not_there_yet_is_the_service_s_to_make(tmp_path: Path) -> None:
+def test_worker_accepts_a_missing_folder(tmp_path: Path) -> None:
     check_folder(tmp_path / "not-yet" / "socket")
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TransportError, match="of the worker socket cannot be created"):
         make_folder(tmp_path / "file" / "hop" / "socket")
 
 
-def test_the_second_lock_names_the_first_one_s_holder(tmp_path: Path) -> None:
+def test_error_of_the_second_lock_names_the_holder(tmp_path: Path) -> None:
     lock = SocketLock(tmp_path / "socket")
     with pytest.raises(TransportError, match=rf"socket' is held by process {os.getpid()} \("):
         SocketLock(tmp_path / "socket")
@@ -128,7 +128,7 @@ def test_the_second_lock_names_the_first_one_s_holder(tmp_path: Path) -> None:
     SocketLock(tmp_path / "socket").release()
 
 
-def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
+def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from pubsub_ipc.socket_path import SocketLock\n"
         "lock = SocketLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"

@@ -1,4 +1,4 @@
-"""Addresses are refused early, and told apart as ZeroMQ's monitor writes them."""
+"""Invalid addresses are refused early, and addresses are compared as ZeroMQ's monitor writes them."""
 
 import pytest
 
@@ -9,15 +9,15 @@ from pubsub_zmq import addresses
 @pytest.mark.parametrize(
     "address", ["tcp://10.0.0.1:8866", "tcp://host.example:1", "tcp://[::1]:65535", "ipc:///run/x/socket"]
 )
-def test_good_addresses(address: str) -> None:
+def test_valid_addresses_are_accepted(address: str) -> None:
     addresses.check(address)
     addresses.check(address, bind=True)
 
 
 @pytest.mark.parametrize("address", ["tcp://*:8866", "tcp://127.0.0.1:*", "tcp://127.0.0.1:0"])
-def test_wildcards_are_for_binding_only(address: str) -> None:
+def test_wildcards_are_valid_only_for_binding(address: str) -> None:
     addresses.check(address, bind=True)
-    with pytest.raises(ConfigError, match="no tcp://host:port"):
+    with pytest.raises(ConfigError, match="is not tcp://host:port"):
         addresses.check(address)
 
 
@@ -29,7 +29,7 @@ def test_wildcards_are_for_binding_only(address: str) -> None:
         "ipc:///a\0b", "ipc://@abstract", "ipc:///\ud800",
     ],
 )  # fmt: skip
-def test_bad_addresses_are_named(address: str) -> None:
+def test_invalid_address_is_named_in_the_error(address: str) -> None:
     for bind in (False, True):
         with pytest.raises(ConfigError) as caught:
             addresses.check(address, bind=bind)
@@ -65,5 +65,5 @@ def test_same_port(one: str, other: str, same: bool) -> None:
         ("ipc:///a", True),
     ],
 )
-def test_which_addresses_the_monitor_names_as_they_were_given(address: str, fixed: bool) -> None:
+def test_is_fixed_is_true_for_addresses_that_the_monitor_keeps(address: str, fixed: bool) -> None:
     assert addresses.is_fixed(address) is fixed

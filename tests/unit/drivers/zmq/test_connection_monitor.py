@@ -1,4 +1,4 @@
-"""Connections given up for good are told from those that are tried again."""
+"""The monitor distinguishes connections that ZeroMQ gave up from those that it retries."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ def connected(*addresses: str, maximum: float = 2.0, quiet: float = NEVER_DUE) -
     return health
 
 
-def test_a_loss_that_is_retried_is_left_to_zeromq() -> None:
+def test_loss_with_a_retry_is_left_to_zeromq() -> None:
     health = connected(ONE)
     health.event(LOST, ONE, 1.0)
     health.event(RETRY, ONE, 1.0)
@@ -37,17 +37,17 @@ def test_a_loss_that_is_retried_is_left_to_zeromq() -> None:
     assert health.counts == {"connected": 2, "disconnected": 1, "reconnected": 1}
 
 
-def test_a_loss_without_a_retry_is_given_up_and_others_are_left_alone() -> None:
+def test_loss_without_a_retry_is_given_up_and_other_connections_are_not() -> None:
     health = connected(ONE, TWO)
     health.event(LOST, ONE, 1.0)
     assert health.given_up(1.0) == []
     assert health.next_time() == 1.0 + GRACE
     assert health.given_up(1.0 + GRACE) == [GivenUp((ONE,), True)]
-    assert health.given_up(100.0) == [], "it is made anew once"
+    assert health.given_up(100.0) == [], "it is made again only once"
     assert health.up == 1
 
 
-def test_a_handshake_that_broke_is_given_up_but_was_never_up() -> None:
+def test_failed_handshake_is_given_up_and_was_never_up() -> None:
     health = ConnectionMonitor(0.1, 2.0, NEVER_DUE)
     health.added(ONE, 0.0)
     health.event(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, ONE, 1.0)
@@ -56,7 +56,7 @@ def test_a_handshake_that_broke_is_given_up_but_was_never_up() -> None:
     assert health.counts["disconnected"] == 0
 
 
-def test_one_that_is_given_up_again_and_again_is_made_anew_ever_less_often() -> None:
+def test_repeatedly_given_up_connection_is_made_again_with_growing_pauses() -> None:
     health = connected(ONE, maximum=2.0)
     now = 1.0
     made: list[float] = []
@@ -72,10 +72,10 @@ def test_one_that_is_given_up_again_and_again_is_made_anew_ever_less_often() -> 
     assert 1.9 < gaps[-1] <= 2.0 + GRACE
     health.event(UP, ONE, now + 100)
     health.event(LOST, ONE, now + 100)
-    assert health.next_time() == now + 100 + GRACE, "after a long good time it is made anew at once"
+    assert health.next_time() == now + 100 + GRACE, "after a long time up it is made again at once"
 
 
-def test_a_name_is_followed_to_what_it_was_resolved_to() -> None:
+def test_host_name_is_matched_to_its_resolved_address() -> None:
     number = "tcp://10.0.0.9:1"
     health = connected(A, "tcp://10.0.0.8:1")
     health.event(LOST, A, 1.0)
@@ -84,14 +84,14 @@ def test_a_name_is_followed_to_what_it_was_resolved_to() -> None:
     health.event(UP, number, 101.0)
     assert (health.up, health.counts["reconnected"]) == (2, 1)
     health.event(LOST, number, 200.0)
-    health.event(RETRY, "tcp://10.0.0.7:1", 200.0)  # the name leads elsewhere by now
+    health.event(RETRY, "tcp://10.0.0.7:1", 200.0)  # the name is resolved to another address now
     assert health.given_up(300.0) == []
     health.event(UP, "tcp://10.0.0.7:1", 301.0)
     health.event(LOST, "tcp://10.0.0.7:1", 302.0)
     assert [each.addresses for each in health.given_up(400.0)] == [(A,)]
 
 
-def test_a_retry_of_another_name_with_the_same_port_does_not_hide_what_was_given_up() -> None:
+def test_retry_of_another_name_with_the_same_port_does_not_hide_a_given_up_connection() -> None:
     health = connected(A)
     health.added(B, 0.0)
     health.event(LOST, A, 1.0)
@@ -99,7 +99,7 @@ def test_a_retry_of_another_name_with_the_same_port_does_not_hide_what_was_given
     assert health.given_up(100.0) == [GivenUp((A,), True)]
 
 
-def test_one_name_is_made_anew_and_others_with_its_port_are_left_alone() -> None:
+def test_one_name_is_made_again_and_others_with_its_port_are_not() -> None:
     health = connected(A, B)
     health.event(LOST, A, 1.0)
     assert health.given_up(100.0) == [GivenUp((A,), True)]
@@ -107,7 +107,7 @@ def test_one_name_is_made_anew_and_others_with_its_port_are_left_alone() -> None
 
 
 @pytest.mark.parametrize("returns", [0, 1, 2])
-def test_names_that_were_lost_together_are_told_apart_no_more_until_they_are_made_anew(returns: int) -> None:
+def test_names_lost_together_are_made_again_together(returns: int) -> None:
     health = connected(A, B, ONE)
     for name in (A, B):
         health.event(LOST, name, 1.0)
@@ -136,13 +136,15 @@ def test_two_addresses_of_one_endpoint_are_counted_as_two() -> None:
         health.event(LOST, number, 4.0)
     health.event(RETRY, number, 4.0)
     assert health.up == 0
-    assert [each.addresses for each in health.given_up(10.0)] == [(number, A)], "one was given up, nobody knows which"
+    assert [each.addresses for each in health.given_up(10.0)] == [(number, A)], (
+        "one of them was given up, but not known which"
+    )
     health.removed(A)
     health.event(UP, number, 11.0)
     assert health.up == 1
 
 
-def test_an_address_of_which_nothing_is_heard_is_made_anew_in_the_end() -> None:
+def test_address_without_events_is_made_again_after_max_quiet() -> None:
     health = connected(ONE, quiet=30.0)
     health.added(TWO, 1.0)
     health.event(RETRY, TWO, 5.0)
@@ -160,8 +162,8 @@ NUMBERS = {A: "tcp://10.0.1.1:1", B: "tcp://10.0.1.2:1", "tcp://c.example:1": "t
 
 
 @given(st.lists(st.tuples(st.sampled_from(CONNECTIONS), st.sampled_from(("back", "given up", "late"))), max_size=30))
-def test_whatever_is_lost_no_connection_stays_given_up(losses: list[tuple[str, str]]) -> None:
-    """A model of libzmq: each connection has a name at the monitor, and is up, being tried, or given up."""
+def test_no_connection_stays_given_up_after_any_losses(losses: list[tuple[str, str]]) -> None:
+    """A model of libzmq: each connection has a name at the monitor, and is up, retried, or given up."""
     health = connected(*CONNECTIONS)
     names = {each: each for each in CONNECTIONS}
     state = dict.fromkeys(CONNECTIONS, "up")
@@ -191,7 +193,7 @@ def test_whatever_is_lost_no_connection_stays_given_up(losses: list[tuple[str, s
     assert health.up == len(CONNECTIONS)
 
 
-def test_what_was_removed_is_not_made_anew_and_does_not_count() -> None:
+def test_removed_address_is_not_made_again_and_does_not_count() -> None:
     health = connected(ONE)
     health.removed(ONE)
     assert health.up == 0

@@ -1,4 +1,4 @@
-"""The driver's class: what it declares, and options that it refuses in one sentence."""
+"""The driver's class: its capabilities, and the errors for invalid options."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.settings import ZmqOptions, checked
 
 
-def test_it_declares_what_it_can() -> None:
+def test_capabilities_are_declared() -> None:
     declared = ZmqDriver.capabilities
     assert declared.bind_based
     assert declared.cross_process
@@ -58,7 +58,7 @@ def test_options_can_be_imported_without_zeromq() -> None:
         ({"sned_hwm": 1}, "sned_hwm"),
     ],
 )
-def test_options_that_cannot_be_are_refused_by_name(given: dict[str, Any], named: str) -> None:
+def test_invalid_option_is_named_in_the_error(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named) as caught:
         checked(given)
     assert "[pubsub_zmq]" in str(caught.value)
@@ -74,7 +74,7 @@ def test_a_publisher_needs_an_address() -> None:
 
 
 @pytest.mark.parametrize("missing", ["pubsub-zmq-send", "pubsub-zmq-asks"])
-def test_a_publisher_that_gets_no_thread_binds_nothing_and_may_be_tried_again(
+def test_publisher_without_a_thread_binds_nothing_and_can_be_initialized_again(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     real = threading.Thread.start

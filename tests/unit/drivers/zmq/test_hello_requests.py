@@ -1,4 +1,4 @@
-"""The queue of questions: how fast it is emptied, what it has no room for, how it ends."""
+"""The queue of hello requests: its rate limit, its size limit, and its end."""
 
 import threading
 
@@ -9,7 +9,7 @@ from pubsub_zmq.hello_requests import CONNECTED, MAX_WAITING, HelloRequests, Pac
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 0.5), max_size=200))
-def test_in_no_span_of_time_is_more_done_than_the_pace_allows(per_second: int, pauses: list[float]) -> None:
+def test_pace_is_never_exceeded_in_any_time_span(per_second: int, pauses: list[float]) -> None:
     pace = Pace(per_second)
     now = 100.0
     done: list[float] = []
@@ -19,30 +19,30 @@ def test_in_no_span_of_time_is_more_done_than_the_pace_allows(per_second: int, p
         if left:
             now += left * 1.000001
             left = pace.wait(now)
-        assert not left, "it may be done when it was said"
+        assert not left, "the action is allowed after the returned wait"
         done.append(now)
     for first, began in enumerate(done):
         for last in range(first, len(done)):
             assert last - first + 1 <= per_second + (done[last] - began) * per_second + 1e-6
 
 
-def test_after_a_rest_as_many_as_in_a_second_are_done_at_once() -> None:
+def test_pace_allows_one_seconds_actions_at_once_after_a_pause() -> None:
     pace = Pace(4)
     assert [pace.wait(7.0) for _ in range(5)] == [0, 0, 0, 0, 0.25]
     assert [pace.wait(1000.0) for _ in range(5)] == [0, 0, 0, 0, 0.25]
 
 
-def test_what_finds_no_room_is_counted_and_order_is_kept() -> None:
+def test_requests_beyond_the_queue_limit_are_counted_and_order_is_kept() -> None:
     asks = HelloRequests(10)
     assert asks.put([b"%d" % number for number in range(MAX_WAITING + 3)]) == 3
     assert asks.put([b"more"]) == 1
     assert [asks.take() for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-def test_arrivals_are_taken_at_once_and_as_one_whatever_the_pace_of_questions_is() -> None:
+def test_connections_are_taken_at_once_as_one_item_at_any_request_rate() -> None:
     asks = HelloRequests(1)
     asks.put([b"first", b"second"])
-    assert asks.take() == b"first"  # no further one for a second
+    assert asks.take() == b"first"  # no further request for a second
     asks.connected()
     asks.connected()
     assert [asks.take(), asks.take()] == [CONNECTED, b"second"]

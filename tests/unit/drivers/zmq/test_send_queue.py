@@ -1,4 +1,4 @@
-"""What waits shares frames (rule W5); nothing is lost, reordered within a topic, or moved past a hello."""
+"""Queued messages share frames (rule W5); none is lost, reordered within a topic, or moved past a hello."""
 
 import threading
 from collections import defaultdict
@@ -33,7 +33,7 @@ def hello(last: int) -> QueuedMessage:
         max_size=3 * WINDOW,
     )
 )
-def test_every_message_comes_once_in_order_and_hellos_stay_in_their_place(
+def test_every_message_is_sent_once_in_order_and_hellos_keep_their_place(
     sent: list[tuple[str, str, int, int]],
 ) -> None:
     last: dict[tuple[str, str], int] = defaultdict(int)
@@ -54,33 +54,33 @@ def test_every_message_comes_once_in_order_and_hellos_stay_in_their_place(
         if one.hello is not None:
             assert streams[UUIDS[0], "a"][-1:] == ([one.hello.sequences["a"]] if one.hello.sequences["a"] else [])
         for number, message in enumerate(one.messages, one.sequence):
-            assert message.link.point.position == number, "a message has not the number that its sender gave it"
+            assert message.link.point.position == number, "a message does not have the number that its sender assigned"
             streams[one.uuid, one.topic].append(number)
     assert {key: value for key, value in streams.items() if value} == wanted
     assert sum(one.hello is not None for one in got) == sum(item.envelope.hello is not None for item in waiting)
 
 
-def test_messages_of_a_topic_share_a_frame_as_far_as_it_holds() -> None:
+def test_messages_of_a_topic_share_a_frame_up_to_its_limit() -> None:
     waiting = [outgoing(envelope("a", number, UUIDS[0], b"x" * 150)) for number in range(1, 31)]
     got = list(frames(waiting, LIMITS))
     assert len(got) < 10
     assert all(len(body) <= LIMITS.max_frame_bytes for _, body in got)
 
 
-def test_one_that_waits_alone_goes_as_it_was_encoded() -> None:
+def test_single_waiting_message_is_sent_as_it_was_encoded() -> None:
     item = outgoing(envelope("a", 1, UUIDS[0]))
     ((head, body),) = frames([item], LIMITS)
     assert head is item.head
     assert body is item.body
 
 
-def test_a_full_outbox_is_an_error_after_the_wait_and_a_closed_one_at_once() -> None:
+def test_put_raises_after_the_wait_when_full_and_at_once_when_closed() -> None:
     woken: list[int] = []
     box = SendQueue(2, lambda: woken.append(1))
     item = outgoing(envelope("a", 1, UUIDS[0]))
     box.put(item, 0)
     box.put(item, 0)
-    assert woken == [1], "the thread is woken once for all that waits"
+    assert woken == [1], "the thread is woken once for all queued items"
     with pytest.raises(TransportError, match="2 envelopes wait"):
         box.put(item, 0.01)
     assert box.accepted == 2
@@ -90,7 +90,7 @@ def test_a_full_outbox_is_an_error_after_the_wait_and_a_closed_one_at_once() -> 
     assert len(box.take()) == 2
 
 
-def test_a_sender_that_waits_goes_on_as_soon_as_there_is_room() -> None:
+def test_waiting_sender_continues_as_soon_as_there_is_room() -> None:
     box = SendQueue(1, lambda: None)
     item = outgoing(envelope("a", 1, UUIDS[0]))
     box.put(item, 0)
@@ -103,12 +103,12 @@ def test_a_sender_that_waits_goes_on_as_soon_as_there_is_room() -> None:
     assert not waiting.is_alive()
 
 
-def test_an_empty_outbox_lets_one_pass_by_and_counts_it_and_none_overtakes_what_waits() -> None:
-    outbox = SendQueue(10, lambda: None)
-    assert outbox.pass_by()
-    outbox.put(hello(1), 0.0)
-    assert not outbox.pass_by()
-    assert outbox.accepted == 2
-    outbox.take()
-    outbox.close()
-    assert not outbox.pass_by()
+def test_pass_by_is_allowed_and_counted_only_when_the_queue_is_empty() -> None:
+    queue = SendQueue(10, lambda: None)
+    assert queue.pass_by()
+    queue.put(hello(1), 0.0)
+    assert not queue.pass_by()
+    assert queue.accepted == 2
+    queue.take()
+    queue.close()
+    assert not queue.pass_by()

@@ -1,4 +1,4 @@
-"""One holder per ipc path, named to the next one."""
+"""Only one process holds the lock of an ipc path, and the error for the next process names it."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) ->
     first.release()
     first.release()
     second = IpcLock(f"{tmp_path}/socket")
-    first.release()  # must not free what is another's by now
+    first.release()  # must not release the lock that another holder has now
     with pytest.raises(TransportError):
         IpcLock(f"{tmp_path}/socket")
     second.release()
@@ -39,7 +39,7 @@ def test_dropping_a_copy_keeps_the_lock(tmp_path: Path) -> None:
     os.close(copy)
 
 
-def test_garbage_in_the_lock_file_is_no_obstacle(tmp_path: Path) -> None:
+def test_lock_works_with_garbage_in_its_file(tmp_path: Path) -> None:
     (tmp_path / "socket.lock").write_text("garbage of a process that crashed")
     first = IpcLock(f"{tmp_path}/socket")
     (tmp_path / "socket.lock").write_text("garbage")
@@ -61,7 +61,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
-def test_a_lock_file_of_somebody_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_file_of_another_user_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     IpcLock(str(tmp_path / "socket")).release()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(TransportError, match=rf"belongs to user {os.getuid()}, not to 12345; remove it"):

@@ -1,4 +1,4 @@
-"""The driver on real sockets: what happens to connections, and what the other end notices."""
+"""The driver on real sockets: lost connections, and their effects at the other end."""
 
 import os
 import select
@@ -23,90 +23,90 @@ BACK_SECONDS = 2.0
 SMALL = Limits(max_frame_bytes=10_000, max_value_bytes=1000)
 
 
-def test_an_oversized_frame_ends_the_connection_and_the_driver_is_back_within_two_seconds() -> None:
+def test_driver_reconnects_within_two_seconds_after_an_oversized_frame() -> None:
     with world() as on:
         stranger, sender = on.stranger(), on.sender()
         listener = on.listener("a", "b", to=(stranger.address, sender.address), limits=SMALL)
-        listener.hears(lambda: stranger.send("a"), "a")
-        listener.hears(lambda: sender.send("b"), "b")
+        listener.wait_for_message(lambda: stranger.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("b"), "b")
         for times in (1, 2):
             stranger.send("a", b"x" * 50_000)
             eventually(lambda times=times: listener.counter("oversized") == times, "it was counted", BACK_SECONDS)  # type: ignore[misc]
-            listener.hears(lambda: stranger.send("a"), "a", BACK_SECONDS)
+            listener.wait_for_message(lambda: stranger.send("a"), "a", BACK_SECONDS)
         assert listener.counter("revived") == 2
         assert listener.counter("disconnected") == 2, "the other publisher's connection was disturbed"
 
 
-def test_a_publisher_that_restarts_is_heard_again_and_is_not_taken_for_given_up() -> None:
+def test_restarted_publisher_is_received_again_and_not_counted_as_given_up() -> None:
     with world() as on:
         address = f"tcp://127.0.0.1:{free_port()}"
         first = on.sender(address)
         listener = on.listener("a", to=(address,))
-        listener.hears(lambda: first.send("a"), "a")
+        listener.wait_for_message(lambda: first.send("a"), "a")
         first.publisher.close()
-        eventually(lambda: listener.counter("disconnected") == 1, "the loss was noticed")
+        eventually(lambda: listener.counter("disconnected") == 1, "the loss was detected")
         second = on.sender(address)
-        listener.hears(lambda: second.send("a"), "a")
+        listener.wait_for_message(lambda: second.send("a"), "a")
         assert listener.counter("reconnected") == 1
         assert listener.counter("revived") == 0
 
 
-def test_both_halves_are_told_of_a_connection_and_of_the_next_one_and_may_use_it_at_once() -> None:
+def test_on_connected_is_called_at_both_halves_for_each_connection() -> None:
     with world() as on:
         address = f"tcp://127.0.0.1:{free_port()}"
         listener = on.listener("a", to=(address,))
         for times in (1, 2, 3):
             sender = on.sender(address)
-            eventually(lambda times=times: listener.meetings == times, "the subscriber was told")  # type: ignore[misc]
+            eventually(lambda times=times: listener.meetings == times, "the subscriber was notified")  # type: ignore[misc]
             listener.subscriber.request_hello(f"nonce{times}", ["a"])
             eventually(lambda times=times: bool(listener.received.hellos(f"nonce{times}")), "it was answered")  # type: ignore[misc]
             assert sender.meetings
             sender.send("a")
-            eventually(lambda times=times: listener.messages("a") == times, "what was sent after that came")  # type: ignore[misc]
+            eventually(lambda times=times: listener.messages("a") == times, "the message sent after that came")  # type: ignore[misc]
             sender.publisher.close()
 
 
-def test_a_publisher_that_is_named_and_restarts_is_not_taken_for_given_up() -> None:
+def test_restarted_publisher_with_a_host_name_is_not_counted_as_given_up() -> None:
     with world() as on:
         port = free_port()
         first = on.sender(f"tcp://127.0.0.1:{port}")
         listener = on.listener("a", to=(f"tcp://localhost:{port}",))
-        listener.hears(lambda: first.send("a"), "a")
+        listener.wait_for_message(lambda: first.send("a"), "a")
         first.publisher.close()
         second = on.sender(f"tcp://127.0.0.1:{port}")
-        listener.hears(lambda: second.send("a"), "a")
+        listener.wait_for_message(lambda: second.send("a"), "a")
         assert listener.counter("revived") == 0
 
 
-def test_of_several_names_with_one_port_the_one_that_was_given_up_is_made_anew() -> None:
-    """Both are resolved like a host's name. Nobody is behind the third, so that it is tried again all the time."""
+def test_given_up_connection_is_made_again_and_names_with_its_port_are_not() -> None:
+    """Both are resolved like a host's name. No publisher has the third address, so that it is retried all the time."""
     with world() as on:
         port = free_port()
         stranger, sender = on.stranger(f"tcp://127.0.0.1:{port}"), on.sender(f"tcp://127.0.0.2:{port}")
         names = tuple(f"tcp://127.{last}:{port}" for last in (1, 2, 3))
         listener = on.listener("a", "b", to=names, limits=SMALL)
-        listener.hears(lambda: stranger.send("a"), "a")
-        listener.hears(lambda: sender.send("b"), "b")
+        listener.wait_for_message(lambda: stranger.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("b"), "b")
         for times in (1, 2):
             stranger.send("a", b"x" * 50_000)
-            listener.hears(lambda: stranger.send("a"), "a", BACK_SECONDS)
+            listener.wait_for_message(lambda: stranger.send("a"), "a", BACK_SECONDS)
             assert listener.counter("disconnected") == listener.counter("revived") == times, "another was disturbed"
 
 
-def test_a_publisher_that_stands_still_for_a_while_is_heard_again() -> None:
-    """The system answers for it, so the connection stays; that it says nothing is noticed by the missing hellos."""
+def test_paused_publisher_is_received_again() -> None:
+    """Its system still answers, so the connection stays. A replica detects the pause by the missing hellos."""
     with world() as on:
         remote = on.remote()
         listener = on.listener("a", to=(remote.address,), **ALERT)
-        listener.hears(lambda: remote.send("a"), "a")
+        listener.wait_for_message(lambda: remote.send("a"), "a")
         remote.process.send_signal(signal.SIGSTOP)
         remote.send("a")
         before = listener.messages("a")
         remote.process.send_signal(signal.SIGCONT)
-        eventually(lambda: listener.messages("a") > before, "what was to be sent meanwhile came")
+        eventually(lambda: listener.messages("a") > before, "the message sent meanwhile came")
 
 
-def test_a_subscriber_that_takes_nothing_any_more_is_given_up() -> None:
+def test_publisher_closes_the_connection_to_a_stopped_subscriber() -> None:
     with world() as on:
         sender = on.sender(**ALERT)
         process = subprocess.Popen([sys.executable, "-c", SUBSCRIBER, sender.address])
@@ -115,7 +115,7 @@ def test_a_subscriber_that_takes_nothing_any_more_is_given_up() -> None:
             process.send_signal(signal.SIGSTOP)
 
             def given_up() -> bool:
-                sender.send("a", b"x" * 200_000)  # until the system's buffers are full, and beyond
+                sender.send("a", b"x" * 200_000)  # more than the system's buffers take
                 return sender.publisher.counters()["disconnected"] >= 1
 
             eventually(given_up, "it was given up", GIVEN_UP + PATIENCE)
@@ -124,8 +124,8 @@ def test_a_subscriber_that_takes_nothing_any_more_is_given_up() -> None:
             process.wait()
 
 
-def test_a_subscriber_that_is_paused_for_longer_than_a_silence_gets_what_was_kept_for_it() -> None:
-    """The silence is that after which a subscriber gives up a publisher; what is kept is what it has not taken yet."""
+def test_subscriber_paused_longer_than_max_silence_gets_the_buffered_frames() -> None:
+    """After ``max_silence``, a subscriber closes the connection to a publisher. The publisher must wait longer."""
     with world() as on:
         sender = on.sender(**{**ALERT, "tcp_user_timeout": 30}, send_hwm=1000)
         process = subprocess.Popen([sys.executable, "-c", COUNTER, sender.address], stdout=subprocess.PIPE, text=True)
@@ -133,11 +133,11 @@ def test_a_subscriber_that_is_paused_for_longer_than_a_silence_gets_what_was_kep
         try:
             out = process.stdout
 
-            def hears() -> bool:
+            def receives() -> bool:
                 sender.send("a")
                 return bool(select.select([out], [], [], 0.01)[0])
 
-            eventually(hears, "it hears")
+            eventually(receives, "it receives")
             assert out.readline() == "ready\n"
             process.send_signal(signal.SIGSTOP)
             paused = time.monotonic()
@@ -182,12 +182,12 @@ while True:
 """
 
 
-def test_what_a_slow_subscriber_loses_is_counted() -> None:
+def test_lost_messages_of_a_slow_subscriber_are_counted() -> None:
     with world() as on:
         limits = Limits(max_frame_bytes=300_000, max_value_bytes=250_000)
         sender = on.sender(send_hwm=5, limits=limits)
         listener = on.listener("a", to=(sender.address,), receive_hwm=5, limits=limits)
-        listener.hears(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
         stuck, inside = threading.Event(), threading.Event()
 
         def hook(_: object) -> None:
@@ -199,25 +199,25 @@ def test_what_a_slow_subscriber_loses_is_counted() -> None:
         assert inside.wait(10)
         for _ in range(400):
             sender.send("a", b"x" * 200_000)
-        eventually(lambda: sender.publisher.counters()["frames"] >= 400, "all was handed to ZeroMQ")
+        eventually(lambda: sender.publisher.counters()["frames"] >= 400, "all frames were handed to ZeroMQ")
         listener.received.hook = lambda envelope: None
         stuck.set()
-        eventually(lambda: bool(sender.send("a")) and listener.counter("lost") > 0, "the loss was seen")
+        eventually(lambda: bool(sender.send("a")) and listener.counter("lost") > 0, "the loss was counted")
         numbers = listener.numbers("a")
         assert numbers == sorted(set(numbers))
-        # Read after the numbers were, so that what came meanwhile cannot hide a hole.
+        # Read the counter after the numbers, so that messages received meanwhile cannot hide a gap.
         holes = numbers[-1] - numbers[0] + 1 - len(numbers)
         assert holes > 0
         assert listener.counter("lost") >= holes
 
 
-def test_a_subscriber_that_stands_still_behind_a_full_queue_goes_on() -> None:
-    """With ZMTP's heartbeats libzmq would end its process (see sockets.py). Here its publisher gives it up."""
+def test_blocked_subscriber_with_a_full_queue_continues() -> None:
+    """With ZMTP's heartbeats, libzmq would end the process (see sockets.py). Here the publisher ends the connection."""
     with world() as on:
         limits = Limits(max_frame_bytes=300_000, max_value_bytes=250_000)
         sender = on.sender(send_hwm=5, limits=limits, **ALERT)
         listener = on.listener("a", to=(sender.address,), receive_hwm=5, limits=limits, **ALERT)
-        listener.hears(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
         for times in (1, 2):
             stuck, inside = threading.Event(), threading.Event()
 
@@ -233,15 +233,15 @@ def test_a_subscriber_that_stands_still_behind_a_full_queue_goes_on() -> None:
                 return sender.publisher.counters()["disconnected"] >= times
 
             listener.received.hook = stand
-            eventually(entered, "it stands")
-            eventually(given_up, "the publisher gave it up", GIVEN_UP + PATIENCE)
+            eventually(entered, "its callback blocks")
+            eventually(given_up, "the publisher ended the connection", GIVEN_UP + PATIENCE)
             listener.received.hook = lambda envelope: None
             stuck.set()
-            listener.hears(lambda: sender.send("a"), "a")
-            eventually(lambda times=times: listener.counter("reconnected") >= times, "it came back")  # type: ignore[misc]
+            listener.wait_for_message(lambda: sender.send("a"), "a")
+            eventually(lambda times=times: listener.counter("reconnected") >= times, "it connected again")  # type: ignore[misc]
 
 
-def test_twenty_subscribers_that_start_at_once_get_twenty_own_hellos() -> None:
+def test_twenty_subscribers_that_start_at_once_get_twenty_hello_replies() -> None:
     with world() as on:
         sender = on.sender()
         started = threading.Barrier(20)
@@ -268,35 +268,37 @@ def test_twenty_subscribers_that_start_at_once_get_twenty_own_hellos() -> None:
             assert own == [f"nonce-{number}"]
 
 
-def test_a_burst_of_subscriptions_reaches_the_publisher_whole() -> None:
+def test_publisher_receives_all_subscriptions_of_a_burst() -> None:
     with world() as on:
         sender = on.sender()
         topics = [f"topic-{number}" for number in range(20_000)]
         listener = on.listener(*topics, to=(sender.address,))
-        listener.hears(lambda: sender.send(topics[-1]), topics[-1])
+        listener.wait_for_message(lambda: sender.send(topics[-1]), topics[-1])
         for topic in topics[::100]:
             sender.send(topic)
-        listener.received.until(lambda: all(listener.messages(topic) for topic in topics[::100]), "each topic is heard")
+        listener.received.until(
+            lambda: all(listener.messages(topic) for topic in topics[::100]), "each topic is received"
+        )
 
 
 def test_addresses_are_added_and_removed_while_running() -> None:
     with world() as on:
         one, two = on.sender(), on.sender()
         listener = on.listener("a", to=(one.address,))
-        listener.hears(lambda: one.send("a"), "a")
+        listener.wait_for_message(lambda: one.send("a"), "a")
         listener.subscriber.register_listen_address(two.address)
         listener.subscriber.register_topic("b")
-        listener.hears(lambda: two.send("b"), "b")
+        listener.wait_for_message(lambda: two.send("b"), "b")
         listener.subscriber.unregister_listen_address(one.address)
         eventually(lambda: one.publisher.counters()["disconnected"] == 1, "the first connection ended")
         one.send("a")
-        listener.hears(lambda: two.send("b"), "b")
+        listener.wait_for_message(lambda: two.send("b"), "b")
         assert listener.counter("revived") == 0
         listener.subscriber.register_listen_address(one.address)
-        listener.hears(lambda: one.send("a"), "a")
+        listener.wait_for_message(lambda: one.send("a"), "a")
 
 
-def test_a_second_publisher_on_a_tcp_port_is_told_who_has_it() -> None:
+def test_bind_error_names_the_process_that_holds_the_tcp_port() -> None:
     with world() as on:
         first = on.sender()
         with pytest.raises(TransportError) as caught:
@@ -306,18 +308,18 @@ def test_a_second_publisher_on_a_tcp_port_is_told_who_has_it() -> None:
         assert isinstance(caught.value.__cause__, zmq.ZMQError)
 
 
-def test_a_second_publisher_on_an_ipc_path_is_refused_and_the_first_lives_on(tmp_path: Path) -> None:
+def test_second_publisher_on_an_ipc_path_is_refused_and_the_first_continues(tmp_path: Path) -> None:
     with world() as on:
         address = f"ipc://{tmp_path}/socket"
         first = on.sender(address)
         listener = on.listener("a", to=(address,))
-        listener.hears(lambda: first.send("a"), "a")
+        listener.wait_for_message(lambda: first.send("a"), "a")
         with pytest.raises(TransportError, match=f"'{address}' is held by process {os.getpid()} "):
             on.sender(address)
-        listener.hears(lambda: first.send("a"), "a")
+        listener.wait_for_message(lambda: first.send("a"), "a")
         first.publisher.close()
         second = on.sender(address)
-        listener.hears(lambda: second.send("a"), "a")
+        listener.wait_for_message(lambda: second.send("a"), "a")
 
 
 def test_a_publisher_killed_on_an_ipc_path_leaves_it_free(tmp_path: Path) -> None:
@@ -337,7 +339,7 @@ def test_a_publisher_killed_on_an_ipc_path_leaves_it_free(tmp_path: Path) -> Non
         ("ipc:///no/such/folder/socket", "create its folder"),
     ],
 )
-def test_an_address_that_cannot_be_bound_is_named_with_the_way_out(address: str, hint: str) -> None:
+def test_bind_error_names_the_address_and_the_remedy(address: str, hint: str) -> None:
     with world() as on, pytest.raises(TransportError, match=hint) as caught:
         on.sender(address)
     assert address.removeprefix("ipc://") in str(caught.value)
@@ -347,11 +349,11 @@ def test_messages_sent_alone_and_in_bursts_keep_their_order() -> None:
     with world() as on:
         sender = on.sender()
         listener = on.listener("a", to=(sender.address,))
-        listener.hears(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
         for size in (1, 1, 2, 1, 50, 1, 300, 1) * 5:
             for _ in range(size):
                 sender.send("a")
-            # Until they are there it is quiet: the next one is sent by its sender, what comes behind it is queued.
+            # No message is sent until these have arrived. So the next one is sent by its sender, and later ones queue.
             listener.received.until(lambda: listener.numbers("a")[-1:] == [sender.sequences["a"]], "the last one came")
         numbers = listener.numbers("a")
         assert numbers == list(range(numbers[0], sender.sequences["a"] + 1))
@@ -364,11 +366,11 @@ def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
     with world() as on:
         sender = on.sender()
         listener = on.listener("a", "b", to=(sender.address,))
-        listener.hears(lambda: sender.send("a"), "a")
-        listener.hears(lambda: sender.send("b"), "b")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("b"), "b")
         for _ in range(5000):
             last = {topic: sender.send(topic) for topic in ("a", "b")}
-        # Of both: within a window one topic may overtake another.
+        # Wait for both, because within a window one topic may overtake another.
         listener.received.until(
             lambda: all(listener.numbers(topic)[-1:] == [last[topic]] for topic in last), "the last ones came"
         )
@@ -380,11 +382,11 @@ def test_messages_that_wait_share_frames_and_keep_their_order() -> None:
         assert listener.counter("lost") == 0
 
 
-def test_a_goodbye_arrives_although_the_publisher_closes_at_once() -> None:
+def test_goodbye_arrives_when_the_publisher_closes_at_once() -> None:
     with world() as on:
         sender = on.sender()
         listener = on.listener("", to=(sender.address,))
-        listener.hears(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
         sender.send("a")
         sender.goodbye()
         sender.publisher.close()
@@ -395,7 +397,7 @@ def test_a_goodbye_arrives_although_the_publisher_closes_at_once() -> None:
         assert listener.numbers("a")[-1] == sender.sequences["a"]
 
 
-def test_a_question_about_many_topics_is_cut_and_its_answers_carry_the_askers_nonce() -> None:
+def test_hello_request_for_many_topics_is_split_and_its_replies_have_the_original_nonce() -> None:
     with world() as on:
         sender = on.sender()
         listener = on.listener("a", to=(sender.address,))
@@ -409,12 +411,12 @@ def test_a_question_about_many_topics_is_cut_and_its_answers_carry_the_askers_no
         assert len(sender.asks) > 1
 
 
-def test_a_subscription_longer_than_a_question_ends_its_connection_and_no_other() -> None:
-    """Each byte of it would cost the publisher forty, for as long as its subscriber likes."""
+def test_too_long_subscription_ends_only_its_own_connection() -> None:
+    """Each of its bytes would need forty bytes of the publisher's memory, for as long as the subscriber keeps it."""
     with world() as on:
         sender, stranger = on.sender(), zmq.Context[zmq.Socket[bytes]]()
         listener = on.listener("a", to=(sender.address,))
-        listener.hears(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
         greedy = stranger.socket(zmq.SUB)
         try:
             greedy.subscribe(b"H" + b"x" * 3000)
@@ -423,11 +425,11 @@ def test_a_subscription_longer_than_a_question_ends_its_connection_and_no_other(
         finally:
             greedy.close(0)
             stranger.term()
-        listener.hears(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
         assert listener.counter("disconnected") == 0
 
 
-def test_questions_are_answered_at_the_publishers_pace_whoever_asks() -> None:
+def test_publisher_limits_the_rate_of_hello_replies() -> None:
     with world() as on:
         sender = on.sender(questions_per_second=10)
         listener = on.listener("a", to=(sender.address,), answer_time=60.0)
@@ -440,7 +442,7 @@ def test_questions_are_answered_at_the_publishers_pace_whoever_asks() -> None:
         eventually(lambda: len(sender.asks) == 25, "all were answered")
 
 
-def test_much_that_is_subscribed_to_is_reported(
+def test_large_size_of_subscriptions_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pubsub_zmq.publisher._MUCH_SUBSCRIBED", 100_000)
@@ -448,7 +450,7 @@ def test_much_that_is_subscribed_to_is_reported(
         sender = on.sender()
         topics = [f"{number:06}{'x' * 194}" for number in range(1000)]
         listener = on.listener(*topics[:400], to=(sender.address,))
-        listener.hears(lambda: sender.send(topics[399]), topics[399])
+        listener.wait_for_message(lambda: sender.send(topics[399]), topics[399])
         assert not caplog.records
         for topic in topics[400:]:
             listener.subscriber.register_topic(topic)
@@ -456,24 +458,24 @@ def test_much_that_is_subscribed_to_is_reported(
         for topic in topics:
             listener.subscriber.unregister_topic(topic)
         listener.subscriber.register_topic("a")
-        listener.hears(lambda: sender.send("a"), "a")
-        # The socket sends by a subscription before the publisher has taken note of it.
-        # What is left: the topic, and the hellos to every subscriber.
+        listener.wait_for_message(lambda: sender.send("a"), "a")
+        # The socket sends by a subscription before the publisher has counted it.
+        # Two subscriptions are left: the topic, and the hellos to all subscribers.
         left = len(codec.subscription("a")) + len(codec.topic_frame(ALL))
-        eventually(lambda: sender.publisher._subscribed == left, "what was taken back weighs nothing")
+        eventually(lambda: sender.publisher._subscribed == left, "ended subscriptions no longer count")
 
 
-def test_an_answered_question_is_taken_back_from_the_publisher() -> None:
+def test_answered_hello_request_is_unsubscribed() -> None:
     with world() as on:
         stranger, sender = on.stranger(), on.sender()
         listener = on.listener("a", to=(sender.address, stranger.address), answer_time=0.5)
         listener.subscriber.request_hello("nonce", ["a"])
         listener.received.until(lambda: listener.received.hellos("nonce"), "the one publisher answered")
-        # The other stays silent: asked, prefix first, and taken back when the time is over.
-        stranger.was_told(lambda told: told == b"\0Hnonce\0")
-        told = [each for each in stranger.told if each[1:2] == b"H"]
-        assert told[0] == b"\1Hnonce\0"
-        assert [each[:1] for each in told] == [b"\1", b"\1", b"\0", b"\0"]
+        # The other publisher does not answer. It receives the request, prefix first, and its end after answer_time.
+        stranger.wait_for_frame(lambda frame: frame == b"\0Hnonce\0")
+        frames = [each for each in stranger.frames if each[1:2] == b"H"]
+        assert frames[0] == b"\1Hnonce\0"
+        assert [each[:1] for each in frames] == [b"\1", b"\1", b"\0", b"\0"]
 
 
 def test_nothing_is_left_open_after_close() -> None:
@@ -483,7 +485,7 @@ def test_nothing_is_left_open_after_close() -> None:
     def once(on: World) -> None:
         sender = on.sender()
         listener = on.listener("a", to=(sender.address,))
-        listener.hears(lambda: sender.send("a"), "a")
+        listener.wait_for_message(lambda: sender.send("a"), "a")
 
     with world() as on:
         once(on)
@@ -496,7 +498,7 @@ def test_nothing_is_left_open_after_close() -> None:
     assert threading.active_count() == threads
 
 
-def test_closing_does_not_wait_for_a_peer_that_takes_nothing() -> None:
+def test_close_does_not_wait_for_a_blocked_subscriber() -> None:
     with world() as on:
         sender = on.sender()
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

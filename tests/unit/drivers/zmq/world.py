@@ -1,4 +1,4 @@
-"""What the tests of the ZeroMQ driver have in common: both halves, a publisher in another process, a stranger."""
+"""Helpers for the tests of the ZeroMQ driver: both halves, a publisher in another process, a raw socket."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ ALERT: dict[str, Any] = {
     "tcp_user_timeout": 2,
 }
 GIVEN_UP = 2.0
-"""Seconds after which these take a silent peer for dead."""
+"""Seconds after which these options end the connection to a silent peer."""
 
 
 def envelope(topic: str, sequence: int, who: str, value: bytes = b"1") -> Envelope:
@@ -55,7 +55,7 @@ def envelope(topic: str, sequence: int, who: str, value: bytes = b"1") -> Envelo
 
 
 class Sender:
-    """A publisher with the bookkeeping of a service; answers questions."""
+    """A publisher with the state of a service; answers hello requests."""
 
     def __init__(self, address: str = ANY, **options: Any) -> None:
         limits = options.pop("limits", Limits())
@@ -91,7 +91,7 @@ class Sender:
 
 
 class Listener:
-    """A running subscriber and what it heard."""
+    """A running subscriber and its received messages."""
 
     def __init__(self, *topics: str, to: tuple[str, ...] = (), **options: Any) -> None:
         limits = options.pop("limits", Limits())
@@ -111,8 +111,8 @@ class Listener:
     def counter(self, name: str) -> int:
         return self.subscriber.counters()[name]
 
-    def hears(self, send: Callable[[], object], topic: str, patience: float = PATIENCE) -> None:
-        """Return once something that was sent from now on has come; sends it again and again."""
+    def wait_for_message(self, send: Callable[[], object], topic: str, patience: float = PATIENCE) -> None:
+        """Send repeatedly until a message on this topic arrives."""
         before = self.messages(topic)
 
         def came() -> bool:
@@ -121,7 +121,7 @@ class Listener:
             send()
             return False
 
-        eventually(came, f"something on {topic!r} came", patience)
+        eventually(came, f"a message on {topic!r} came", patience)
 
     def messages(self, topic: str) -> int:
         return sum(len(each.messages) for each in list(self.received.envelopes) if each.topic == topic)
@@ -136,7 +136,7 @@ class Listener:
 
 
 class Stranger:
-    """A raw XPUB that says what it likes and remembers what it was told."""
+    """A raw XPUB socket that sends any frames and stores the received subscriptions."""
 
     def __init__(self, address: str = "") -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -147,15 +147,15 @@ class Stranger:
         else:
             address = f"tcp://127.0.0.1:{self.socket.bind_to_random_port('tcp://127.0.0.1', 15_000, 32_000)}"
         self.address = address
-        self.told: list[bytes] = []
+        self.frames: list[bytes] = []
 
-    def was_told(self, what: Callable[[bytes], bool]) -> None:
-        def told() -> bool:
+    def wait_for_frame(self, wanted: Callable[[bytes], bool]) -> None:
+        def received() -> bool:
             while self.socket.poll(0):
-                self.told.append(self.socket.recv())
-            return any(what(each) for each in self.told)
+                self.frames.append(self.socket.recv())
+            return any(wanted(each) for each in self.frames)
 
-        eventually(told, "the stranger was told")
+        eventually(received, "the raw socket received the frame")
 
     def send(self, topic: str, body: bytes | None = None) -> None:
         head, good = codec.encode(envelope(topic, 1, "ab" * 16))
@@ -177,7 +177,7 @@ for line in sys.stdin:
 
 
 class Remote:
-    """A publisher in a process of its own: sends one message on each topic that is written to it."""
+    """A publisher in another process: it sends one message on each topic that is written to its input."""
 
     def __init__(self, address: str = ANY) -> None:
         path = os.pathsep.join(str(ROOT / each) for each in ("", "drivers", "tools"))
@@ -207,11 +207,11 @@ class Remote:
             try:
                 pipe.close()
             except BrokenPipeError:
-                pass  # it died with a line unread
+                pass  # the process ended before it read a line
 
 
 class World:
-    """Makes all of them and closes them."""
+    """Makes these helpers and closes them."""
 
     def __init__(self) -> None:
         self._open: list[Callable[[], None]] = []
