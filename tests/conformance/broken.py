@@ -1,4 +1,4 @@
-"""Faults that any driver's halves can be given."""
+"""Faults for the halves of any driver."""
 
 from pubsub_lib.api import OnEnvelope
 from pubsub_lib.core.envelope import Envelope

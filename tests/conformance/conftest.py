@@ -1,4 +1,4 @@
-"""What the tests of broken drivers share."""
+"""Fixtures for the tests of broken drivers."""
 
 import logging
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ LOGS = ("pubsub_ipc", "pubsub_memory", "pubsub_sql", "pubsub_zmq", "tcp_driver")
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """What a driver that is broken on purpose logs is of no interest."""
+    """Suppress the logs of drivers that are broken on purpose."""
     before = {name: logging.getLogger(name).level for name in LOGS}
     for name in before:
         logging.getLogger(name).setLevel(logging.CRITICAL)

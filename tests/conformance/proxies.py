@@ -1,4 +1,4 @@
-"""Connections of a driver under test that can be cut, all of them together."""
+"""Proxies that can cut all connections of a driver under test together."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

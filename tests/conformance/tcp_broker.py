@@ -1,8 +1,8 @@
-"""A broker over TCP, as small as one can be: the transport of the driver in ``tcp_driver.py``.
+"""A minimal broker over TCP: the transport of the driver in ``tcp_driver.py``.
 
-A message is four bytes of length, a letter and its data. To the broker: ``P`` I publish; ``S`` and ``U`` subscribe to a
-prefix, or no more; ``Y`` confirm what came before; ``M`` publish (length of the head, head, body); ``A`` a question for
-all publishers. From the broker: ``R`` confirmed, ``M`` and ``A``.
+A message is four bytes of length, a letter and its data. To the broker: ``P`` this client publishes; ``S`` and ``U``
+subscribe to a prefix and unsubscribe; ``Y`` confirm the earlier messages; ``M`` publish (length of the head, head,
+body); ``A`` a hello request for all publishers. From the broker: ``R`` confirmed, ``M`` and ``A``.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 class Broker:
-    """Runs on a thread of its own. It remembers nothing of a connection that has ended."""
+    """Runs on its own thread. It keeps no state of a connection that has ended."""
 
     def __init__(self) -> None:
         self._clients: set[_Client] = set()
@@ -58,7 +58,7 @@ class Broker:
         self._loop.call_soon_threadsafe(self._loop.add_reader, self._listener, self._accept)
 
     def inject(self, head: bytes, body: bytes) -> None:
-        """What any stranger could publish."""
+        """Publish raw frames."""
         self._loop.call_soon_threadsafe(self.publish, head, packet(b"M", struct.pack(">I", len(head)) + head + body))
 
     def close(self) -> None:
@@ -75,13 +75,13 @@ class Broker:
                 client.transport.abort()
             await asyncio.sleep(0.001)
 
-    # asyncio's own server leaves a connection open that it accepts while it is closed (Python 3.11), so accept here.
+    # asyncio's server leaves a connection open that it accepts while it is being closed (Python 3.11). So accept here.
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # it ended already
+            return  # the client has gone already
         connection.setblocking(False)
         task = self._loop.create_task(self._loop.connect_accepted_socket(lambda: _Client(self), connection))
         self._arriving.add(task)

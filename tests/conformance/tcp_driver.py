@@ -1,4 +1,4 @@
-"""A driver over the broker in ``tcp_broker.py``, as a stranger would write it from docs/writing-a-driver.md."""
+"""A driver over the broker in ``tcp_broker.py``, written as docs/writing-a-driver.md describes."""
 
 import logging
 import socket
@@ -33,7 +33,7 @@ _log = logging.getLogger("tcp_driver")
 PAUSE = 0.02
 FIRST_SECONDS = 5.0
 STOP_SECONDS = 1.9
-QUESTIONS = 100
+MAX_REQUESTS = 100
 
 
 class Wire:
@@ -47,14 +47,14 @@ class Wire:
         self.stopped = threading.Event()
 
     def write(self, data: bytes) -> None:
-        """Raises OSError when there is no connection, or the one there is has ended."""
+        """Raises OSError without a connection, or when the connection has ended."""
         with self._lock:
             if self._connection is None:
-                raise ConnectionResetError("the broker is away")
+                raise ConnectionResetError("the broker is unavailable")
             self._connection.sendall(data)
 
     def run(self, greet: Callable[[], bytes], take: Callable[[bytes, bytes], None]) -> None:
-        """Connect, write the greeting, and hand over what is received, again and again."""
+        """Repeatedly connect, write the greeting, and pass on the received packets."""
         while not self.stopped.is_set():
             try:
                 with self._connected(greet) as connection:
@@ -64,7 +64,7 @@ class Wire:
                 self.pause()
 
     def pause(self) -> None:
-        """Between two attempts."""
+        """Wait between two attempts."""
         self.stopped.wait(PAUSE)
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ class Wire:
             with self._lock:
                 if self.stopped.is_set():
                     raise ConnectionAbortedError("closed meanwhile")
-                # What is registered from now on finds the connection, and waits for this lock.
+                # A registration from now on finds this connection, and waits for this lock.
                 self._connection = connection
                 connection.sendall(greet())
             try:
@@ -99,7 +99,7 @@ class TcpPublisher(Publisher):
         self._limits = limits
         self.wire = Wire(address)
         self._life = PublisherState()
-        self._there = threading.Event()
+        self._connected_once = threading.Event()
         self._counts = {"sent": 0, "callback_errors": 0}
         self._count_lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -110,17 +110,17 @@ class TcpPublisher(Publisher):
         self._life.begin()
         self._thread = ready.thread
         ready.run(partial(self.wire.run, self.greeting, partial(self._take, on_hello_request, on_connected)))
-        if not self._there.wait(FIRST_SECONDS):
+        if not self._connected_once.wait(FIRST_SECONDS):
             self.close()
-            raise TransportError("the broker is away; start it")
+            raise TransportError("the broker is unavailable; start it")
 
     def greeting(self) -> bytes:
         return packet(b"P") + packet(b"Y")
 
     def _take(self, on_hello_request: OnHelloRequest, on_connected: OnConnected, kind: bytes, data: bytes) -> None:
         if kind == b"R":
-            self._there.set()
-            self.tell(on_connected)
+            self._connected_once.set()
+            self.notify(on_connected)
         elif kind == b"A":
             try:
                 ask = codec.read_hello_request(data, self._limits)
@@ -128,13 +128,13 @@ class TcpPublisher(Publisher):
                 return
             self._call(partial(on_hello_request, ask))
 
-    def tell(self, on_connected: OnConnected) -> None:
+    def notify(self, on_connected: OnConnected) -> None:
         self._call(on_connected)
 
     def _call(self, callback: Callable[[], None]) -> None:
         try:
             callback()
-        except BaseException:  # noqa: BLE001 - a service's fault must not end this thread
+        except BaseException:  # noqa: BLE001 - a service's error must not end this thread
             self._count("callback_errors")
             _log.exception("a callback failed")
 
@@ -144,7 +144,7 @@ class TcpPublisher(Publisher):
         try:
             self.wire.write(data)
         except OSError as error:
-            raise TransportError(f"the broker is away: {error}; it is tried again") from error
+            raise TransportError(f"the broker is unavailable: {error}; connecting is retried") from error
         self._count("sent")
 
     def _count(self, name: str) -> None:
@@ -169,7 +169,7 @@ class TcpSubscriber(Subscriber):
         self.wire = Wire(address)
         self._lock = threading.Lock()
         self._prefixes = {codec.topic_frame(ALL)}
-        self._nonces: deque[bytes] = deque(maxlen=QUESTIONS)
+        self._nonces: deque[bytes] = deque(maxlen=MAX_REQUESTS)
         self.life = SubscriberState(self._lock, _log)
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
@@ -188,8 +188,8 @@ class TcpSubscriber(Subscriber):
         self.life.check_open()
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        question = packet(b"A", codec.hello_request_frame(nonce, topics))
-        self._change(self._nonces.append, b"S", codec.private_frame(nonce), question)
+        request = packet(b"A", codec.hello_request_frame(nonce, topics))
+        self._change(self._nonces.append, b"S", codec.private_frame(nonce), request)
 
     def _change(self, note: Callable[[bytes], None], kind: bytes, prefix: bytes, more: bytes = b"") -> None:
         self.life.check_open()
@@ -197,7 +197,7 @@ class TcpSubscriber(Subscriber):
         try:
             self.wire.write(packet(kind, prefix) + more)
         except OSError:
-            pass  # the next connection begins with all of them
+            pass  # the greeting of the next connection contains all of them
 
     def greeting(self) -> bytes:
         return b"".join(packet(b"S", each) for each in (*self._prefixes, *self._nonces)) + packet(b"Y")
@@ -209,7 +209,7 @@ class TcpSubscriber(Subscriber):
         if self.life.closed:
             return
         if kind == b"R":
-            self.tell()
+            self.notify()
             return
         try:
             envelope = codec.decode(frames_of(data), self._limits)
@@ -219,7 +219,7 @@ class TcpSubscriber(Subscriber):
         self.life.counts["received"] += 1
         self.life.deliver(envelope)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self.life.connected()
 
     def counters(self) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""The suite has teeth (rules D2 to D4): each broken driver fails the check that is meant for it."""
+"""The suite finds faults (rules D2 to D4): each broken driver fails the check for its fault."""
 
 import os
 import threading
@@ -44,7 +44,7 @@ class DeliversNeighbours(MemorySubscriber):
         return any(head.startswith(one.rstrip(b"\0")) for one in tuple(self._subscriptions))
 
 
-class DeliversWhatNobodyRegistered(MemorySubscriber):
+class DeliversUnregisteredTopics(MemorySubscriber):
     def matches(self, head: bytes) -> bool:
         return head.startswith(codec.EVERYTHING) or super().matches(head)
 
@@ -57,7 +57,7 @@ class Reorders(MemorySubscriber):
         self.held = getattr(self, "held", deque())
         self.seen += 1
         self.held.append(frames)
-        if self.seen % 10:  # every tenth waits for the one behind it
+        if self.seen % 10:  # every tenth message waits for the next one
             while self.held:
                 super().deliver(self.held.pop())
 
@@ -74,7 +74,7 @@ class PublisherLeaksForeignException(MemoryPublisher):
         super().send_event(envelope)
 
 
-class DiesOnABadFrame(MemorySubscriber):
+class EndsOnABadFrame(MemorySubscriber):
     def _receive(self) -> None:
         while (frames := self._next()) is not None:
             try:
@@ -91,7 +91,7 @@ class DropsBadFramesUncounted(MemorySubscriber):
         return {**super().counters(), **dict.fromkeys(DROPS, 0)}
 
 
-class DiesOfACallback(MemorySubscriber):
+class EndsAtACallbackError(MemorySubscriber):
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         super().initialize(ending_at(SystemExit, self._life, on_envelope), on_connected)
 
@@ -101,17 +101,17 @@ class CallsBackAfterClose(MemorySubscriber):
         pass  # the bus still delivers
 
 
-class AnswersHelloToEveryone(MemorySubscriber):
+class DeliversHelloRepliesToAll(MemorySubscriber):
     def matches(self, head: bytes) -> bool:
         return head.startswith(b"H") or super().matches(head)
 
 
-class SwallowsOversized(MemoryPublisher):
+class IgnoresOversized(MemoryPublisher):
     def send_event(self, envelope: Envelope) -> None:
         try:
             super().send_event(envelope)
         except FrameError:
-            pass  # nobody will know
+            pass  # the error is lost
 
 
 class BlocksOnASlowSubscriber(MemorySubscriber):
@@ -139,7 +139,7 @@ class SendsAfterClose(MemoryPublisher):
         self._life.closed = False
 
 
-class TakesOneTopicTwice(MemorySubscriber):
+class DeliversTwice(MemorySubscriber):
     def deliver(self, frames: Frames) -> None:
         super().deliver(frames)
         if len(self._subscriptions) > 1:
@@ -163,7 +163,7 @@ class HangsInClose(MemorySubscriber):
             threading.Event().wait(4)
 
 
-class DiesOfAQuestion(MemoryPublisher):
+class EndsAtARequestError(MemoryPublisher):
     def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         def once(ask: Any) -> None:
             try:
@@ -180,15 +180,15 @@ class BlocksInRequestHello(MemorySubscriber):
         threading.Event().wait(0.05)
 
 
-class Ignorant(MemorySubscriber):
-    """Starts its thread in a child without a word."""
+class StartsInAChild(MemorySubscriber):
+    """Starts its thread in a forked child without an error."""
 
     def daemonize(self) -> None:
         self._life._pid = os.getpid()
         super().daemonize()
 
 
-class NeverMeetsAgain(MemorySubscriber):
+class NeverConnectsAgain(MemorySubscriber):
     met = False
 
     def meet(self) -> None:
@@ -198,7 +198,7 @@ class NeverMeetsAgain(MemorySubscriber):
         super().meet()
 
 
-class PublisherIsNotToldOfTheNextConnection(MemoryPublisher):
+class PublisherIgnoresReconnections(MemoryPublisher):
     met = False
 
     def meet(self) -> None:
@@ -210,23 +210,32 @@ class PublisherIsNotToldOfTheNextConnection(MemoryPublisher):
 BROKEN: dict[str, tuple[type[Any], str]] = {
     "drops silently": (DropsSilently, "test_send_event_must_not_lose_an_envelope_silently"),
     "delivers a neighbouring topic": (DeliversNeighbours, "test_register_topic_must_be_exact"),
-    "delivers what nobody registered": (DeliversWhatNobodyRegistered, "test_register_topic_must_be_exact"),
-    "reorders without saying so": (Reorders, "test_send_event_must_keep_the_order_of_a_topic"),
+    "delivers unregistered topics": (DeliversUnregisteredTopics, "test_register_topic_must_be_exact"),
+    "reorders undeclared": (Reorders, "test_send_event_must_keep_the_order_of_a_topic"),
     "leaks a foreign exception": (LeaksForeignException, "test_register_topic_must_raise_no_foreign_exception"),
-    "leaks it when sending": (PublisherLeaksForeignException, "test_send_event_must_raise_no_foreign_exception"),
-    "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "leaks a foreign exception when sending": (
+        PublisherLeaksForeignException,
+        "test_send_event_must_raise_no_foreign_exception",
+    ),
+    "ends on a bad frame": (EndsOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
     "drops bad frames uncounted": (
         DropsBadFramesUncounted,
         "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread",
     ),
-    "dies of a callback": (DiesOfACallback, "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread"),
+    "ends at a callback error": (
+        EndsAtACallbackError,
+        "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread",
+    ),
     "calls back after close": (CallsBackAfterClose, "test_on_envelope_must_not_be_called_after_close_returned"),
-    "answers hello to everyone": (AnswersHelloToEveryone, "test_request_hello_must_be_answered_to_the_asker_alone"),
-    "swallows oversized": (SwallowsOversized, "test_send_event_must_refuse_what_is_oversized"),
+    "delivers hello replies to all": (
+        DeliversHelloRepliesToAll,
+        "test_request_hello_must_be_answered_to_the_asker_alone",
+    ),
+    "ignores oversized": (IgnoresOversized, "test_send_event_must_refuse_what_is_oversized"),
     "blocks on a slow subscriber": (BlocksOnASlowSubscriber, "test_send_event_must_not_block"),
     "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
     "sends after close": (SendsAfterClose, "test_send_event_must_be_refused_before_initialize_and_after_close"),
-    "delivers twice": (TakesOneTopicTwice, "test_register_topic_must_be_idempotent"),
+    "delivers twice": (DeliversTwice, "test_register_topic_must_be_idempotent"),
     "never unregisters": (
         NeverUnregisters,
         "test_unregister_topic_must_stop_the_topic_alone_and_be_idempotent",
@@ -236,17 +245,20 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
         "test_on_envelope_must_be_called_on_one_thread_one_call_at_a_time",
     ),
     "hangs in close": (HangsInClose, "test_close_must_be_idempotent_quick_and_safe_from_any_thread"),
-    "dies of a question": (DiesOfAQuestion, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
+    "ends at a request error": (EndsAtARequestError, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
     "blocks in request_hello": (
         BlocksInRequestHello,
         "test_request_hello_must_not_block_and_must_not_need_a_reply",
     ),
-    "never connects again": (NeverMeetsAgain, "test_both_halves_must_connect_again_by_themselves"),
-    "publisher is not told of the next connection": (
-        PublisherIsNotToldOfTheNextConnection,
+    "never connects again": (NeverConnectsAgain, "test_both_halves_must_connect_again_by_themselves"),
+    "publisher ignores reconnections": (
+        PublisherIgnoresReconnections,
         "test_on_connected_must_be_called_at_each_connection",
     ),
-    "runs in a child": (Ignorant, "test_daemonize_must_be_refused_in_a_forked_child_and_not_disturb_the_parent"),
+    "starts in a child": (
+        StartsInAChild,
+        "test_daemonize_must_be_refused_in_a_forked_child_and_not_disturb_the_parent",
+    ),
 }
 
 

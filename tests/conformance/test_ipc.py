@@ -1,4 +1,4 @@
-"""The multi-process driver stands the conformance suite, as far as a hop with one subscriber has to."""
+"""The multi-process driver passes the conformance checks that apply to a hop with one subscriber."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from tests.conformance.proxies import proxies
 
 @pytest.fixture
 def inject(tmp_path: Path) -> Iterator[Callable[..., object]]:
-    """A stranger who pushes whatever he likes."""
+    """A socket that pushes any frames."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     stranger = context.socket(zmq.PUSH)
     stranger.linger = 0
@@ -29,7 +29,7 @@ def inject(tmp_path: Path) -> Iterator[Callable[..., object]]:
 
 
 def driver_by(address: str, base: type[IpcDriver] = IpcDriver) -> type[IpcDriver]:
-    """The driver whose workers connect to this address, and not to the one at which the service binds."""
+    """Return a driver whose workers connect to this address instead of the one that the service binds."""
 
     class OtherWay(base):  # type: ignore[valid-type,misc]
         @classmethod
@@ -58,14 +58,14 @@ class TestIpc(DriverConformance):
         with rig_in(tmp_path, inject) as rig:
             yield rig
 
-    # What the suite proves with several subscribers, proved with one.
+    # Checks that need several subscribers in the suite, with one subscriber here.
 
     def test_register_topic_must_be_exact_with_one_subscriber(self, rig: Rig) -> None:
         with scene(rig) as on:
             listener = on.listening("tenant-1")
             for topic in ("tenant-10", "tenant-", "tenant-1 ", "TENANT-1", "xtenant-1"):
                 on.send(topic)
-            on.fence(listener, "tenant-1")  # the hop is ordered: what was sent before has come
+            on.fence(listener, "tenant-1")  # the hop is ordered: earlier messages have arrived
             assert {envelope.topic for envelope in listener.received.envelopes if envelope.messages} == {"tenant-1"}
             assert listener.subscriber.counters()["unwanted"] >= 5
 

@@ -1,4 +1,4 @@
-"""The suite has teeth for the hop too: each broken variant of the multi-process driver fails the check meant for it."""
+"""The suite finds faults of the hop: each broken variant of the multi-process driver fails the check for its fault."""
 
 import os
 import time
@@ -30,7 +30,7 @@ class SendsInAChild(IpcPublisher):
         super().send_event(envelope)
 
 
-class LosesWhatItHasNoRoomFor(IpcPublisher):
+class DropsWhenFull(IpcPublisher):
     def send_event(self, envelope: Envelope) -> None:
         if self._counts["sent"] % 20 != 19:
             super().send_event(envelope)
@@ -51,20 +51,20 @@ class NeverConnectsAgain(IpcPublisher):
             super().initialize(on_hello_request, on_connected)
 
 
-class TellsOfAConnection(IpcPublisher):
+class CallsOnConnected(IpcPublisher):
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         super().initialize(on_hello_request, on_connected)
         on_connected()
 
 
-class DiesOnABadFrame(IpcSubscriber):
+class EndsOnABadFrame(IpcSubscriber):
     def _decode(self, frames: list[bytes]) -> Envelope | None:
         envelope = super()._decode(frames)
         self._life.closed = self._life.closed or envelope is None
         return envelope
 
 
-class DiesOfACallback(IpcSubscriber):
+class EndsAtACallbackError(IpcSubscriber):
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         super().initialize(ending_at(BaseException, self._life, on_envelope), on_connected)
 
@@ -80,7 +80,7 @@ class HangsInClose(IpcSubscriber):
         super().close()
 
 
-class ClosesTheParentsFromAChild(IpcSubscriber):
+class ClosesTheParentsSocketInAChild(IpcSubscriber):
     def close(self) -> None:
         if self._stop >= 0:
             self._life.closed = True
@@ -102,18 +102,24 @@ class ClosesTheParentsFromAChild(IpcSubscriber):
 
 BROKEN: dict[str, tuple[type[Any], str]] = {
     "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
-    "loses silently": (LosesWhatItHasNoRoomFor, "test_send_event_must_not_lose_an_envelope_silently"),
+    "loses silently": (DropsWhenFull, "test_send_event_must_not_lose_an_envelope_silently"),
     "leaks a foreign exception": (LeaksForeignException, "test_send_event_must_raise_no_foreign_exception"),
     "never connects again": (NeverConnectsAgain, "test_both_halves_must_connect_again_by_themselves"),
-    "tells of a connection": (
-        TellsOfAConnection,
+    "reports a connection": (
+        CallsOnConnected,
         "test_on_connected_must_not_be_called_without_declared_connections",
     ),
-    "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
-    "dies of a callback": (DiesOfACallback, "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread"),
+    "ends on a bad frame": (EndsOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "ends at a callback error": (
+        EndsAtACallbackError,
+        "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread",
+    ),
     "delivers a neighbouring topic": (DeliversNeighbours, "test_register_topic_must_be_exact_with_one_subscriber"),
     "hangs in close": (HangsInClose, "test_close_must_be_idempotent_quick_and_safe_from_any_thread"),
-    "a child ends the parent's": (ClosesTheParentsFromAChild, "test_a_forked_child_must_not_disturb_the_parent"),
+    "a child closes the parent's socket": (
+        ClosesTheParentsSocketInAChild,
+        "test_a_forked_child_must_not_disturb_the_parent",
+    ),
 }
 
 

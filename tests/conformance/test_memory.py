@@ -1,4 +1,4 @@
-"""The memory driver stands the conformance suite."""
+"""The memory driver passes the conformance suite."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The polling driver stands the conformance suite, on a real store."""
+"""The polling driver passes the conformance suite, on a real store."""
 
 import json
 from collections.abc import Iterator, Mapping

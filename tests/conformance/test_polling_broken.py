@@ -1,4 +1,4 @@
-"""The suite has teeth for polling too: each broken variant of the polling driver fails the check meant for it."""
+"""The suite finds faults of polling: each broken variant of the polling driver fails the check for its fault."""
 
 import json
 import time
@@ -60,7 +60,7 @@ class NumbersAllTopicsTogether(ChangelogFollower):
             yield Envelope(envelope.service, envelope.uuid, envelope.topic, self._sequences[""], envelope.messages)
 
 
-class SilentAboutQuestions(ChangelogFollower):
+class IgnoresHelloRequests(ChangelogFollower):
     def poll(self, store: Any, topics: Any, asks: Sequence[HelloRequest], clock: Any) -> Iterator[Envelope]:
         return super().poll(store, topics, (), clock)
 
@@ -70,7 +70,7 @@ class NeverUnregisters(PollingSubscriber):
         pass
 
 
-class DiesOfACallback(PollingSubscriber):
+class EndsAtACallbackError(PollingSubscriber):
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
         super().initialize(ending_at(BaseException, self._life, on_envelope), on_connected)
 
@@ -96,9 +96,12 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
         NumbersAllTopicsTogether,
         "test_envelopes_must_be_numbered_per_publisher_and_topic",
     ),
-    "silent about questions": (SilentAboutQuestions, "test_request_hello_must_be_answered_to_the_asker_alone"),
+    "ignores hello requests": (IgnoresHelloRequests, "test_request_hello_must_be_answered_to_the_asker_alone"),
     "never unregisters": (NeverUnregisters, "test_unregister_topic_must_stop_the_topic_alone_and_be_idempotent"),
-    "dies of a callback": (DiesOfACallback, "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread"),
+    "ends at a callback error": (
+        EndsAtACallbackError,
+        "test_what_on_envelope_raises_must_be_counted_and_not_end_the_thread",
+    ),
     "hangs in close": (HangsInClose, "test_close_must_be_idempotent_quick_and_safe_from_any_thread"),
     "leaks a foreign exception": (LeaksForeignException, "test_register_topic_must_raise_no_foreign_exception"),
 }

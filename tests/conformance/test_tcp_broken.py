@@ -1,4 +1,4 @@
-"""The suite has teeth for connections: each mistake of a driver over a broker fails the check meant for it."""
+"""The suite finds faults of connections: each broken driver over a broker fails the check for its fault."""
 
 import time
 from typing import Any
@@ -17,20 +17,20 @@ from tests.conformance.test_tcp import rig_of
 
 
 def only_once(half: TcpPublisher | TcpSubscriber) -> None:
-    """The connection that is lost is the last one."""
+    """Make the half stop when its connection is lost."""
     half.wire.pause = half.wire.stopped.set  # type: ignore[method-assign]
 
 
 class NeverConnectsAgain(TcpSubscriber):
-    def tell(self) -> None:
+    def notify(self) -> None:
         only_once(self)
-        super().tell()
+        super().notify()
 
 
 class PublisherNeverConnectsAgain(TcpPublisher):
-    def tell(self, on_connected: OnConnected) -> None:
+    def notify(self, on_connected: OnConnected) -> None:
         only_once(self)
-        super().tell(on_connected)
+        super().notify(on_connected)
 
 
 class ForgetsItsSubscriptions(TcpSubscriber):
@@ -42,7 +42,7 @@ class ForgetsItsSubscriptions(TcpSubscriber):
         return super().greeting() if self.connections == 1 else hellos
 
 
-class ForgetsWhatWasRegisteredWhileAway(TcpSubscriber):
+class ForgetsRegistrationsWhileDisconnected(TcpSubscriber):
     def register_topic(self, topic: str) -> None:
         before = set(self._prefixes)
         super().register_topic(topic)
@@ -52,7 +52,7 @@ class ForgetsWhatWasRegisteredWhileAway(TcpSubscriber):
             self._prefixes = before
 
 
-class RemembersWhatWasUnregisteredWhileAway(TcpSubscriber):
+class IgnoresUnregistrationsWhileDisconnected(TcpSubscriber):
     def unregister_topic(self, topic: str) -> None:
         before = set(self._prefixes)
         super().unregister_topic(topic)
@@ -72,7 +72,7 @@ class LeaksAForeignException(TcpPublisher):
             raise
 
 
-class BlocksWhileAway(TcpPublisher):
+class BlocksWhileDisconnected(TcpPublisher):
     def send_event(self, envelope: Envelope) -> None:
         until = time.monotonic() + 3
         while True:
@@ -86,25 +86,25 @@ class BlocksWhileAway(TcpPublisher):
                 return
 
 
-class TellsOfTheFirstConnection(TcpSubscriber):
+class ReportsTheFirstConnectionOnly(TcpSubscriber):
     connections = 0
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self.connections += 1
         if self.connections == 1:
-            super().tell()
+            super().notify()
 
 
-class PublisherTellsOfTheFirstConnection(TcpPublisher):
+class PublisherReportsTheFirstConnectionOnly(TcpPublisher):
     connections = 0
 
-    def tell(self, on_connected: OnConnected) -> None:
+    def notify(self, on_connected: OnConnected) -> None:
         self.connections += 1
         if self.connections == 1:
-            super().tell(on_connected)
+            super().notify(on_connected)
 
 
-class TellsBeforeItIsConnected(TcpSubscriber):
+class ReportsAConnectionTooEarly(TcpSubscriber):
     def greeting(self) -> bytes:
         wire, self.wire = self.wire, None  # type: ignore[assignment]
         try:
@@ -113,21 +113,23 @@ class TellsBeforeItIsConnected(TcpSubscriber):
             self.wire = wire
         return super().greeting()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         pass
 
     def request_hello(self, nonce: str, topics: Any) -> None:
-        if self.wire is not None:  # else the question is lost
+        if self.wire is not None:  # otherwise the hello request is lost
             super().request_hello(nonce, topics)
 
 
-class DiesOfOnConnected(TcpSubscriber):
-    def tell(self) -> None:
+class EndsAtAnOnConnectedError(TcpSubscriber):
+    def notify(self) -> None:
         before = self.life.counts["callback_errors"]
-        super().tell()
+        super().notify()
         if self.life.counts["callback_errors"] > before:
             self.wire.stop()
-            raise ConnectionAbortedError("ended")  # at once: what was received already would still be handed over
+            raise ConnectionAbortedError(
+                "ended"
+            )  # at once: otherwise packets received already would still be delivered
 
 
 class CountsNoErrorOfOnConnected(TcpPublisher):
@@ -156,7 +158,7 @@ class WaitsForTheBrokerInClose(TcpPublisher):
 
 
 BROKEN: dict[str, tuple[type[Any], str]] = {
-    # The four that a stranger planted, and the suite did not find.
+    # Four faults that an earlier suite did not find.
     "never connects again": (NeverConnectsAgain, "test_both_halves_must_connect_again_by_themselves"),
     "forgets its subscriptions": (ForgetsItsSubscriptions, "test_every_topic_must_be_subscribed_to_again"),
     "publisher never connects again": (
@@ -167,37 +169,37 @@ BROKEN: dict[str, tuple[type[Any], str]] = {
         LeaksAForeignException,
         "test_send_event_must_raise_transport_errors_alone_and_not_block_while_cut_off",
     ),
-    # And others of their kind.
-    "forgets what was registered while away": (
-        ForgetsWhatWasRegisteredWhileAway,
+    # Other faults of the same kind.
+    "forgets registrations while disconnected": (
+        ForgetsRegistrationsWhileDisconnected,
         "test_every_topic_must_be_subscribed_to_again",
     ),
     "forgets its subscription to everything": (
         ForgetsItsSubscriptions,
         "test_everything_must_be_subscribed_to_again",
     ),
-    "remembers what was unregistered while away": (
-        RemembersWhatWasUnregisteredWhileAway,
+    "ignores unregistrations while disconnected": (
+        IgnoresUnregistrationsWhileDisconnected,
         "test_a_topic_unregistered_while_cut_off_must_not_come_back",
     ),
-    "blocks while away": (
-        BlocksWhileAway,
+    "blocks while disconnected": (
+        BlocksWhileDisconnected,
         "test_send_event_must_raise_transport_errors_alone_and_not_block_while_cut_off",
     ),
-    "tells of the first connection alone": (
-        TellsOfTheFirstConnection,
+    "reports the first connection only": (
+        ReportsTheFirstConnectionOnly,
         "test_on_connected_must_be_called_at_each_connection",
     ),
-    "publisher tells of the first connection alone": (
-        PublisherTellsOfTheFirstConnection,
+    "publisher reports the first connection only": (
+        PublisherReportsTheFirstConnectionOnly,
         "test_on_connected_must_be_called_at_each_connection",
     ),
-    "tells before it is connected": (
-        TellsBeforeItIsConnected,
+    "reports a connection too early": (
+        ReportsAConnectionTooEarly,
         "test_on_connected_must_come_when_a_hello_request_is_answered",
     ),
-    "dies of on_connected": (
-        DiesOfOnConnected,
+    "ends at an on_connected error": (
+        EndsAtAnOnConnectedError,
         "test_what_on_connected_raises_must_be_counted_and_not_end_the_thread",
     ),
     "counts no error of on_connected": (

@@ -1,4 +1,4 @@
-"""The ZeroMQ driver stands the conformance suite, over tcp and over ipc, on real sockets."""
+"""The ZeroMQ driver passes the conformance suite, over tcp and over ipc, on real sockets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +15,12 @@ from pubsub_zmq import ZmqDriver
 from tests.conformance.proxies import proxies
 
 PUBLISHERS = 4
-"""As many as a check has at once, and one for the stranger."""
+"""The maximum number in a check, and one for the raw socket."""
 OPTIONS = {"reconnect_interval": 0.02, "max_reconnect_interval": 0.1, "answer_time": 1.0}
 
 
 class Stranger:
-    """A publisher that is not ours: puts any frames on the wire, to those who subscribed to what they begin with."""
+    """A raw socket that sends any frames to the subscribers of their first bytes."""
 
     def __init__(self, address: str) -> None:
         self._context = zmq.Context()
@@ -32,11 +32,11 @@ class Stranger:
     def __call__(self, *frames: bytes) -> None:
         def wanted() -> bool:
             while self._socket.poll(0):
-                told = self._socket.recv()
-                (self._subscriptions.add if told[0] else self._subscriptions.discard)(told[1:])
+                frame = self._socket.recv()
+                (self._subscriptions.add if frame[0] else self._subscriptions.discard)(frame[1:])
             return any(frames[0].startswith(each) for each in self._subscriptions)
 
-        assert poll(wanted, 10), "nobody subscribed to a stranger's frames"
+        assert poll(wanted, 10), "no subscriber of the raw socket's frames"
         self._socket.send_multipart(frames)
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Stranger:
 
 
 def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[ZmqDriver]:
-    """The driver, with an address of its own for each publisher: two cannot bind one."""
+    """Return a driver with a separate address for each publisher, because two cannot bind the same address."""
     free = iter(addresses)
 
     class OneAddressEach(base):  # type: ignore[valid-type,misc]

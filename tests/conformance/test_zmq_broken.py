@@ -1,4 +1,4 @@
-"""The suite has teeth for the ZeroMQ driver, too: each broken variant of it fails the check that is meant for it."""
+"""The suite finds faults of the ZeroMQ driver: each broken variant of it fails the check for its fault."""
 
 import math
 import os
@@ -34,14 +34,14 @@ class SubscribesWithoutNul(Receiver):
         super()._carry_out(sub)
 
 
-class HearsEveryonesAnswers(Receiver):
+class ReceivesAllHelloReplies(Receiver):
     def _carry_out(self, sub: Socket) -> None:
         sub.subscribe(b"H")
         super()._carry_out(sub)
 
 
-class AnswersWhenAllAreThere(ZmqPublisher):
-    """Not broken: lets a check's three subscribers connect before the first answer, so that all could hear it."""
+class AnswersWhenAllAreConnected(ZmqPublisher):
+    """Not broken: replies only when the check's three subscribers are connected, so that all could receive it."""
 
     def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         def patient(ask: HelloRequest) -> None:
@@ -51,8 +51,8 @@ class AnswersWhenAllAreThere(ZmqPublisher):
         super()._answer(patient, on_connected)
 
 
-class NeverComesBack(Receiver):
-    """Leaves ``ZMQ_MAXMSGSIZE`` and its consequences to ZeroMQ."""
+class NeverRecovers(Receiver):
+    """Does not reconnect after a frame over ``ZMQ_MAXMSGSIZE``."""
 
     def run(
         self,
@@ -68,7 +68,7 @@ class NeverComesBack(Receiver):
         return math.inf
 
 
-class DiesOnABadFrame(Receiver):
+class EndsOnABadFrame(Receiver):
     def _drain(self, sub: Socket) -> None:
         super()._drain(sub)
         if sum(self._counts[reason] for reason in ("truncated", "oversized", "version", "foreign")):
@@ -76,7 +76,7 @@ class DiesOnABadFrame(Receiver):
 
 
 class NeverConnectsAgain(Receiver):
-    """Neither ZeroMQ nor the driver tries again."""
+    """Neither ZeroMQ nor the driver retries a connection."""
 
     def run(self, context: "zmq.Context[Socket]", sub: Socket, monitor: Monitor, waker: Waker) -> None:
         sub.setsockopt(zmq.RECONNECT_IVL, -1)
@@ -87,38 +87,38 @@ class NeverConnectsAgain(Receiver):
 
 
 class ForgetsItsSubscriptions(Receiver):
-    """As if every connection had to be told by the driver, and the driver did not know."""
+    """As a driver that must subscribe again on each connection, and does not."""
 
     def _receive(self, events: Iterable[tuple[int, str]]) -> None:
-        told = list(events)
-        if any(event == zmq.EVENT_DISCONNECTED for event, _ in told):
+        received = list(events)
+        if any(event == zmq.EVENT_DISCONNECTED for event, _ in received):
             self._orders.extend(("unsubscribe", topic) for topic in ("", "tenant-1", "tenant-2", "tenant-3"))
-        super()._receive(told)
+        super()._receive(received)
 
 
-class TellsOfTheFirstConnection(Receiver):
-    told = False
+class ReportsTheFirstConnectionOnly(Receiver):
+    reported = False
 
     def _receive(self, events: Iterable[tuple[int, str]]) -> None:
         connected, self._life.connected = self._life.connected, lambda: None  # type: ignore[method-assign]
         before = self._health.counts["connected"]
         super()._receive(events)
         self._life.connected = connected  # type: ignore[method-assign]
-        if not self.told and self._health.counts["connected"] > before:
-            self.told = True
+        if not self.reported and self._health.counts["connected"] > before:
+            self.reported = True
             connected()
 
 
-class PublisherTellsOfNoConnection(ZmqPublisher):
+class PublisherReportsNoConnection(ZmqPublisher):
     def _answer(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         super()._answer(on_hello_request, lambda: None)
 
 
-class LeaksWhenNobodyListens(ZmqPublisher):
+class LeaksWithoutSubscribers(ZmqPublisher):
     def send_event(self, envelope: Envelope) -> None:
         counters = self.counters()
         if counters["disconnected"] and counters["disconnected"] >= counters["connected"]:
-            raise BrokenPipeError("nobody listens")
+            raise BrokenPipeError("no subscriber")
         super().send_event(envelope)
 
 
@@ -143,7 +143,7 @@ class Reorders(ZmqPublisher):
 
     def _send(self, xpub: Socket, outbox: SendQueue) -> None:
         self.held += tuple(outbox.take())
-        while len(self.held) > 1:  # each waits for the one behind it
+        while len(self.held) > 1:  # each message waits for the next one
             first, second, *rest = self.held
             for one in (second, first):
                 xpub.send_multipart((one.head, one.body))
@@ -156,7 +156,7 @@ class SendsInAChild(ZmqPublisher):
         super().send_event(envelope)
 
 
-class SilentAboutQuestions(ZmqPublisher):
+class IgnoresHelloRequests(ZmqPublisher):
     def _receive(self, xpub: Socket) -> bool:
         while xpub.poll(0):
             xpub.recv()
@@ -165,28 +165,28 @@ class SilentAboutQuestions(ZmqPublisher):
 
 BROKEN: dict[str, tuple[type[Any], str]] = {
     "delivers a neighbouring topic": (SubscribesWithoutNul, "test_register_topic_must_be_exact"),
-    "hears everyone's answers": (HearsEveryonesAnswers, "test_request_hello_must_be_answered_to_the_asker_alone"),
-    "never comes back": (NeverComesBack, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "receives all hello replies": (ReceivesAllHelloReplies, "test_request_hello_must_be_answered_to_the_asker_alone"),
+    "never recovers": (NeverRecovers, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
     "never connects again": (NeverConnectsAgain, "test_both_halves_must_connect_again_by_themselves"),
     "forgets its subscriptions": (ForgetsItsSubscriptions, "test_every_topic_must_be_subscribed_to_again"),
-    "tells of the first connection": (
-        TellsOfTheFirstConnection,
+    "reports the first connection only": (
+        ReportsTheFirstConnectionOnly,
         "test_on_connected_must_be_called_at_each_connection",
     ),
-    "publisher tells of no connection": (
-        PublisherTellsOfNoConnection,
+    "publisher reports no connection": (
+        PublisherReportsNoConnection,
         "test_on_connected_must_be_called_at_each_connection",
     ),
-    "leaks when nobody listens": (
-        LeaksWhenNobodyListens,
+    "leaks without subscribers": (
+        LeaksWithoutSubscribers,
         "test_send_event_must_raise_transport_errors_alone_and_not_block_while_cut_off",
     ),
-    "dies on a bad frame": (DiesOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
+    "ends on a bad frame": (EndsOnABadFrame, "test_bad_input_must_be_counted_by_reason_and_never_end_the_thread"),
     "drops silently": (DropsSilently, "test_send_event_must_not_lose_an_envelope_silently"),
     "leaks a foreign exception": (LeaksForeignException, "test_register_topic_must_raise_no_foreign_exception"),
-    "reorders without saying so": (Reorders, "test_send_event_must_keep_the_order_of_a_topic"),
+    "reorders undeclared": (Reorders, "test_send_event_must_keep_the_order_of_a_topic"),
     "sends in a child": (SendsInAChild, "test_send_event_must_be_refused_in_a_forked_child"),
-    "silent about questions": (SilentAboutQuestions, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
+    "ignores hello requests": (IgnoresHelloRequests, "test_on_ask_may_send_and_what_it_raises_must_be_caught"),
 }
 
 
@@ -194,7 +194,7 @@ def driver_of(broken: type[Any]) -> type[ZmqDriver]:
     class Broken(ZmqDriver):
         @classmethod
         def publisher(cls, settings: DriverSettings) -> Publisher:
-            usual = AnswersWhenAllAreThere if broken is HearsEveryonesAnswers else ZmqPublisher
+            usual = AnswersWhenAllAreConnected if broken is ReceivesAllHelloReplies else ZmqPublisher
             kind = broken if issubclass(broken, ZmqPublisher) else usual
             return kind(settings.bind_address, settings.limits, checked(settings.options))
 
