@@ -1,4 +1,4 @@
-"""The checks' tools fail when they must: a check that cannot fail proves nothing."""
+"""The helpers of the checks fail when they must, because a check that cannot fail proves nothing."""
 
 import os
 import threading
@@ -19,20 +19,20 @@ def _hang() -> None:
     os.read(read, 1)
 
 
-def test_only_our_exceptions_pass() -> None:
+def test_only_ours_accepts_only_pubsub_errors() -> None:
     checks.only_ours(lambda: _raise(TransportError("ours")))
     with pytest.raises(AssertionError, match="ValueError"):
         checks.only_ours(lambda: _raise(ValueError("theirs")))
 
 
-def test_eventually_gives_up() -> None:
+def test_eventually_fails_after_its_patience() -> None:
     answers = iter([False, False, True])
     checks.eventually(lambda: next(answers), 10, "never")
     with pytest.raises(AssertionError, match="still not: it holds"):
         checks.eventually(lambda: False, 0.0, "it holds")
 
 
-def test_who_is_slow_or_raises_is_caught() -> None:
+def test_all_at_once_fails_for_slow_and_raising_calls() -> None:
     checks.all_at_once([lambda: None] * 3, 1.0)
     stuck = threading.Event()
     try:
@@ -44,7 +44,7 @@ def test_who_is_slow_or_raises_is_caught() -> None:
         checks.all_at_once([lambda: _raise(ValueError("x"))], 1.0)
 
 
-def test_a_childs_failure_is_ours(tmp_path: Path) -> None:
+def test_in_a_fork_reports_the_childs_failure(tmp_path: Path) -> None:
     checks.in_a_fork(lambda: (tmp_path / "was here").touch(), 10)
     assert (tmp_path / "was here").exists()
     with pytest.raises(AssertionError, match="in a forked child: ValueError"):

@@ -1,4 +1,4 @@
-"""The suite's form. That its checks hold and bite is shown in tests/conformance."""
+"""The form of the suite. The tests in tests/conformance show that its checks pass and fail as they must."""
 
 import inspect
 
@@ -10,7 +10,7 @@ CHECKS = {
 }
 
 
-def test_a_check_needs_nothing_but_the_rig() -> None:
+def test_checks_take_only_the_rig() -> None:
     for name, check in CHECKS.items():
         assert list(inspect.signature(check).parameters) == ["self", "rig"], name
 
@@ -22,6 +22,6 @@ def test_every_method_of_the_contract_is_called_in_a_check() -> None:
             assert f".{method}(" in source or f".{method}," in source or method == "initialize", method
 
 
-def test_nothing_is_skipped_but_by_a_declared_capability() -> None:
+def test_checks_are_skipped_only_by_declared_capabilities() -> None:
     source = inspect.getsource(inspect.getmodule(DriverConformance))  # type: ignore[arg-type]
     assert source.count("pytest.skip(") == source.count("rig.driver.capabilities.ordered") == 1

@@ -1,4 +1,4 @@
-"""The form of the part that cuts connections. That its checks hold and bite is shown in tests/conformance."""
+"""The form of the connection checks. The tests in tests/conformance show that they pass and fail as they must."""
 
 import inspect
 
@@ -19,28 +19,28 @@ def rig(bus: MemoryBus, **ways: object) -> Rig:
     return Rig(MemoryDriver, DriverSettings(options={"bus": bus}), inject=bus.send, patience=1.0, **ways)  # type: ignore[arg-type]
 
 
-def test_the_suite_of_a_driver_contains_them() -> None:
+def test_driver_suite_contains_the_connection_checks() -> None:
     assert set(CHECKS) <= set(dir(DriverConformance))
     assert len(CUTTING) >= 9
 
 
-def test_nothing_is_skipped_but_by_a_declared_capability() -> None:
+def test_checks_are_skipped_only_by_declared_capabilities() -> None:
     assert "pytest.skip" not in inspect.getsource(connection_conformance)
 
 
 @pytest.mark.parametrize("check", CUTTING)
-def test_a_rig_that_cannot_cut_is_refused(check: str) -> None:
+def test_rig_without_cut_is_refused(check: str) -> None:
     with pytest.raises(AssertionError, match="must be able to cut and restore"):
         getattr(DriverConformance(), check)(rig(MemoryBus()))
 
 
-def test_a_cut_that_cuts_nothing_is_found() -> None:
+def test_cut_without_effect_is_found() -> None:
     useless = rig(MemoryBus(), cut=lambda: None, restore=lambda: None)
     with pytest.raises(AssertionError, match="the rig's cut does not cut"):
         DriverConformance().test_both_halves_must_connect_again_by_themselves(useless)
 
 
-def test_a_restore_that_restores_nothing_is_found() -> None:
+def test_restore_without_effect_is_found() -> None:
     bus = MemoryBus()
     with pytest.raises(AssertionError, match="received nothing on it"):
         DriverConformance().test_both_halves_must_connect_again_by_themselves(

@@ -1,4 +1,4 @@
-"""Faults around any driver: the contract still holds, every fault is counted, and a seed decides everything."""
+"""Fault injection for any driver: the contract still holds, faults are counted, and the seed determines them."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,7 @@ from pubsub_sql import PollingDriver
 
 
 class TestWrappedMemory(DriverConformance):
-    """Without faults a wrapped driver is as good as the driver."""
+    """Without faults, a wrapped driver passes the conformance suite."""
 
     @pytest.fixture
     def rig(self) -> Rig:
@@ -27,7 +27,7 @@ class TestWrappedMemory(DriverConformance):
 
 
 def positions(loss: Loss, seed: int, count: int) -> tuple[list[int], dict[str, int]]:
-    """Send positions 1..count through a memory driver with faults, wait for all that can come."""
+    """Send positions 1..count through a memory driver with faults, and wait for all expected messages."""
     with scene(Rig(MemoryDriver, DriverSettings(options={"bus": MemoryBus()}))) as on:
         inner = MemoryDriver.subscriber(on.rig.settings)
         wrapped = FaultySubscriber(inner, loss, seed)
@@ -53,7 +53,7 @@ def positions(loss: Loss, seed: int, count: int) -> tuple[list[int], dict[str, i
                 return pushed and len(came) == expected
 
             with changed:
-                # Counters move without a call of ours: look again soon, and at every envelope.
+                # Counters change without a callback, so check repeatedly and at every envelope.
                 for _ in range(1000):
                     if ended():
                         break
@@ -99,19 +99,19 @@ def test_corrupted_envelopes_are_never_delivered() -> None:
 def test_faults_change_while_running() -> None:
     with scene(Rig(MemoryDriver, DriverSettings(options={"bus": MemoryBus()}))) as on:
         wrapped = FaultySubscriber(MemoryDriver.subscriber(on.rig.settings), Loss(drop=1.0))
-        heard = threading.Event()
-        wrapped.initialize(lambda envelope: heard.set(), lambda: None)
+        received = threading.Event()
+        wrapped.initialize(lambda envelope: received.set(), lambda: None)
         wrapped.register_topic("t")
         wrapped.daemonize()
         on.send("t")
         for _ in range(1000):
             if wrapped.counters()["lost"] == 1:
                 break
-            heard.wait(0.01)
-        assert not heard.is_set()
+            received.wait(0.01)
+        assert not received.is_set()
         wrapped.set_loss(PERFECT)
         on.send("t")
-        assert heard.wait(10)
+        assert received.wait(10)
         wrapped.close()
 
 

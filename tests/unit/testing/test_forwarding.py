@@ -1,4 +1,4 @@
-"""A forwarding subscriber hands on every method of the contract with its arguments, and its result back."""
+"""A forwarding subscriber forwards every method of the contract with its arguments, and returns the result."""
 
 import inspect
 from unittest.mock import Mock
@@ -10,7 +10,7 @@ from pubsub_lib.testing.forwarding import ForwardingSubscriber
 
 
 @pytest.mark.parametrize("name", sorted(Subscriber.__abstractmethods__))
-def test_method_is_handed_on(name: str) -> None:
+def test_method_is_forwarded_with_arguments_and_result(name: str) -> None:
     inner = Mock(spec=Subscriber)
     names = list(inspect.signature(getattr(Subscriber, name)).parameters)[1:]
     given = [f"{each}-given" for each in names]

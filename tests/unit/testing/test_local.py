@@ -1,4 +1,4 @@
-"""The helper for users' tests: deterministic, without threads, and in everything else what production is."""
+"""The helper for users' tests: deterministic, without threads, and otherwise like production."""
 
 import random
 import threading
@@ -34,7 +34,7 @@ def shown(replica: LocalReplica) -> dict[str, object]:
     return dict(replica.iterate("a"))
 
 
-def test_nothing_happens_before_flush_and_everything_in_it(local: Local) -> None:
+def test_replica_works_only_inside_flush(local: Local) -> None:
     threads = set(threading.enumerate())
     replica, recorder = local.replica(["t"]), Recorder()
     replica.on("a", recorder)
@@ -51,7 +51,7 @@ def test_nothing_happens_before_flush_and_everything_in_it(local: Local) -> None
     assert set(threading.enumerate()) == threads, "no thread was started"
 
 
-def test_every_replica_is_flushed_whatever_it_follows(local: Local) -> None:
+def test_flush_covers_every_replica_with_any_topics(local: Local) -> None:
     one, every = local.replica(["t"]), local.replica()
     put(local, "1", 1)
     put(local, "2", 2, topic="other")
@@ -74,7 +74,7 @@ def stored(local: Local) -> dict[str, object]:
 
 
 def history(seed: int, loss: Loss) -> tuple[list[tuple[str, str, object]], float, int]:
-    """What a handler is told, how long it took and what got lost, of one seed."""
+    """For one seed: the changes that a handler got, the duration, and the number of lost messages."""
     rng = random.Random(seed)
     with Local(seed=seed, loss=loss) as local:
         replica, recorder = local.replica(["t"]), Recorder()
@@ -90,14 +90,14 @@ def history(seed: int, loss: Loss) -> tuple[list[tuple[str, str, object]], float
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_with_faults_flush_ends_right_and_the_same_each_time(seed: int) -> None:
+def test_flush_with_faults_converges_and_is_deterministic(seed: int) -> None:
     first = history(seed, FAULTS)
     assert first == history(seed, FAULTS)
     assert first[2] > 0, "some messages were lost"
     assert first != history(seed + 100, FAULTS)
 
 
-def test_a_cut_network_is_followed_by_polling(local: Local) -> None:
+def test_replica_polls_the_store_while_the_network_is_cut(local: Local) -> None:
     replica = local.replica(["t"])
     local.flush()
     local.set_loss(Loss(drop=1.0))
@@ -111,7 +111,7 @@ def test_a_cut_network_is_followed_by_polling(local: Local) -> None:
     assert timing.stale_after < local.now < timing.stale_after + timing.poll_interval + timing.sync_wait
 
 
-def test_waits_of_the_code_under_test_turn_the_clock_instead_of_waiting(local: Local) -> None:
+def test_waits_of_the_code_under_test_move_the_local_clock(local: Local) -> None:
     replica, recorder = local.replica(["t"]), Recorder()
     replica.on("a", recorder)
     replica.wait_synced()
@@ -132,7 +132,7 @@ def test_waits_of_the_code_under_test_turn_the_clock_instead_of_waiting(local: L
     assert local.now == pytest.approx(before + 1000.0 + PATIENCE)
 
 
-def test_a_handler_that_gives_up_fails_the_flush_with_its_own_exception(local: Local) -> None:
+def test_flush_raises_the_exception_of_a_handler_that_gave_up(local: Local) -> None:
     replica = local.replica(["t"])
     tried: list[object] = []
 
@@ -146,7 +146,9 @@ def test_a_handler_that_gives_up_fails_the_flush_with_its_own_exception(local: L
     put(local, "good", 2)
     with pytest.raises(AssertionError, match="no such switch") as raised:
         local.flush()
-    assert tried == [1, 2, 1, 1, 1, 1], "as in production: the others go on, and it is tried five times"
+    assert tried == [1, 2, 1, 1, 1, 1], (
+        "as in production: other changes are handled meanwhile, and this one is tried five times"
+    )
     assert "broken on create of a 'bad', after 5 tries" in raised.value.__notes__[0]
     local.flush()
     put(local, "bad", 3)
@@ -154,7 +156,7 @@ def test_a_handler_that_gives_up_fails_the_flush_with_its_own_exception(local: L
         local.flush()
 
 
-def test_a_handler_that_recovers_is_no_failure() -> None:
+def test_flush_succeeds_when_a_handler_recovers() -> None:
     with Local(handling=HandlerPolicy(tries=3, backoff=60.0, max_backoff=60.0)) as local:
         replica = local.replica(["t"])
         failures = iter([RuntimeError("busy"), RuntimeError("still busy")])
@@ -170,10 +172,10 @@ def test_a_handler_that_recovers_is_no_failure() -> None:
         put(local, "1", 1)
         local.flush()
         assert recorder.brief == [("create", "1", 1)]
-        assert local.now > 120.0, "two pauses of a minute, of the local clock"
+        assert local.now > 120.0, "two pauses of a minute on the local clock"
 
 
-def test_ctrl_c_in_a_handler_reaches_the_test(local: Local) -> None:
+def test_keyboard_interrupt_in_a_handler_reaches_the_test(local: Local) -> None:
     def interrupted(change: Event) -> None:
         raise KeyboardInterrupt
 
@@ -183,7 +185,7 @@ def test_ctrl_c_in_a_handler_reaches_the_test(local: Local) -> None:
         local.flush()
 
 
-def test_what_handlers_write_and_read_is_flushed_too(local: Local) -> None:
+def test_flush_covers_writes_and_reads_of_handlers(local: Local) -> None:
     replica = local.replica(["t", "answers"])
 
     def answer(change: Event) -> None:
@@ -197,15 +199,15 @@ def test_what_handlers_write_and_read_is_flushed_too(local: Local) -> None:
         with pytest.raises(UsageError, match="called by a handler"):
             local.flush()
 
-    heard = Recorder()
-    replica.on("answer", heard)
+    recorder = Recorder()
+    replica.on("answer", recorder)
     replica.on("a", answer)
     put(local, "1", 21)
     local.flush()
-    assert heard.brief == [("create", "1", 42)]
+    assert recorder.brief == [("create", "1", 42)]
 
 
-def test_writers_on_other_threads_are_flushed(local: Local) -> None:
+def test_flush_covers_writers_on_other_threads(local: Local) -> None:
     replica = local.replica()
     local.flush()
     writers = [threading.Thread(target=put, args=(local, str(number), number)) for number in range(8)]
@@ -235,7 +237,7 @@ def test_types_indexes_and_errors_are_those_of_production() -> None:
             tx.set("lport", "p2", {"switch": 7})
 
 
-def test_a_difference_from_the_store_fails_the_flush(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_fails_when_the_replica_differs_from_the_store(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_lib.replica.engine.differences", lambda *_: ["a '1' is 2 and should be 1"])
     local.replica(["t"])
     put(local, "1", 1)
@@ -243,7 +245,7 @@ def test_a_difference_from_the_store_fails_the_flush(local: Local, monkeypatch: 
         local.flush()
 
 
-def test_a_replica_that_never_catches_up_is_named(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_timeout_names_the_replicas_missing_point(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     replica = local.replica(["t"])
     local.flush()
     monkeypatch.setattr("pubsub_lib.testing.local.PATIENCE", 60.0)
@@ -255,7 +257,7 @@ def test_a_replica_that_never_catches_up_is_named(local: Local, monkeypatch: pyt
     assert not replica.closed
 
 
-def test_the_database_is_gone_after_the_test_and_nobody_elses() -> None:
+def test_close_removes_only_its_own_database() -> None:
     with Local() as one, Local() as other:
         folder = Path(one.settings.store_url.removeprefix("sqlite:///")).parent
         one.close()

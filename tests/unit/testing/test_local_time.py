@@ -1,4 +1,4 @@
-"""The clock that jumps: what is due runs first, then time goes to the next moment, never beyond what was allowed."""
+"""The local clock: due work runs first; then the clock jumps to the next due time, but not beyond the limit."""
 
 import math
 import threading
@@ -10,7 +10,7 @@ from pubsub_lib.testing.local_time import INSTANT, LocalTime, TimeCondition
 
 
 class Alarm:
-    """Rings at these moments."""
+    """A part that is due at these times."""
 
     def __init__(self, time: LocalTime, *moments: float) -> None:
         self.moments = list(moments)
@@ -28,7 +28,7 @@ class Alarm:
         return self.moments[0] if self.moments else math.inf
 
 
-def test_time_jumps_from_moment_to_moment_and_stops_where_it_must() -> None:
+def test_clock_jumps_between_due_times_and_stops_at_the_limit() -> None:
     time = LocalTime()
     alarm, other = Alarm(time, 0.0, 5.0, 5.0), Alarm(time, 7.0)
     for _ in range(10):
@@ -39,13 +39,13 @@ def test_time_jumps_from_moment_to_moment_and_stops_where_it_must() -> None:
     assert (other.rang, time.now()) == ([], 16.0)
 
 
-def test_a_wait_that_nothing_can_end_ends() -> None:
+def test_wait_without_planned_work_raises() -> None:
     time = LocalTime()
     with pytest.raises(WaitTimeout, match="no planned work can end this wait"):
         time.step()
 
 
-def test_a_part_that_is_due_and_does_nothing_cannot_stop_the_clock() -> None:
+def test_due_part_without_work_does_not_stop_the_clock() -> None:
     class Idle(Alarm):
         def run(self, now: float) -> bool:
             return False
@@ -56,7 +56,7 @@ def test_a_part_that_is_due_and_does_nothing_cannot_stop_the_clock() -> None:
     assert time.now() == INSTANT
 
 
-def test_a_waiting_condition_turns_with_its_lock_released() -> None:
+def test_time_condition_steps_with_its_lock_released() -> None:
     time = LocalTime()
     free: list[bool] = []
 

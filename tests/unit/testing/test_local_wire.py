@@ -1,4 +1,4 @@
-"""The wire without threads: real frames, exact topics, counted faults, hello replies for the asker alone."""
+"""The wire without threads: real frames, exact topics, counted faults, hello replies only for the requester."""
 
 import random
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ class Scene:
         self.wire = LocalWire(local.settings, local.store, self.time, random.Random(1))
 
     def listen(self, *topics: str, loss: Loss = PERFECT) -> tuple[LocalSubscriber, list[Envelope]]:
-        heard: list[Envelope] = []
+        received: list[Envelope] = []
         subscriber = LocalSubscriber(self.wire, loss, random.Random(2))
-        subscriber.initialize(heard.append, lambda: None)
+        subscriber.initialize(received.append, lambda: None)
         for topic in topics:
             subscriber.register_topic(topic)
         subscriber.daemonize()
-        return subscriber, heard
+        return subscriber, received
 
     def write(self, topic: str) -> None:
         with self.local.store.transaction() as tx:
@@ -44,47 +44,47 @@ def scene() -> Iterator[Scene]:
         yield Scene(local)
 
 
-def data(heard: list[Envelope]) -> list[str]:
-    return [envelope.topic for envelope in heard if envelope.messages]
+def data(received: list[Envelope]) -> list[str]:
+    return [envelope.topic for envelope in received if envelope.messages]
 
 
-def test_topics_are_exact(scene: Scene) -> None:
-    one, heard_one = scene.listen("tenant-1")
-    _, heard_all = scene.listen(ALL)
+def test_subscriber_receives_only_its_exact_topics(scene: Scene) -> None:
+    one, received_one = scene.listen("tenant-1")
+    _, received_all = scene.listen(ALL)
     for topic in ("tenant-1", "tenant-10"):
         scene.write(topic)
     scene.settle()
-    assert data(heard_one) == ["tenant-1"]
-    assert data(heard_all) == ["tenant-1", "tenant-10"]
+    assert data(received_one) == ["tenant-1"]
+    assert data(received_all) == ["tenant-1", "tenant-10"]
     one.unregister_topic("tenant-1")
     scene.write("tenant-1")
     scene.settle()
-    assert data(heard_one) == ["tenant-1"]
+    assert data(received_one) == ["tenant-1"]
     one.close()
     one.close()
     with pytest.raises(InvalidValueError):
         one.register_topic("a\0b")
 
 
-def test_an_own_hello_comes_to_its_asker_alone(scene: Scene) -> None:
+def test_hello_reply_is_received_only_by_its_requester(scene: Scene) -> None:
     scene.write("t")
-    asker, heard = scene.listen("t")
+    asker, received = scene.listen("t")
     _, other = scene.listen("t")
     asker.request_hello("abc", ["t"])
     scene.settle()
-    assert [envelope.hello.nonce for envelope in heard if envelope.hello is not None and envelope.hello.nonce] == [
+    assert [envelope.hello.nonce for envelope in received if envelope.hello is not None and envelope.hello.nonce] == [
         "abc"
     ]
     assert not [envelope for envelope in other if envelope.hello is not None and envelope.hello.nonce]
 
 
-def test_faults_are_done_to_the_bytes_and_counted(scene: Scene) -> None:
-    cut, heard = scene.listen("t", loss=Loss(corrupt=1.0))
+def test_faults_change_the_bytes_and_are_counted(scene: Scene) -> None:
+    cut, received = scene.listen("t", loss=Loss(corrupt=1.0))
     lost, nothing = scene.listen("t", loss=Loss(drop=1.0))
     late, later = scene.listen("t", loss=Loss(delay=1.0, max_delay=5.0))
     scene.write("t")
     scene.settle()
-    assert (heard, nothing) == ([], [])
+    assert (received, nothing) == ([], [])
     assert min(cut.counters()["truncated"], lost.counters()["lost"]) >= 1  # hellos too
     assert scene.time.now() < 5.0
     while scene.time.now() < 5.0:
@@ -97,21 +97,19 @@ def test_faults_are_done_to_the_bytes_and_counted(scene: Scene) -> None:
     assert data(nothing) == ["t"]
 
 
-def test_the_publisher_says_hello_again_when_the_store_answers_again(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publisher_sends_hellos_again_after_a_store_outage(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     from pubsub_lib.errors import StoreUnavailable
 
     def down(topics: object) -> None:
         raise StoreUnavailable("the database is down")
 
-    asker, heard = scene.listen("t")
+    asker, received = scene.listen("t")
     with monkeypatch.context() as patched:
         patched.setattr(scene.local.store, "read_heads", down)
         asker.request_hello("abc", ["t"])
         scene.settle()
-        assert heard == []
+        assert received == []
     asker.request_hello("def", ["t"])
-    while not heard:
+    while not received:
         scene.time.step()
-    assert heard[-1].hello is not None
+    assert received[-1].hello is not None

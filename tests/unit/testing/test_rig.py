@@ -1,4 +1,4 @@
-"""The conformance suite's own tools: what a collector counts, what a scene sends, what it gives up on."""
+"""The helpers of the conformance suite: the links that a collector counts, the links of a scene, and timeouts."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def rig(patience: float = 10.0, limits: Limits = Limits()) -> Rig:  # noqa: B008
     return Rig(MemoryDriver, DriverSettings(limits=limits, options={"bus": MemoryBus()}), patience=patience)
 
 
-def test_a_link_counts_when_its_run_is_whole_and_again_when_it_came_again() -> None:
+def test_collector_counts_a_link_at_each_complete_run() -> None:
     limits = Limits(max_frame_bytes=2000, max_value_bytes=500)
     with scene(rig(limits=limits)) as on:
         link = on.link("t", {f"k{number}": '"' + "x" * 400 + '"' for number in range(9)})
@@ -26,12 +26,12 @@ def test_a_link_counts_when_its_run_is_whole_and_again_when_it_came_again() -> N
             assert len(collector.points("t")) == count // len(envelopes)
 
 
-def test_a_collector_gives_up_by_name() -> None:
-    with pytest.raises(AssertionError, match=r"after 0\.01 s still not: the moon fell; 0 envelopes came"):
-        Collector(0.01).until(lambda: False, "the moon fell")
+def test_collector_timeout_names_the_condition() -> None:
+    with pytest.raises(AssertionError, match=r"after 0\.01 s still not: the link came; 0 envelopes came"):
+        Collector(0.01).until(lambda: False, "the link came")
 
 
-def test_a_hook_that_raises_does_not_count_as_an_overlap() -> None:
+def test_raising_hook_is_not_an_overlap() -> None:
     collector = Collector(1.0)
     envelope = Envelope("s", "0" * 32, "t", 1, [])
 
@@ -45,7 +45,7 @@ def test_a_hook_that_raises_does_not_count_as_an_overlap() -> None:
     assert not collector.overlapped
 
 
-def test_a_scene_speaks_of_one_history() -> None:
+def test_scene_links_form_one_history() -> None:
     with scene(rig()) as on:
         first, other, second = on.link("a"), on.link("b", {"k": "1", "l": "2"}), on.link("a")
         assert second.prev == first.point
@@ -53,20 +53,20 @@ def test_a_scene_speaks_of_one_history() -> None:
         assert [change.version for change in other.changes] == [2, 3]
 
 
-def test_settle_gives_up_on_who_never_hears() -> None:
+def test_settle_fails_for_a_subscriber_that_receives_nothing() -> None:
     with scene(rig(patience=0.3)) as on:
-        deaf = on.subscriber("other")
+        other = on.subscriber("other")
         with pytest.raises(AssertionError, match=r"received nothing on it in 0\.3 s"):
-            on.settle(deaf, "t")
+            on.settle(other, "t")
 
 
-def test_everything_is_settled_by_any_topic() -> None:
+def test_settle_for_all_topics_accepts_any_topic() -> None:
     with scene(rig()) as on:
         listener = on.listening(ALL)
         on.wait_for(listener, on.send("whatever"))
 
 
-def test_a_scene_closes_what_it_opened() -> None:
+def test_scene_closes_its_endpoints() -> None:
     with scene(rig()) as on:
         listener = on.listening("t")
         sender = on.sender

@@ -1,4 +1,4 @@
-"""The proxy forwards, delays, cuts and restores; and while it is cut, its port stays its own."""
+"""The proxy forwards, delays, cuts and restores; and while it is cut, no other process gets its port."""
 
 import socket
 import threading
@@ -83,7 +83,7 @@ def proxy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StreamProx
     echo.close()
 
 
-def test_bytes_are_forwarded_in_order_however_many(proxy: StreamProxy) -> None:
+def test_proxy_forwards_any_number_of_bytes_in_order(proxy: StreamProxy) -> None:
     data = bytes(range(256)) * 40_000
     with connected(proxy.address) as client:
         assert answer(client, b"first") == b"first"
@@ -91,7 +91,7 @@ def test_bytes_are_forwarded_in_order_however_many(proxy: StreamProxy) -> None:
     assert proxy.accepted == 1
 
 
-def test_a_cut_ends_connections_and_refuses_new_ones_until_it_is_restored(proxy: StreamProxy) -> None:
+def test_cut_ends_connections_and_refuses_new_ones_until_restore(proxy: StreamProxy) -> None:
     for _ in range(3):
         with connected(proxy.address) as client:
             assert answer(client, b"before") == b"before"
@@ -109,30 +109,30 @@ def test_a_cut_ends_connections_and_refuses_new_ones_until_it_is_restored(proxy:
 
 
 def ended(client: socket.socket) -> bool:
-    """Read to the end, whether it is a FIN or a reset."""
+    """Whether the connection has ended, by a FIN or a reset."""
     try:
         return client.recv(1) == b""
     except ConnectionError:
         return True
 
 
-def test_a_target_that_is_away_ends_the_connection(tmp_path: Path) -> None:
-    with_nobody = StreamProxy(f"{TCP}127.0.0.1:0", f"{IPC}{tmp_path}/nobody")
+def test_unavailable_target_ends_the_connection(tmp_path: Path) -> None:
+    proxy = StreamProxy(f"{TCP}127.0.0.1:0", f"{IPC}{tmp_path}/missing")
     try:
-        with connected(with_nobody.address) as client:
+        with connected(proxy.address) as client:
             assert ended(client)
     finally:
-        with_nobody.close()
+        proxy.close()
 
 
 @pytest.mark.parametrize("proxy", ["tcp"], indirect=True)
-def test_no_other_process_gets_the_port_while_it_is_cut(proxy: StreamProxy) -> None:
+def test_no_other_process_gets_the_port_during_a_cut(proxy: StreamProxy) -> None:
     proxy.cut()
     with socket.socket() as stranger, pytest.raises(OSError):
         stranger.bind(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
 
 
-def test_each_direction_takes_the_delay(proxy: StreamProxy) -> None:
+def test_proxy_delays_each_direction(proxy: StreamProxy) -> None:
     proxy.delay = 0.1
     with connected(proxy.address) as client:
         began = time.monotonic()
@@ -140,7 +140,7 @@ def test_each_direction_takes_the_delay(proxy: StreamProxy) -> None:
         assert time.monotonic() - began >= 0.2
 
 
-def test_the_end_of_one_side_ends_the_other(proxy: StreamProxy) -> None:
+def test_end_of_one_side_ends_the_other_side(proxy: StreamProxy) -> None:
     with connected(proxy.address) as client:
         assert answer(client, b"x") == b"x"
     assert poll(lambda: not proxy._sides, SECONDS)
