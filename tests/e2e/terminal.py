@@ -1,4 +1,4 @@
-"""A real terminal for the tests: tmux, on a socket of its own, without anybody's configuration."""
+"""A real terminal for the tests: tmux, with a private socket and without any configuration file."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ PROGRAMS = {"pubsub-db": "-m pubsub_lib.cli", "publisher-service": "-m pubsub_li
 
 
 def tmux() -> str:
-    """The program. Raises ConfigError."""
+    """Return the path of tmux. Raises ConfigError."""
     found = shutil.which("tmux")
     if found is None:
         raise ConfigError("no tmux found; install the package tmux")
@@ -28,21 +28,21 @@ def tmux() -> str:
 
 
 class Terminal:
-    """A shell in a terminal of a size that can be changed. One thread."""
+    """A shell in a terminal whose size can be changed. One thread."""
 
     def __init__(self, folder: Path, width: int, height: int, environment: Mapping[str, str]) -> None:
         self._base = [tmux(), "-S", str(folder / "socket"), "-f", "/dev/null", "-u"]
-        # Those of this source tree, whatever is installed.
+        # The programs of this source tree, not the installed ones.
         for name, module in PROGRAMS.items():
             (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
             (folder / name).chmod(0o755)
         (folder / "rc").write_text(f"PS1='{PROMPT}'\n")
-        # Not the size of the terminal that the tests run in, which would count for more than this one's.
+        # Without the size of the terminal that the tests run in, which would override this one's.
         inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._environment = {
             **inherited,
             "LC_ALL": "C.UTF-8",
-            "ENV": str(folder / "rc"),  # what an interactive sh reads
+            "ENV": str(folder / "rc"),  # the start file of an interactive sh
             "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}",
             **environment,
@@ -50,7 +50,7 @@ class Terminal:
         self._size = ["-x", str(width), "-y", str(height)]
 
     def start(self) -> None:
-        """Begin, and wait for the prompt."""
+        """Start the shell, and wait for the prompt."""
         self._tmux("new-session", "-d", *self._size, "sh")
         self.until(lambda lines: lines[0].startswith(PROMPT.strip()))
 
@@ -60,29 +60,29 @@ class Terminal:
         self._tmux("send-keys", "Enter")
 
     def press(self, key: str) -> None:
-        """One key by tmux's name: ``q``, ``C-c``."""
+        """Press one key by tmux's name: ``q``, ``C-c``."""
         self._tmux("send-keys", key)
 
     def resize(self, width: int, height: int) -> None:
-        """Another size; the program in it is told by SIGWINCH."""
+        """Change the size; the running program gets SIGWINCH."""
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
     def screen(self) -> list[str]:
-        """What stands in it now, every line of it, without spaces at the ends."""
+        """Return all lines on the screen, without trailing spaces."""
         return self._tmux("capture-pane", "-p").split("\n")[:-1]
 
     def clear(self) -> None:
-        """Forget all that was shown; the shell must wait for a command."""
+        """Clear the screen and the history; the shell must wait for a command."""
         self.type("clear")
         self.until(lambda lines: lines[0] == PROMPT.strip() and not any(lines[1:]))
         self._tmux("clear-history")
 
     def everything(self) -> list[str]:
-        """All that was shown, with wrapped lines whole."""
+        """Return all lines shown so far; wrapped lines are joined."""
         return self._tmux("capture-pane", "-p", "-J", "-S", "-").rstrip().split("\n")
 
     def until(self, wanted: Callable[[list[str]], bool]) -> list[str]:
-        """The screen once it is as wanted."""
+        """Wait until the screen is as wanted; return it."""
         lines: list[str] = []
 
         def look() -> bool:
@@ -93,11 +93,11 @@ class Terminal:
         return lines
 
     def state(self, name: str) -> str:
-        """One of tmux's variables, ``alternate_on`` for example."""
+        """Return one of tmux's variables, for example ``alternate_on``."""
         return self._tmux("display-message", "-p", f"#{{{name}}}").strip()
 
     def close(self) -> None:
-        """End it and all that runs in it."""
+        """End the terminal and all programs in it."""
         subprocess.run([*self._base, "kill-server"], capture_output=True, check=False)
 
     def _tmux(self, *arguments: str) -> str:
@@ -110,8 +110,8 @@ class Terminal:
 
 @contextmanager
 def terminal(width: int, height: int, **environment: str) -> Iterator[Terminal]:
-    """A terminal for as long as the block lasts."""
-    # A short path: a socket's has at most 107 bytes.
+    """A terminal for the duration of the block."""
+    # A short path, because a socket's path has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="pubsub-tmux-"))
     try:
         made = Terminal(folder, width, height, environment)

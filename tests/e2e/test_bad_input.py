@@ -1,6 +1,6 @@
-"""Every kind of wrong input gets one clear sentence and a typed error, and nothing is lost or half-written.
+"""Every kind of invalid input gets a typed error with one clear sentence, and no partial write.
 
-One place to look at all of them side by side; the details of each are tested where the code is.
+This module shows all of them side by side; the details of each are tested beside the code.
 """
 
 import os
@@ -47,12 +47,12 @@ def store(sqlite_url: str) -> Iterator[Store]:
         with store.transaction() as tx:
             tx.set("lport", "p1", Port("s1"), topic="t")
         yield store
-        assert store.get("lport", "p1") == Port("s1"), "something was half-written"
+        assert store.get("lport", "p1") == Port("s1"), "a part of a transaction was written"
         assert store.recount("t") == store.topics()["t"]
 
 
-def told(kind: type[PubSubError], naming: str, wrong: Callable[[], object]) -> None:
-    """It raises this error, in one sentence of a readable length that names the thing."""
+def assert_error(kind: type[PubSubError], naming: str, wrong: Callable[[], object]) -> None:
+    """Check that the call raises this error, with one sentence of a readable length that names the cause."""
     with pytest.raises(kind) as caught:
         wrong()
     sentence = str(caught.value)
@@ -107,7 +107,7 @@ VERBS: dict[str, tuple[type[PubSubError], str, Callable[[Any], object]]] = {
 @pytest.mark.parametrize("case", VERBS)
 def test_verbs(case: str, store: Store) -> None:
     kind, naming, verb = VERBS[case]
-    told(kind, naming, write(store, verb))
+    assert_error(kind, naming, write(store, verb))
     assert store.get("lport", "half") is None, "the rest of the transaction was written"
 
 
@@ -124,28 +124,28 @@ def test_wrong_urls(url: str, naming: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Store(url)
     assert "secret" not in str(caught.value)
-    told(ConfigError, naming, lambda: Store(url))
+    assert_error(ConfigError, naming, lambda: Store(url))
 
 
 @pytest.mark.parametrize("url", ["postgresql+psycopg://u:p@127.0.0.1:1/db", "mysql+pymysql://u:p@127.0.0.1:1/db"])
 def test_an_unreachable_database(url: str) -> None:
-    told(StoreUnavailable, "127.0.0.1", lambda: Store(url, settings=HASTY).read_heads([""]))
+    assert_error(StoreUnavailable, "127.0.0.1", lambda: Store(url, settings=HASTY).read_heads([""]))
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    told(StoreUnavailable, "nowhere", lambda: Store(f"sqlite:///{tmp_path}/nowhere/net.db", settings=HASTY))
+def test_missing_database_folder(tmp_path: Path) -> None:
+    assert_error(StoreUnavailable, "nowhere", lambda: Store(f"sqlite:///{tmp_path}/nowhere/net.db", settings=HASTY))
 
 
 def test_a_read_only_store(store: Store, sqlite_url: str) -> None:
     with Store(sqlite_url, read_only=True) as reader:
-        told(StoreReadOnly, "read", lambda: reader.unique_id("x"))
+        assert_error(StoreReadOnly, "read", lambda: reader.unique_id("x"))
 
 
 def test_a_locked_database(store: Store, sqlite_url: str) -> None:
     holder = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:
-        told(StoreBusy, "lock", write(store))
+        assert_error(StoreBusy, "lock", write(store))
     finally:
         holder.close()
 
@@ -156,42 +156,46 @@ def test_a_full_database(store: Store, sqlite_url: str) -> None:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
     try:
-        told(StoreFull, "room", write(store, lambda tx: [tx.set("lport", key, Port("x" * 50_000)) for key in large]))
+        assert_error(
+            StoreFull, "room", write(store, lambda tx: [tx.set("lport", key, Port("x" * 50_000)) for key in large])
+        )
     finally:
         with store._writers.connect() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count=1000000")
     assert store.get("lport", "half") is None
 
 
-def test_a_foreign_schema(tmp_path: Path) -> None:
+def test_unknown_schema(tmp_path: Path) -> None:
     path = tmp_path / "foreign.db"
     with sqlite3.connect(path) as foreign:
         foreign.execute("CREATE TABLE pubsub_objects (mine TEXT)")
     foreign.close()
-    told(SchemaError, "pubsub_objects", lambda: Store(f"sqlite:///{path}"))
+    assert_error(SchemaError, "pubsub_objects", lambda: Store(f"sqlite:///{path}"))
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "photo.db"
     path.write_bytes(os.urandom(4096))
-    told(PubSubError, "database", lambda: Store(f"sqlite:///{path}", settings=HASTY))
+    assert_error(PubSubError, "database", lambda: Store(f"sqlite:///{path}", settings=HASTY))
 
 
 def test_drivers(sqlite_url: str) -> None:
-    told(DriverError, "'zeromq'", lambda: Replica(Settings(store_url=sqlite_url, driver="zeromq")))
-    told(DriverError, "cross_host", lambda: loader.load("memory", {"cross_host": "the address tcp://10.0.0.1:8866"}))
+    assert_error(DriverError, "'zeromq'", lambda: Replica(Settings(store_url=sqlite_url, driver="zeromq")))
+    assert_error(
+        DriverError, "cross_host", lambda: loader.load("memory", {"cross_host": "the address tcp://10.0.0.1:8866"})
+    )
 
 
 @pytest.mark.parametrize("topic", ["", "t\0", "t" * 300])
 def test_a_replicas_topics(topic: str, sqlite_url: str) -> None:
-    told(InvalidValueError, "topic", lambda: Replica(Settings(store_url=sqlite_url), topics=["fine", topic]))
+    assert_error(InvalidValueError, "topic", lambda: Replica(Settings(store_url=sqlite_url), topics=["fine", topic]))
 
 
-def test_what_a_replica_does_not_hold(store: Store, sqlite_url: str) -> None:
+def test_unsubscribed_topic_and_unknown_index(store: Store, sqlite_url: str) -> None:
     with Replica(Settings(store_url=sqlite_url), topics=["t"]) as replica:
-        told(NotSubscribedError, "'other'", lambda: replica.records(topic="other"))
-        told(NotSubscribedError, "'colour'", lambda: replica.lookup("colour", "red"))
-        told(UsageError, "no_function", lambda: replica.on("lport", "no_function"))  # type: ignore[arg-type]
+        assert_error(NotSubscribedError, "'other'", lambda: replica.records(topic="other"))
+        assert_error(NotSubscribedError, "'colour'", lambda: replica.lookup("colour", "red"))
+        assert_error(UsageError, "no_function", lambda: replica.on("lport", "no_function"))  # type: ignore[arg-type]
 
 
 FRAMES = {
@@ -207,7 +211,7 @@ FRAMES = {
 @pytest.mark.parametrize("case", FRAMES)
 def test_frames(case: str) -> None:
     frames, reason = FRAMES[case]
-    told(FrameError, "", lambda: codec.decode(frames))
+    assert_error(FrameError, "", lambda: codec.decode(frames))
     with pytest.raises(FrameError) as caught:
         codec.decode(frames)
     assert caught.value.reason == reason

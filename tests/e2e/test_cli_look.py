@@ -74,7 +74,7 @@ def given_back(shell: Terminal, code: int) -> None:
 
 
 @pytest.mark.slow
-def test_top_fits_is_resized_and_gives_the_terminal_back(host: Host, size: tuple[int, int]) -> None:
+def test_top_fits_the_terminal_and_restores_it(host: Host, size: tuple[int, int]) -> None:
     width, height = size
     topics = [f"tenant-{number}" for number in range(70)]
     write(host, *topics)

@@ -71,7 +71,7 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("place", ["writer.after_lock", "writer.before_commit", "writer.after_commit"])
-def test_a_load_that_was_killed_is_run_again_and_ends_right(place: str, world: World, tmp_path: Path) -> None:
+def test_killed_load_completes_when_run_again(place: str, world: World, tmp_path: Path) -> None:
     path = write(tmp_path / "objects.jsonl", 200)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for number in (1, 4):  # both runs look at what is there first, and the second gets farther
@@ -95,7 +95,7 @@ def last(lines: Sequence[dict[str, Any]]) -> dict[str, tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_the_middle_of_a_transaction_leaves_nothing_half_done(
+def test_signal_during_a_transaction_leaves_no_partial_transaction(
     number: signal.Signals, code: int, world: World, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "objects.jsonl", 100)
@@ -143,7 +143,7 @@ def limited(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-def test_a_disk_without_room_for_the_database(sqlite: World, tmp_path: Path) -> None:
+def test_load_on_a_full_disk_reports_the_stored_lines(sqlite: World, tmp_path: Path) -> None:
     path = write(tmp_path / "objects.jsonl", 2000, 300)
     code, out, err = ended(sqlite.process("load", path, "--batch", 100, preexec_fn=limited(600_000)))
     assert (code, out) == (4, "")
@@ -158,7 +158,7 @@ def test_a_disk_without_room_for_the_database(sqlite: World, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["net.jsonl", "net.jsonl.gz"])
-def test_a_disk_without_room_for_an_export(name: str, sqlite: World, tmp_path: Path) -> None:
+def test_export_on_a_full_disk_leaves_no_file(name: str, sqlite: World, tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl"
     path.write_text("".join(
         json.dumps({"table": "t", "key": str(n), "value": os.urandom(500).hex()}) + "\n" for n in range(1000)
@@ -172,7 +172,7 @@ def test_a_disk_without_room_for_an_export(name: str, sqlite: World, tmp_path: P
     assert list(target.iterdir()) == []
 
 
-def test_the_database_goes_away_and_comes_back(private_postgres: PrivateServer, tmp_path: Path) -> None:
+def test_load_continues_after_a_database_restart(private_postgres: PrivateServer, tmp_path: Path) -> None:
     world = made(private_postgres.url, tmp_path)
     path = write(tmp_path / "objects.jsonl", 100)
     process = world.process("load", path, "--batch", 10, failpoint="writer.before_commit=stop@4")
@@ -223,7 +223,9 @@ def terminal() -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("n", 1, 1), ("y", 0, 0)])
-def test_it_asks_on_a_terminal(answer: str, code: int, left: int, sqlite: World, terminal: Terminal) -> None:
+def test_rm_asks_for_confirmation_on_a_terminal(
+    answer: str, code: int, left: int, sqlite: World, terminal: Terminal
+) -> None:
     with sqlite.open() as store, store.transaction() as tx:
         tx.set("t", "k", 1)
     process = sqlite.process("rm", "t", "k", stdin=terminal.inside, stderr=terminal.inside)
@@ -296,7 +298,7 @@ def test_memory_does_not_grow_with_the_file(sqlite: World, tmp_path: Path) -> No
         assert peaks[command, 100_000] < peaks[command, 20_000] + 15, peaks
 
 
-def test_dropall_by_force_beside_a_service_that_goes_on_after_init(sqlite_url: str, tmp_path: Path) -> None:
+def test_service_continues_after_a_forced_dropall_and_init(sqlite_url: str, tmp_path: Path) -> None:
     host = Host(tmp_path, sqlite_url, sync_backoff=0.1, max_sync_backoff=0.5, max_idle_time=1.0, poll_interval=0.2)
     world = World(sqlite_url, host.config, host)
     try:

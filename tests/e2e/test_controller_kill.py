@@ -41,7 +41,7 @@ def must_hold(controller: "subprocess.Popen[str]", position: int, store: Store) 
 @pytest.mark.parametrize(
     "failpoint", ["sync.during_snapshot=kill", "sync.during_delta=kill", "replica.in_handler=kill@10"]
 )
-def test_a_controller_is_killed_and_comes_back(failpoint: str, host: Host, store: Store) -> None:
+def test_killed_controller_restarts_with_one_full_sync(failpoint: str, host: Host, store: Store) -> None:
     service = host.service()
     worker = host.worker()
     write(worker, 5)

@@ -1,4 +1,4 @@
-"""The demo and the full real set as commands: their result, their exit codes, and that nothing of them is left."""
+"""The demo and the full real set as commands: their results and exit codes; no file and no process is left."""
 
 import os
 import resource
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tools" / "data"
 CUT = ("--routes", "5000", "--changes", "900", "--seconds", "6")
 DEADLINE = 400.0
-"""Seconds; far more than anything here takes, an audit beside other tests included."""
+"""Seconds; far more than any step takes, also an audit beside other tests."""
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Ours, with a temporary folder that is empty before, and by which the processes can be found."""
+    """This process's environment, with an empty temporary folder, by which the started processes can be found."""
     path = [str(ROOT), str(ROOT / "drivers"), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(path), "COLUMNS": "80"}
 
@@ -48,7 +48,7 @@ def call(
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Processes that were started with this temporary folder, or with one in it."""
+    """Return the processes that were started with this temporary folder, or with a folder in it."""
     mark = f"TMPDIR={folder}/".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -57,12 +57,12 @@ def processes_of(folder: Path) -> list[int]:
                 if any((each + b"/").startswith(mark) for each in (entry / "environ").read_bytes().split(b"\0")):
                     found.append(int(entry.name))
             except OSError:
-                pass  # it has just ended
+                pass  # the process has ended
     return found
 
 
 def assert_all_end(pids: Sequence[int]) -> None:
-    """Every one of these processes ends by itself."""
+    """Check that each of these processes ends by itself."""
     with ExitStack() as stack:
         for pid in pids:
             try:
@@ -74,14 +74,14 @@ def assert_all_end(pids: Sequence[int]) -> None:
             assert ready, f"process {pid} still runs"
 
 
-def assert_one_sentence(said: str, beginning: str) -> None:
-    assert said.startswith(beginning), said
-    assert said.count("\n") == 1, said
+def assert_one_sentence(output: str, beginning: str) -> None:
+    assert output.startswith(beginning), output
+    assert output.count("\n") == 1, output
 
 
 @pytest.mark.slow
 def test_the_demo(tmp_path: Path) -> None:
-    """One run, of which everything is said that is to be seen in it: a run for each would take minutes."""
+    """One run for all these checks, because a run for each would take minutes."""
     folder, results = tmp_path / "tmp", tmp_path / "results"
     folder.mkdir()
     done = call("demo_app.py", "-f", "json", *CUT, "--out", str(results), folder=folder)
@@ -90,16 +90,16 @@ def test_the_demo(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
     report: dict[str, Any] = msgspec.json.decode(done.stdout)
-    every_replica_equals_the_database_and_that_the_files(report)
-    replicas_hold_what_they_follow(report)
-    at_each_kill_something_committed_was_unsent(report)
-    nobody_needed_another_full_sync_and_nothing_was_told_twice(report)
-    a_killed_worker_goes_on_where_the_database_says(report)
-    the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed(report)
-    the_page_of_the_audit_opens_without_a_word(report, tmp_path)
+    replicas_equal_the_database_and_the_files(report)
+    replicas_hold_only_their_topics(report)
+    each_kill_left_unsent_commits(report)
+    no_replica_needed_another_full_sync_or_a_duplicate_callback(report)
+    killed_worker_resumes_where_the_database_stands(report)
+    audit_finds_no_fault_despite_the_kills(report)
+    page_of_the_audit_opens_without_errors(report, tmp_path)
 
 
-def every_replica_equals_the_database_and_that_the_files(report: dict[str, Any]) -> None:
+def replicas_equal_the_database_and_the_files(report: dict[str, Any]) -> None:
     assert [row["verdict"] for row in report["replicas"]] == ["equal"] * 3
     assert report["equal"] is True
     assert report["broken"] == []
@@ -108,7 +108,7 @@ def every_replica_equals_the_database_and_that_the_files(report: dict[str, Any])
     assert [row["faults"] for row in report["replicas"]] == [0, 0, 0]
 
 
-def replicas_hold_what_they_follow(report: dict[str, Any]) -> None:
+def replicas_hold_only_their_topics(report: dict[str, Any]) -> None:
     one, two, everything = report["replicas"]
     assert (one["topics"], two["topics"], everything["topics"]) == (["as3333"], ["as5409", "as8259"], [])
     assert [row["transport"] for row in report["replicas"]] == ["ZeroMQ", "ZeroMQ", "polling"]
@@ -118,7 +118,7 @@ def replicas_hold_what_they_follow(report: dict[str, Any]) -> None:
     assert one["latency_p50"] <= one["latency_p99"] <= one["max_latency"]
 
 
-def at_each_kill_something_committed_was_unsent(report: dict[str, Any]) -> None:
+def each_kill_left_unsent_commits(report: dict[str, Any]) -> None:
     assert sorted(kill["victim"] for kill in report["kills"]) == ["publisher-service", "replica-2", "worker-2"]
     for kill in report["kills"]:
         assert kill["unsent"] > 0, kill
@@ -127,34 +127,34 @@ def at_each_kill_something_committed_was_unsent(report: dict[str, Any]) -> None:
     assert report["service_starts"] == 2
 
 
-def nobody_needed_another_full_sync_and_nothing_was_told_twice(report: dict[str, Any]) -> None:
+def no_replica_needed_another_full_sync_or_a_duplicate_callback(report: dict[str, Any]) -> None:
     assert [row["kills"] for row in report["replicas"]] == [0, 1, 0]
     assert [row["resyncs"] for row in report["replicas"]] == [0, 0, 0]
     # One for each topic and for the default topic, or one for everything. Only the killed replica started again.
     assert [row["fulls"] for row in report["replicas"]] == [2, 3, 1]
     for row in report["replicas"]:
         assert row["twice"] == 0, row
-        assert row["calls"] >= row["objects"], "every object that is there was told at least once"
+        assert row["calls"] >= row["objects"], "the handler was called at least once for every object"
 
 
-def a_killed_worker_goes_on_where_the_database_says(report: dict[str, Any]) -> None:
+def killed_worker_resumes_where_the_database_stands(report: dict[str, Any]) -> None:
     killed = [row for row in report["writers"] if row["killed_at"] is not None]
     assert [row["name"] for row in killed] == ["worker-2"]
     assert 0 < killed[0]["killed_at"] < killed[0]["changes"]
-    # It died after COMMIT, before it could tell of that transaction.
+    # It was killed after COMMIT, before it could report that transaction.
     assert killed[0]["resumed_at"] == killed[0]["killed_at"] + 10
 
 
-def the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed(report: dict[str, Any]) -> None:
+def audit_finds_no_fault_despite_the_kills(report: dict[str, Any]) -> None:
     audit = report["audit"]
     assert audit["exit_code"] == 0, audit
     assert (audit["faults"], audit["problems"]) == ([], [])
-    assert set(audit["stopped"]) <= {"replica-2"}, "only who was killed may have missed something"
+    assert set(audit["stopped"]) <= {"replica-2"}, "only a killed replica may have missed a change"
     (balance,) = audit["balance"].values()
     assert balance["delivered"] > 0
     assert balance["unknown"] == balance["pending"] == 0
     assert balance["expected"] == sum(number for name, number in balance.items() if name != "expected")
-    # Each kill left something unsent, which came by another way.
+    # Each kill left unsent links, which replicas got in another way.
     assert {"repaired", "ok"} <= {each["verdict"] for each in audit["counts"]}
     folder = Path(audit["folder"])
     assert (folder / "summary.json").is_file()
@@ -162,12 +162,12 @@ def the_audit_of_the_run_finds_nothing_wrong_although_processes_were_killed(repo
     assert audit["page"] == str(folder / "page.html")
 
 
-def the_page_of_the_audit_opens_without_a_word(report: dict[str, Any], tmp_path: Path) -> None:
+def page_of_the_audit_opens_without_errors(report: dict[str, Any], tmp_path: Path) -> None:
     try:
         with chromium(tmp_path) as browser:
             browser.get(Path(report["audit"]["page"]).as_uri())
-            said: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
-            assert said == []
+            errors: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
+            assert errors == []
             assert browser.find_elements(By.CSS_SELECTOR, "#figure-balance .main-svg .trace path")
     except ConfigError as error:
         if IN_CI:
@@ -196,7 +196,7 @@ def test_the_audit_names_the_object_that_was_corrupted_in_a_replica(tmp_path: Pa
 
 @contextmanager
 def demo_in_the_middle(folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A demo that has just killed a process of its own: all others are at work."""
+    """A demo that has just killed one of its processes, while all others work."""
     command = [sys.executable, str(ROOT / "tools" / "demo_app.py"), *CUT]
     with subprocess.Popen(
         command, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -213,21 +213,21 @@ def demo_in_the_middle(folder: Path) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
+def test_interrupted_demo_leaves_no_files_and_processes(how: signal.Signals, tmp_path: Path) -> None:
     with demo_in_the_middle(tmp_path) as running:
         assert len(processes_of(tmp_path)) > 2
         running.send_signal(how)
-        said, complained = running.communicate(timeout=DEADLINE)
+        output, errors = running.communicate(timeout=DEADLINE)
     assert running.returncode == 130
-    assert said == ""
-    assert "Traceback" not in complained
-    assert complained.endswith("tools/demo: interrupted; every process was stopped and every file removed\n")
+    assert output == ""
+    assert "Traceback" not in errors
+    assert errors.endswith("tools/demo: interrupted; every process was stopped and every file removed\n")
     assert list(tmp_path.iterdir()) == []
     assert processes_of(tmp_path) == []
 
 
 @pytest.mark.slow
-def test_killed_it_takes_its_processes_along(tmp_path: Path) -> None:
+def test_killed_demo_ends_its_processes(tmp_path: Path) -> None:
     with demo_in_the_middle(tmp_path) as running:
         children = [pid for pid in processes_of(tmp_path) if pid != running.pid]
         assert len(children) > 1
@@ -245,13 +245,13 @@ def test_killed_it_takes_its_processes_along(tmp_path: Path) -> None:
         (["--fast"], "unrecognized arguments: --fast"),
     ],
 )
-def test_a_wrong_option_is_one_sentence(arguments: Sequence[str], reason: str, tmp_path: Path) -> None:
+def test_invalid_option_is_reported_in_one_sentence(arguments: Sequence[str], reason: str, tmp_path: Path) -> None:
     done = call("demo_app.py", *arguments, folder=tmp_path)
     assert done.returncode == 2
     assert_one_sentence(done.stderr, f"tools/demo: {reason}")
 
 
-def test_without_room_for_files_it_is_one_sentence(tmp_path: Path) -> None:
+def test_full_disk_is_reported_in_one_sentence(tmp_path: Path) -> None:
     def little_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
 
@@ -262,7 +262,7 @@ def test_without_room_for_files_it_is_one_sentence(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_the_large_files_it_is_one_sentence(tmp_path: Path) -> None:
+def test_missing_large_files_are_reported_in_one_sentence(tmp_path: Path) -> None:
     done = call("realset_app.py", "--data", str(tmp_path), folder=tmp_path)
     assert done.returncode == 2
     assert_one_sentence(done.stderr, f"tools/realset: {tmp_path} does not hold rib-rrc00-20000111.jsonl.gz; name")
@@ -279,7 +279,7 @@ def large_files(tmp_path: Path) -> Path:
 
 
 def full_set(url: str, large_files: Path, folder: Path, *arguments: str) -> dict[str, Any]:
-    """What a short run with the large files' names prints with ``-f json``."""
+    """Return the output with ``-f json`` of a short run with the large files' names."""
     given = ["--data", str(large_files), "--database", url, "--routes", "5000", "--changes", "2000"]
     done = call("realset_app.py", "-f", "json", *given, *arguments, folder=folder)
     assert done.returncode == 0, done.stderr
@@ -297,7 +297,7 @@ def test_the_full_set_with_a_service_killed_three_times(database_url: str, large
     assert sorted(kill["victim"] for kill in report["kills"]) == ["publisher-service"] * 3 + ["worker-2"]
     assert min(kill["unsent"] for kill in report["kills"]) > 0
     assert report["service_starts"] == 4
-    # The second one follows its topic and the default topic.
+    # The second replica subscribes to its topic and the default topic.
     assert [(row["fulls"], row["resyncs"], row["kills"]) for row in report["replicas"]] == [(1, 0, 0), (2, 0, 0)]
 
 
@@ -309,13 +309,13 @@ def test_the_full_set_by_polling(sqlite_url: str, large_files: Path, tmp_path: P
     assert [(row["transport"], row["kills"]) for row in report["replicas"]] == [("polling", 1), ("polling", 0)]
 
 
-def test_an_unknown_database_is_one_sentence(large_files: Path, tmp_path: Path) -> None:
+def test_unknown_database_is_reported_in_one_sentence(large_files: Path, tmp_path: Path) -> None:
     done = call("realset_app.py", "--data", str(large_files), "--database", "oracle", folder=tmp_path)
     assert done.returncode == 2
     assert_one_sentence(done.stderr, "tools/realset: 'oracle' is neither sqlite, postgresql, mariadb nor a URL")
 
 
-def test_a_database_that_cannot_be_opened_is_one_sentence(large_files: Path, tmp_path: Path) -> None:
+def test_database_that_cannot_be_opened_is_reported_in_one_sentence(large_files: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/nowhere/net.sqlite"
     done = call("realset_app.py", "--data", str(large_files), "--database", url, folder=tmp_path)
     assert done.returncode == 3

@@ -34,21 +34,21 @@ def test_the_samples_of_a_page_run_one_after_the_other(page: Path, tmp_path: Pat
     assert done.stderr == ""
 
 
-def test_the_issue_s_two_samples_are_in_the_readme() -> None:
+def test_readme_has_two_short_samples() -> None:
     readme = samples(ROOT / "README.md")
     assert len(readme) == 2
     assert all(len(sample.strip().splitlines()) <= 9 for sample in readme)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_existing_targets(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_blank_is_left_to_be_filled_in(page: Path) -> None:
+def test_pages_have_no_placeholders(page: Path) -> None:
     assert not re.findall(r"@[A-Z_]{3,}@|\bTODO\b|\bTBD\b|\bFIXME\b", page.read_text())
 
 

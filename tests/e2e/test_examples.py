@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_is_as_short_as_promised(name: str) -> None:
+def test_example_is_shorter_than_its_documented_limit(name: str) -> None:
     (row,) = [line for line in (EXAMPLES / "README.md").read_text().splitlines() if line.startswith(f"| [{name}/]")]
     found = re.search(r"\| fewer than (\d+) \|$", row)
     assert found is not None, row
@@ -163,7 +163,7 @@ def test_inventory_and_controller_work_together(stage: Stage) -> None:
     assert controller.end(signal.SIGINT) == 0
 
 
-def test_a_wrong_configuration_ends_the_controller_with_2_and_one_sentence(stage: Stage, folder: Path) -> None:
+def test_controller_exits_with_2_and_one_sentence_for_an_invalid_configuration(stage: Stage, folder: Path) -> None:
     (folder / "controller.conf").write_text("[pubsub]\nstore_url = sqlite:///net.db\ntopcis = tenant-1\n")
     controller = stage.run(*command_of_the_unit())
     assert controller.end() == 2
@@ -171,6 +171,6 @@ def test_a_wrong_configuration_ends_the_controller_with_2_and_one_sentence(stage
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_configuration_is_read_as_it_stands(name: str) -> None:
+def test_example_configuration_is_valid(name: str) -> None:
     settings = Settings.from_file(EXAMPLES / name / f"{name}.conf")
     assert settings.driver == "zmq_pubsub_driver"

@@ -1,4 +1,4 @@
-"""``tools/loadset`` in small: loads are killed and run again, and each promise that it checks can be seen broken."""
+"""``tools/loadset`` with small files: loads are killed and run again, and each of its checks can fail."""
 
 import gzip
 import itertools
@@ -22,7 +22,7 @@ def routes(tmp_path: Path) -> Path:
     return path
 
 
-def test_killed_twice_it_ends_equal_and_within_its_memory(routes: Path, tmp_path: Path) -> None:
+def test_load_killed_twice_ends_equal_and_within_its_memory(routes: Path, tmp_path: Path) -> None:
     done = call("loadset_app.py", "--file", str(routes), "--kills", "1000", "3000", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
@@ -33,25 +33,25 @@ def test_killed_twice_it_ends_equal_and_within_its_memory(routes: Path, tmp_path
     assert third["changes"] == LINES - second["position"]
     assert again["changes"] == 0
     assert report["objects"] == LINES
-    # A process that did not even import the library would stay far below.
+    # A process that did not import the library would use far less.
     assert all(20 < each["megabytes"] <= report["peak_megabytes"] < 150 for each in report["runs"])
     assert report["wrong"] == []
 
 
-def test_more_memory_than_promised_is_told(tmp_path: Path) -> None:
+def test_excess_memory_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl.gz"
     with gzip.open(DATA / "rib-small.jsonl.gz") as lines, gzip.open(path, "wb") as out:
         out.writelines(itertools.islice(lines, 1))
     done = call("loadset_app.py", "--file", str(path), "--kills", "--max-megabytes", "1", folder=tmp_path)
     assert done.returncode == 1, done.stderr
-    (told,) = json.loads(done.stdout)["wrong"]
-    assert told.startswith("the peak memory was ")
+    (reported,) = json.loads(done.stdout)["wrong"]
+    assert reported.startswith("the peak memory was ")
     done = call("loadset_app.py", "--file", str(path), "--kills", "5", folder=tmp_path)
     assert done.returncode == 3
     assert_one_sentence(done.stderr, "tools/loadset: pubsub-db load ended with 0, at 1 of 5")
 
 
-def test_wrong_options_are_one_sentence(tmp_path: Path) -> None:
+def test_missing_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     done = call("loadset_app.py", "--file", str(tmp_path / "none"), folder=tmp_path)
     assert done.returncode == 2
     assert_one_sentence(done.stderr, "tools/loadset: there is no file ")

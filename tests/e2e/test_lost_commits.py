@@ -93,7 +93,7 @@ def forgetful_postgres() -> Iterator[PrivateServer]:
 
 @pytest.mark.usefixtures("postgres_server")  # skipped with its sentence where there is none
 @pytest.mark.parametrize("driver", ["memory", "db_polling_pubsub_driver"])
-def test_an_acknowledged_commit_that_the_server_lost_is_never_called_applied(
+def test_wait_for_never_reports_a_lost_acknowledged_commit_as_applied(
     driver: str, forgetful_postgres: PrivateServer
 ) -> None:
     server = forgetful_postgres

@@ -84,7 +84,7 @@ def configuration(folder: Path, database: str, port: int, *service: str) -> Path
 
 
 @pytest.mark.slow
-def test_a_controller_without_its_database_is_never_ready_first(tmp_path: Path) -> None:
+def test_controller_without_its_database_is_never_ready(tmp_path: Path) -> None:
     nobody, *ports = free_ports(STARTS + 1)
     refusing = f"postgresql://nobody@127.0.0.1:{nobody}/none"
     missing = f"sqlite:///{tmp_path}/none/there.db"
@@ -99,7 +99,7 @@ def test_a_controller_without_its_database_is_never_ready_first(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_controller_is_ready_once_its_database_is_there(tmp_path: Path) -> None:
+def test_controller_gets_ready_when_its_database_exists(tmp_path: Path) -> None:
     port = free_port()
     url = f"sqlite:///{tmp_path}/late.db"
     config = configuration(tmp_path, url, port)
@@ -113,7 +113,7 @@ def test_a_controller_is_ready_once_its_database_is_there(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_service_without_its_database_answers_nothing_and_ends(tmp_path: Path) -> None:
+def test_service_without_its_database_gives_no_answer_and_exits(tmp_path: Path) -> None:
     nobody, port = free_ports(2)
     config = configuration(
         tmp_path,

@@ -74,7 +74,7 @@ class Counting:
                 self._running -= 1
 
 
-def test_a_slow_subscriber_over_its_hwm_sees_holes_reads_deltas_one_at_a_time_and_ends_equal(sqlite_url: str) -> None:
+def test_replica_over_its_high_water_mark_converges_by_single_deltas(sqlite_url: str) -> None:
     timing = Timing(max_idle_time=2.0, message_delay_window=0.1, sync_jitter=0.01, sync_interval=0.01)
     limits = Limits(max_value_bytes=250_000, max_frame_bytes=300_000)  # one message a frame
     config = settings(sqlite_url, timing, limits, send_hwm=5, receive_hwm=5)
@@ -108,7 +108,7 @@ def test_a_slow_subscriber_over_its_hwm_sees_holes_reads_deltas_one_at_a_time_an
     assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
 
 
-def test_after_an_oversized_frame_a_replica_is_back_within_two_seconds(sqlite_url: str) -> None:
+def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_url: str) -> None:
     """The second publisher is a stranger; what it says well-formed is of no history that the replica knows."""
     timing = Timing(max_idle_time=1.0, hello_wait=0.3, sync_jitter=0.01)
     limits = Limits(max_value_bytes=5000, max_frame_bytes=10_000)
@@ -148,7 +148,7 @@ def test_after_an_oversized_frame_a_replica_is_back_within_two_seconds(sqlite_ur
         assert replica.status().driver["disconnected"] == 2, "the other publisher's connection was disturbed"
 
 
-def test_twenty_replicas_that_start_at_once_are_each_greeted_by_an_own_hello(sqlite_url: str) -> None:
+def test_twenty_replicas_that_start_at_once_each_get_a_hello_reply(sqlite_url: str) -> None:
     """A replica reads for the first time when it was greeted, or after ``hello_wait``, which is too long here."""
     timing = Timing(hello_wait=10 * LONG, max_idle_time=10 * LONG, sync_jitter=0.01)
     config = settings(sqlite_url, timing)
@@ -198,7 +198,7 @@ def test_hellos_about_long_topics_reach_a_replica_whose_frames_are_small(sqlite_
         assert replica.status().dropped["oversized"] == 0
 
 
-def test_a_topic_that_is_followed_while_under_fire_ends_equal(sqlite_url: str) -> None:
+def test_topic_subscribed_under_load_converges(sqlite_url: str) -> None:
     timing = Timing(max_idle_time=1.0, message_delay_window=0.1, hello_wait=0.3, sync_jitter=0.01, sync_interval=0.01)
     config = settings(sqlite_url, timing)
     ceased = threading.Event()
@@ -247,7 +247,7 @@ def test_a_topic_that_is_followed_while_under_fire_ends_equal(sqlite_url: str) -
     assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
 
 
-def test_a_worker_forked_after_its_parent_had_sent_still_delivers(tmp_path: Path, sqlite_url: str) -> None:
+def test_worker_forked_after_its_parent_sent_delivers(tmp_path: Path, sqlite_url: str) -> None:
     host = Host(tmp_path, sqlite_url)
     try:
         host.service()
@@ -286,7 +286,7 @@ def network() -> Iterator[Namespace]:
         yield made
 
 
-def test_a_half_open_connection_is_noticed_by_both_ends_and_by_the_replica_within_the_bound(
+def test_half_open_connection_is_detected_by_both_ends_within_the_bound(
     network: Namespace, tmp_path: Path, sqlite_url: str
 ) -> None:
     """The cable of the publisher's host is pulled: no FIN, no RST, packets vanish."""

@@ -1,7 +1,7 @@
-"""What was lost before a reconnection is there one question later, and not one ``max_idle_time`` later.
+"""A change lost before a reconnection is repaired by one hello request, and not only after ``max_idle_time``.
 
-``tools/reconnection.py`` measures it 20 times; here it runs a few times, with room for a busy machine. Without
-``on_connected`` the change came 19 s after the reconnection, and one start hello in ten arrived.
+``tools/reconnection.py`` measures this 20 times; here it runs a few times, with longer limits for a busy machine.
+Without ``on_connected``, the change came 19 s after the reconnection, and one start hello in ten arrived.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ ROOM = "6"
 
 
 def measured(*arguments: str) -> str:
-    """What the command prints; its exit status says whether every bound held."""
+    """Return the output of the command; its exit status shows whether every limit was kept."""
     command = [sys.executable, str(ROOT / "tools" / "reconnection.py"), "--room", ROOM, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -24,9 +24,9 @@ def measured(*arguments: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["cut", "restart"])
-def test_a_change_lost_before_a_reconnection_is_repaired_by_the_question_that_it_causes(what: str) -> None:
+def test_change_lost_before_a_reconnection_is_repaired_by_a_hello_request(what: str) -> None:
     assert "(median of 3; " in measured("--only", what, "--count", "3", "--cut", "1")
 
 
-def test_a_hello_at_the_start_reaches_a_listener_that_was_there_before() -> None:
+def test_start_hello_reaches_an_earlier_listener() -> None:
     assert "heard by 5 of 5" in measured("--only", "hello", "--count", "5")

@@ -149,7 +149,7 @@ def test_this_code_and_the_old_one_read_a_newer_minor_version(name: str) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_this_code_sends_begins_with_what_the_old_one_sent(name: str) -> None:
+def test_frames_of_this_code_begin_with_the_frames_of_1_0(name: str) -> None:
     head, body = codec.encode(codec.decode(recorded(name)))
     assert head == recorded(name)[0]
     new, old = msgspec.msgpack.decode(body), msgspec.msgpack.decode(recorded(name)[1])
@@ -158,7 +158,7 @@ def test_what_this_code_sends_begins_with_what_the_old_one_sent(name: str) -> No
     assert begins_with([*new[2:]], [*old[2:]])
 
 
-def test_begins_with_sees_what_would_break_an_old_reader() -> None:
+def test_begins_with_detects_changes_that_break_an_old_reader() -> None:
     assert begins_with([1, [2, 3, "new"]], [1, [2, 3]])
     assert begins_with({"a": [1, 2]}, {"a": [1]})
     for broken in ([1], [2, [2, 3]], [1, [3, 2]], [1, [2, 3.0]], ["new", 1, [2, 3]], [1, {"2": 3}]):
@@ -219,7 +219,7 @@ def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
             assert old_reading(body) == old_reading(recorded(name)[1])
 
 
-def test_a_replica_of_a_topic_hears_an_old_publishers_hellos_about_it() -> None:
+def test_replica_of_a_topic_receives_hellos_of_an_old_publisher() -> None:
     """A publisher of 1.0 said a hello for each topic, under that topic. A replica of today still receives them."""
     got: SimpleQueue[Envelope] = SimpleQueue()
     with zmq.Context() as context, context.socket(zmq.XPUB) as xpub:
@@ -238,7 +238,7 @@ def test_a_replica_of_a_topic_hears_an_old_publishers_hellos_about_it() -> None:
             assert [got.get(timeout=PATIENCE).hello for _ in range(2)] == [codec.decode(recorded("hello")).hello] * 2
 
 
-def test_a_replica_of_1_0_that_follows_a_topic_is_served_by_own_hellos() -> None:
+def test_replica_of_1_0_that_follows_a_topic_gets_hello_replies() -> None:
     """It does not subscribe to hellos to everybody, so it misses those of a publisher of today. Freshness and every
     bound rest on hello replies, which it asks for as ever.
     """

@@ -1,4 +1,4 @@
-"""``tools/rot.py``: what rots in memory and in the database is right again within the stated time, read by buckets."""
+"""``tools/rot.py``: corruption in memory and in the database is repaired in the stated time, by reading buckets."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import rot
 OBJECTS, WITHIN = 20_000, 6.0
 
 
-def test_what_rots_is_repaired_within_the_time_and_little_is_read(tmp_path: Path) -> None:
+def test_corruption_is_repaired_within_the_time_and_with_few_reads(tmp_path: Path) -> None:
     figures = list(rot.measure(str(tmp_path), OBJECTS, WITHIN))
     print(*figures, sep="\n")
     assert {(each.where, each.what, each.how) for each in figures} == {

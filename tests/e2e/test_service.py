@@ -1,4 +1,4 @@
-"""The publisher service beside others, under a database that dies, and while nothing happens for long."""
+"""The publisher service beside other services, with a database that is killed, and during a long idle time."""
 
 import re
 import socket
@@ -16,9 +16,7 @@ IDLE_SECONDS = 60.0
 
 
 @pytest.mark.parametrize("shared", ["port", "socket"])
-def test_two_services_on_one_host_get_a_sentence_that_names_what_and_who(
-    shared: str, host: Host, tmp_path: Path
-) -> None:
+def test_second_service_error_names_the_shared_address_and_its_process(shared: str, host: Host, tmp_path: Path) -> None:
     first = host.service()
     second = Host(tmp_path / "second", host.database, "api-2")
     try:
@@ -29,30 +27,30 @@ def test_two_services_on_one_host_get_a_sentence_that_names_what_and_who(
         else:
             wanted = host.settings.multiproc_socket
             second.change(second.settings.multiproc_socket, wanted)
-        code, said = second.refused()
+        code, output = second.refused()
     finally:
         second.close()
-    last = said.strip().splitlines()[-1]
+    last = output.strip().splitlines()[-1]
     assert code == 3
     assert wanted in last
     assert re.search(rf"\b{first.pid}\b", last), last
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert first.poll() is None
     with Store(host.database) as store:
         assert [each.service for each in store.directory.live()] == ["api-1"]
 
 
-def test_a_second_live_service_of_the_same_name_ends_with_a_sentence(host: Host, tmp_path: Path) -> None:
+def test_second_live_service_with_the_same_name_exits_with_an_error(host: Host, tmp_path: Path) -> None:
     first = host.service()
-    namesake = Host(tmp_path / "second", host.database, "api-1")
+    second = Host(tmp_path / "second", host.database, "api-1")
     try:
-        code, said = namesake.refused()
+        code, output = second.refused()
     finally:
-        namesake.close()
-    assert code == 2, said
+        second.close()
+    assert code == 2, output
     address = host.settings.bind_address
-    assert f"another live service has the name 'api-1', at {address}; give each" in said.strip().splitlines()[-1]
-    assert "Traceback" not in said
+    assert f"another live service has the name 'api-1', at {address}; give each" in output.strip().splitlines()[-1]
+    assert "Traceback" not in output
     assert first.poll() is None
     assert poll(host.is_ready, LONG)
 
@@ -69,7 +67,7 @@ def test_replicas_on_a_service_with_four_workers_are_equal(host: Host) -> None:
 
 
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
-def test_the_database_is_killed_and_the_service_goes_on(
+def test_service_continues_after_a_database_kill(
     server_name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     server: PrivateServer = request.getfixturevalue(server_name)
@@ -85,35 +83,35 @@ def test_the_database_is_killed_and_the_service_goes_on(
             write(worker, 5)
             server.kill()
             assert poll(lambda: not host.is_ready(), LONG), "without its database it is not ready"
-            _watchdog_hears_of("not", systemd)  # and yet nobody is to end it for that
+            _wait_for_notification("not", systemd)  # the watchdog ping continues, so that systemd does not end it
             server.restart()
             assert poll(host.is_ready, LONG)
             last = write(worker, 5)
             with Store(server.url) as store:
                 watched.must_come_to(last, store)
-                with store.transaction(origin="api-1") as tx:  # and it follows the changelog again
+                with store.transaction(origin="api-1") as tx:  # the service reads the changelog again
                     tx.set("item", "left", 1, topic="t0")
                 assert poll(lambda: host.metric("links_total", "followed") >= 1, LONG)
                 assert tx.commit is not None
                 watched.must_come_to(tx.commit.point.position, store)
-            _watchdog_hears_of("ready", systemd)
+            _wait_for_notification("ready", systemd)
         assert service.poll() is None
     finally:
         host.close()
         systemd.close()
 
 
-def _watchdog_hears_of(status: str, systemd: socket.socket) -> None:
-    """Read what systemd is sent until it is told of this status, and that the service lives."""
+def _wait_for_notification(status: str, systemd: socket.socket) -> None:
+    """Read the notifications to systemd until one has this status; it must have a watchdog ping, too."""
     while True:
-        told = systemd.recv(1000).decode().splitlines()
-        if told[-1].startswith("STATUS=") and status in told[-1]:
-            assert told[0] == "WATCHDOG=1", told
+        lines = systemd.recv(1000).decode().splitlines()
+        if lines[-1].startswith("STATUS=") and status in lines[-1]:
+            assert lines[0] == "WATCHDOG=1", lines
             return
 
 
 @pytest.mark.slow
-def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
+def test_idle_minute_loses_no_lease_and_needs_no_sync(
     tmp_path: Path, sqlite_url: str, postgres_url: str, mariadb_url: str
 ) -> None:
     """Ten times a lease, on all three databases at once."""
@@ -122,7 +120,7 @@ def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
         watched = []
         for number, database in enumerate((sqlite_url, postgres_url, mariadb_url)):
             host = Host(tmp_path / str(number), database, follow_interval=0.25)
-            # A busy machine may hold a service up for longer than 2 s; that is not what is asked here.
+            # A busy machine may delay a service for longer than 2 s; this test does not check that.
             host.change("lease = 2\n", f"lease = {IDLE_SECONDS / 10}\n")
             ending.callback(host.close)
             host.service()
@@ -139,7 +137,7 @@ def test_a_minute_of_nothing_costs_no_lease_and_no_sync(
                 if not host.is_ready() or host.metric("leases", "orphans") != 1:
                     return f"{host.database}: a lease was lost"
                 if len(store.directory.live()) != 1:
-                    return f"{host.database}: the entry is gone"
+                    return f"{host.database}: the entry in the directory is missing"
                 if each.syncs() != syncs:
                     return f"{host.database}: {each.replica.status().counters}"
                 if each.replica.staleness() > host.settings.timing.stale_after:

@@ -25,7 +25,7 @@ from tests.e2e.service_host import LONG, Host, Watched, done, fork, order, write
         "service.while_taking_over=kill",
     ],
 )
-def test_the_service_is_killed_and_comes_back(failpoint: str, host: Host, store: Store) -> None:
+def test_replicas_converge_after_a_service_kill(failpoint: str, host: Host, store: Store) -> None:
     service = host.service(failpoint)
     with Watched(host.settings) as watched:
         worker = host.worker()
@@ -49,7 +49,7 @@ def test_the_service_is_killed_and_comes_back(failpoint: str, host: Host, store:
 
 
 @pytest.mark.parametrize("failpoint", ["writer.after_commit=kill@4", "worker.after_push=kill@4"])
-def test_a_worker_is_killed_and_the_service_publishes_what_it_left(failpoint: str, host: Host, store: Store) -> None:
+def test_service_publishes_the_unsent_links_of_a_killed_worker(failpoint: str, host: Host, store: Store) -> None:
     host.service()
     with Watched(host.settings) as watched:
         worker = host.worker(failpoint)
@@ -63,7 +63,7 @@ def test_a_worker_is_killed_and_the_service_publishes_what_it_left(failpoint: st
         watched.must_come_to(write(host.worker(), 5), store)
 
 
-def test_another_service_publishes_what_a_dead_one_s_workers_left(tmp_path: Path, host: Host, store: Store) -> None:
+def test_other_service_publishes_the_unsent_links_of_a_dead_service(tmp_path: Path, host: Host, store: Store) -> None:
     """Two hosts, one database: when one is dead for good, its links become orphans as its lease ends."""
     other = Host(tmp_path / "other", host.database, "api-2")
     try:
@@ -84,7 +84,7 @@ def test_another_service_publishes_what_a_dead_one_s_workers_left(tmp_path: Path
         other.close()
 
 
-def test_sigterm_takes_what_workers_have_pushed_and_says_goodbye(host: Host, store: Store) -> None:
+def test_sigterm_receives_pushed_messages_and_sends_a_goodbye(host: Host, store: Store) -> None:
     service = host.service()
     with Watched(host.settings) as watched:
         worker = host.worker()
@@ -98,7 +98,7 @@ def test_sigterm_takes_what_workers_have_pushed_and_says_goodbye(host: Host, sto
         watched.must_come_to(write(worker, 1), store)
 
 
-def test_workers_that_are_spawned_hand_over_as_forked_ones_do(host: Host, store: Store) -> None:
+def test_spawned_workers_hand_over_like_forked_ones(host: Host, store: Store) -> None:
     host.service()
     with Watched(host.settings) as watched:
         worker = host.worker()

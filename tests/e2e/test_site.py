@@ -1,4 +1,4 @@
-"""The documentation is built as a site, strictly: no page is left out, and no link leads nowhere."""
+"""The documentation is built as a site, strictly: every page is included, and every link has a target."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ DOCS = ROOT / "docs"
 
 
 def build(docs: Path, site: Path) -> "subprocess.CompletedProcess[str]":
-    """As tools/docs does it."""
+    """Build the site as tools/docs does."""
     words = (ROOT / "tools" / "docs").read_text().split("-m sphinx ")[1].split(" -d ")[0].split()
     return subprocess.run(
         [sys.executable, "-m", "sphinx", *words, "-d", str(site.parent / "doctrees"), str(docs), str(site)],
@@ -34,7 +34,7 @@ def test_the_site_is_built_strictly(tmp_path: Path) -> None:
     assert 'href="../using.html#handlers"' in (site / "examples" / "README.html").read_text()
 
 
-def test_links_to_nowhere_are_errors(tmp_path: Path) -> None:
+def test_missing_link_targets_are_errors(tmp_path: Path) -> None:
     docs = tmp_path / "project" / "docs"
     docs.mkdir(parents=True)
     shutil.copy(DOCS / "conf.py", docs)
@@ -45,7 +45,7 @@ def test_links_to_nowhere_are_errors(tmp_path: Path) -> None:
     assert good.returncode == 0, good.stderr
     with (docs / "index.md").open("a") as page:
         page.write("\n[a page](nowhere.md)\n\n[a heading](other.md#no-such-heading)\n\n```{toctree}\nmissing\n```\n")
-    (docs / "alone.md").write_text("# Nobody leads to this page\n")
+    (docs / "alone.md").write_text("# No link leads to this page\n")
     bad = build(docs, tmp_path / "bad")
     assert bad.returncode != 0
     for complaint in ("nowhere.md", "no-such-heading", "missing", "alone.md"):

@@ -76,7 +76,7 @@ def test_two_workers_register_and_stop_leaves_nothing(tmp_path: Path) -> None:
     assert "holds no cluster; start one" in call(folder, "stop").stderr
 
 
-def test_a_process_that_came_by_the_same_number_is_left_alone(tmp_path: Path) -> None:
+def test_stop_does_not_end_another_process_with_a_reused_pid(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
         try:
             written = Cluster("spark://127.0.0.1:1", {other.pid: "1", os.getpid(): "2"})
@@ -87,7 +87,7 @@ def test_a_process_that_came_by_the_same_number_is_left_alone(tmp_path: Path) ->
             other.kill()
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_not_changed(tmp_path: Path) -> None:
     kept = tmp_path / "thesis.txt"
     kept.touch()
     for command, reason in (("start", "holds files that are not of a cluster; name"), ("stop", "holds no cluster")):
@@ -97,7 +97,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [kept]
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, link = tmp_path / "cluster", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder)
@@ -110,20 +110,20 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytes
     assert (folder / "cluster.json").exists()
 
 
-def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_names_the_reason_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match=r"JAVA_HOME is .* and no bin/java is there"):
         spark_cluster_app.start(tmp_path / "cluster", 1, 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_here_and_nothing_there_is_not_the_same(tmp_path: Path) -> None:
+def test_check_fails_when_both_audits_have_no_input(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
     with pytest.raises(ClusterError, match=r"has a problem: .*nowhere cannot be read"):
         spark_cluster_app.check(tmp_path, tmp_path / "nowhere", None)
 
 
-def test_a_store_of_other_journals_is_not_made_and_not_compared(tmp_path: Path, sqlite_url: str) -> None:
+def test_check_refuses_a_missing_and_an_empty_store(tmp_path: Path, sqlite_url: str) -> None:
     (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(Cluster("spark://127.0.0.1:1", {})))
     with pytest.raises(StoreUnavailable, match=r"store\.sqlite"):
         spark_cluster_app.check(tmp_path, tmp_path, sqlite_url)
@@ -132,7 +132,7 @@ def test_a_store_of_other_journals_is_not_made_and_not_compared(tmp_path: Path, 
         spark_cluster_app.check(tmp_path, tmp_path, sqlite_url)
 
 
-def test_two_audits_of_the_same_are_the_same_whenever_they_were_made() -> None:
+def test_comparison_ignores_the_time_of_the_audit() -> None:
     one = nothing(["no journals"])
     later = msgspec.structs.replace(one, audited=one.audited + 1)
     assert spark_cluster_app.comparable(one) == spark_cluster_app.comparable(later)

@@ -1,4 +1,4 @@
-"""The connection is lost during COMMIT: never applied twice, never lost, and a doubt is said aloud."""
+"""The connection is lost during COMMIT: never applied twice, never lost, and an unknown outcome is reported."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def through(proxy: CuttingProxy, server_url: str, settings: StoreSettings = SETT
 
 
 @pytest.mark.parametrize("mode", ["before", "after", "late"])
-def test_it_is_in_exactly_once(mode: Mode, proxy: CuttingProxy, server_url: str) -> None:
+def test_transaction_is_stored_exactly_once(mode: Mode, proxy: CuttingProxy, server_url: str) -> None:
     with through(proxy, server_url) as store, Store(server_url) as direct:
         handed_over: list[Link] = []
         store.on_commit(handed_over.extend)
@@ -53,7 +53,7 @@ def test_it_is_in_exactly_once(mode: Mode, proxy: CuttingProxy, server_url: str)
 
 
 @pytest.mark.parametrize(("mode", "is_in"), [("before", False), ("after", True)])
-def test_outcome_unknown_when_the_store_cannot_be_asked(
+def test_outcome_unknown_is_raised_when_the_store_is_unavailable(
     mode: Mode, is_in: bool, proxy: CuttingProxy, server_url: str
 ) -> None:
     settings = StoreSettings(retry_attempts=3, retry_max_seconds=5.0, connect_timeout=2.0)

@@ -27,7 +27,9 @@ def has_lines(journal: Path, least: int) -> bool:
         ("writer.after_commit=kill@3", True),
     ],
 )
-def test_a_writer_killed_at(failpoint: str, is_in: bool, database_url: str, tmp_path: Path) -> None:
+def test_killed_writer_leaves_whole_transactions(
+    failpoint: str, is_in: bool, database_url: str, tmp_path: Path
+) -> None:
     journal = tmp_path / "journal"
     finish(start_writer(database_url, journal, TOTAL, failpoint), -signal.SIGKILL)
     with Store(database_url) as store:
@@ -45,7 +47,7 @@ def test_a_writer_killed_at(failpoint: str, is_in: bool, database_url: str, tmp_
 
 
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
-def test_the_database_server_is_killed_and_back(
+def test_writer_continues_after_database_kills(
     server_name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     server: PrivateServer = request.getfixturevalue(server_name)
@@ -61,7 +63,7 @@ def test_the_database_server_is_killed_and_back(
 
 
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
-def test_a_store_outlives_its_server(server_name: str, request: pytest.FixtureRequest) -> None:
+def test_store_works_after_a_server_restart(server_name: str, request: pytest.FixtureRequest) -> None:
     """Also idle pooled connections and readers: the next call heals them."""
     server: PrivateServer = request.getfixturevalue(server_name)
     with Store(server.url, settings=StoreSettings(retry_attempts=50)) as store:
@@ -76,7 +78,7 @@ def test_a_store_outlives_its_server(server_name: str, request: pytest.FixtureRe
 
 
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
-def test_a_stopped_writer_does_not_stop_all(server_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_stopped_writer_does_not_block_others(server_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """SIGSTOP while it holds the counter: the server ends its transaction after the idle timeout."""
     server: PrivateServer = request.getfixturevalue(server_name)
     settings = StoreSettings(lock_timeout=1.0, retry_attempts=50, retry_max_seconds=60.0)
@@ -97,7 +99,7 @@ def test_a_stopped_writer_does_not_stop_all(server_name: str, request: pytest.Fi
 
 
 @pytest.mark.parametrize("failpoint", ["sync.during_snapshot=kill", "sync.during_delta=kill"])
-def test_a_reader_killed_during_a_sync_leaves_nothing_behind(failpoint: str, database_url: str) -> None:
+def test_reader_killed_during_a_sync_leaves_no_lock(failpoint: str, database_url: str) -> None:
     with Store(database_url) as store:
         for i in range(3):
             with store.transaction() as tx:

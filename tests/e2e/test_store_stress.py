@@ -34,7 +34,7 @@ def test_twelve_writers_with_rollbacks_leave_no_gap(database_url: str, seed: int
 
 
 @pytest.mark.slow
-def test_the_naive_follower_misses_rows_on_postgresql(postgres_url: str, seed: int) -> None:
+def test_naive_follower_misses_rows_on_postgresql(postgres_url: str, seed: int) -> None:
     """Ids of an autoincrement column are taken before the commit: ``id > last`` is no way to follow."""
     figures = stress(postgres_url, seed)
     assert figures["naive_missed"] > 0

@@ -97,7 +97,7 @@ def samples() -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_tutorial_works_when_it_is_typed(repl: Repl) -> None:
+def test_tutorial_works_when_typed(repl: Repl) -> None:
     for sample in samples():
         for line in sample.splitlines():
             said = repl.type(line)
@@ -110,12 +110,12 @@ def test_the_tutorial_works_when_it_is_typed(repl: Repl) -> None:
             assert line.strip() in printed, f"the page says\n{line}\nand python printed\n{printed}"
 
 
-def test_a_sample_that_does_not_parse_is_noticed(repl: Repl) -> None:
+def test_syntax_error_in_a_sample_is_detected(repl: Repl) -> None:
     repl.type("with open('x', 'w') as file:")
     repl.type("    pass")
     assert "SyntaxError" in repl.type("print(1)")
 
 
-def test_the_page_has_samples_and_shows_what_they_print() -> None:
+def test_tutorial_has_samples_and_their_output() -> None:
     assert len(samples()) >= 5
     assert any("create p1" in block for block in SHOWN.findall(PAGE.read_text()))

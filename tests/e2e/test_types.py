@@ -69,7 +69,7 @@ def pyright(file: Path, folder: Path) -> Wrong:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", [mypy, pyright], ids=lambda checker: checker.__name__)
-def test_a_typed_program_is_understood_and_each_mistake_found(
+def test_type_checkers_accept_the_program_and_find_each_mistake(
     checker: Callable[[Path, Path], Wrong], tmp_path: Path
 ) -> None:
     good = PROGRAM.read_text()

@@ -1,4 +1,4 @@
-"""A program with typed tables; test_types.py has it checked by mypy and pyright, and nobody runs it."""
+"""A program with typed tables. test_types.py checks it with mypy and pyright; it is never run."""
 
 from typing import Any, assert_type
 
