@@ -1,4 +1,4 @@
-"""Fixtures that several of these tests begin with; a file with needs of its own has its own of the same name."""
+"""Common fixtures of these tests; a file with other needs defines its own fixture of the same name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +19,6 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
 
 @pytest.fixture
 def store(host: Host) -> Iterator[Store]:
-    """The host's database, seen from outside."""
+    """The host's database, opened by the test."""
     with Store(host.database) as store:
         yield store

@@ -1,4 +1,4 @@
-"""A TCP proxy that loses a connection exactly at COMMIT, in every way that makes a difference."""
+"""A TCP proxy that cuts a connection exactly at COMMIT, in each way that matters."""
 
 import re
 import socket
@@ -6,16 +6,16 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-COMMIT = re.compile(rb"COMMIT(?!TED)")  # and not the isolation level
+COMMIT = re.compile(rb"COMMIT(?!TED)")  # not the isolation level
 Mode = Literal["pass", "before", "after", "late"]
 
 
 class CuttingProxy:
-    """Forwards a port of 127.0.0.1. ``mode`` is what the next COMMIT meets; then it is ``pass`` again:
+    """Forwards a port of 127.0.0.1. ``mode`` applies to the next COMMIT; then it is ``pass`` again:
 
-    before: cut on both sides, and never forwarded. after: forwarded, its answer awaited and swallowed, then cut.
-    late: cut towards the client at once, forwarded only when another connection asks for a lock.
-    With ``dies`` no connection is let in any more after that, until ``revive``.
+    before: cut on both sides, and never forwarded. after: forwarded, its answer awaited and dropped, then cut.
+    late: cut towards the client at once, forwarded only when another connection requests a lock.
+    With ``dies``, no connection is accepted after that, until ``revive``.
     """
 
     def __init__(self, target: int) -> None:
@@ -32,11 +32,11 @@ class CuttingProxy:
         self._thread.start()
 
     def revive(self) -> None:
-        """Let connections in again."""
+        """Accept connections again."""
         self.dead = self.dies = False
 
     def close(self) -> None:
-        """Cut everything; returns when all threads have ended."""
+        """Cut all connections; return when all threads have ended."""
         end(self._listener)
         self._thread.join()
         self._listener.close()
@@ -57,7 +57,7 @@ class CuttingProxy:
 
 
 class Pair:
-    """One connection through the proxy, with a thread a direction."""
+    """One connection through the proxy, with one thread per direction."""
 
     def __init__(self, proxy: CuttingProxy, client: socket.socket) -> None:
         self._proxy = proxy
@@ -70,7 +70,7 @@ class Pair:
             thread.start()
 
     def close(self) -> None:
-        """End both sides."""
+        """Close both sides."""
         end(self._client)
         end(self._server)
         for thread in self._threads:
@@ -111,7 +111,7 @@ class Pair:
 
 
 def receive(connection: socket.socket) -> bytes:
-    """What came, b"" at the end, whatever end it was."""
+    """Return the received bytes; b"" at any end of the connection."""
     try:
         return connection.recv(1 << 16)
     except OSError:
@@ -119,15 +119,15 @@ def receive(connection: socket.socket) -> bytes:
 
 
 def send(connection: socket.socket, data: bytes) -> None:
-    """Send to somebody who may be gone."""
+    """Send to a peer that may have ended the connection."""
     try:
         connection.sendall(data)
     except OSError:
-        pass  # the other direction sees the end, too
+        pass  # the other direction finds the end, too
 
 
 def end(connection: socket.socket) -> None:
-    """End a connection in both directions; wakes who reads from it."""
+    """End a connection in both directions; this wakes its reader."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:

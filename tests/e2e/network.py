@@ -1,4 +1,4 @@
-"""Hosts of their own on one machine: network namespaces joined to ours by a cable that can be pulled. Needs root."""
+"""Separate hosts on one machine: network namespaces, connected by a virtual cable that can be pulled. Needs root."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ BUFFER = 65536
 
 
 def missing() -> str:
-    """Why namespaces cannot be made here, in one sentence; "" when they can."""
+    """The reason why namespaces cannot be created here, in one sentence; "" when they can."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return "network namespaces need root and iproute2; run as root where `ip` is installed"
     name = f"ps{os.getpid()}x"
@@ -29,21 +29,21 @@ def ip(*arguments: str) -> None:
 
 
 class Namespace:
-    """One more host. ``ours`` and ``its`` are the two ends' addresses."""
+    """One host. ``ours`` and ``its`` are the addresses of the two ends of its cable."""
 
     def __init__(self, number: int) -> None:
         self.name = f"ps{os.getpid()}n{number}"
         self._cable = f"ps{os.getpid() % 100_000}v{number}"
-        net = f"10.{200 + number}.{os.getpid() % 250}"  # tests that run side by side have pids side by side
+        net = f"10.{200 + number}.{os.getpid() % 250}"  # tests that run in parallel have neighbouring pids
         self.ours, self.its = f"{net}.1", f"{net}.2"
 
     @property
     def prefix(self) -> list[str]:
-        """Before a command, to run it there."""
+        """The words before a command that run it on this host."""
         return ["ip", "netns", "exec", self.name]
 
     def make(self) -> None:
-        """Build the host and plug it in."""
+        """Create the host and connect its cable."""
         inside = f"{self._cable}i"
         ip("netns", "add", self.name)
         ip("link", "add", self._cable, "type", "veth", "peer", "name", inside)
@@ -55,22 +55,22 @@ class Namespace:
         ip("-n", self.name, "link", "set", "lo", "up")
 
     def pull(self) -> None:
-        """Pull the cable: packets vanish, and nobody is told."""
+        """Pull the cable: packets are lost, and neither end gets an error."""
         ip("link", "set", self._cable, "down")
 
     def plug(self) -> None:
-        """Plug it in again."""
+        """Connect the cable again."""
         ip("link", "set", self._cable, "up")
 
     def destroy(self) -> None:
-        """Remove what was made."""
+        """Remove the host and its cable."""
         for arguments in (("link", "del", self._cable), ("netns", "del", self.name)):
             subprocess.run(["ip", *arguments], check=False, capture_output=True)
 
 
 @contextmanager
 def namespaces(count: int) -> Iterator[list[Namespace]]:
-    """So many hosts, gone at the end."""
+    """Create ``count`` hosts, and remove them at the end."""
     made = [Namespace(number) for number in range(1, count + 1)]
     try:
         for each in made:
@@ -82,7 +82,7 @@ def namespaces(count: int) -> Iterator[list[Namespace]]:
 
 
 class Forwarder:
-    """Lets other hosts reach a server of ours that listens on loopback alone."""
+    """Lets other hosts reach a server that listens only on this machine's loopback."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -93,7 +93,7 @@ class Forwarder:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more connections, and cut those that are left."""
+        """Accept no further connections, and cut the remaining ones."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
         self._listener.close()
@@ -129,7 +129,7 @@ class Forwarder:
             while data := source.recv(BUFFER):
                 target.sendall(data)
         except OSError:
-            pass  # an end was cut: so is the other
+            pass  # one end was cut, so the other one is cut below
         self._cut((source, target))
 
     @staticmethod
@@ -138,4 +138,4 @@ class Forwarder:
             try:
                 each.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # was cut already
+                pass  # already cut

@@ -1,7 +1,7 @@
 """A controller process: a replica that can be killed at a failpoint.
 
-``service_controller.py CONFIG``: prints "synced", then for each position it reads: waits until it is
-handled, and prints what it holds as JSON.
+``service_controller.py CONFIG`` prints "synced". Then, for each position in its input, it waits until
+the position is handled, and prints its objects as JSON.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A host of the tests: a publisher service, workers and a replica that watches what its handler is told."""
+"""A host of the tests: a publisher service, workers, and a replica that records the calls of its handler."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ LONG = 120.0
 
 
 class Host:
-    """One host: its configuration and its processes. Ends them all at ``close``."""
+    """One host: its configuration and its processes. ``close`` ends them all."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class Host:
         trim_interval: float = 60.0,
         **options: Any,
     ) -> None:
-        """``at``: in a network of its own; else on this machine's loopback. ``follow_interval``, seconds: what was
-        missed shows soon; a service that stays for long should look less often, for this costs 7 % of a processor.
-        ``trim_interval``, seconds: how often the service removes ended leases and old links.
+        """``at``: a network namespace; without it, this machine's loopback. ``follow_interval``, seconds: the default
+        shows missed links soon; use more for a service that runs long, because the default needs 7 % of a processor.
+        ``trim_interval``, seconds: interval at which the service removes expired leases and old links.
         """
         self.name = name
         self.address = "127.0.0.1" if at is None else at.its
@@ -53,7 +53,7 @@ class Host:
         )
         self.settings = Settings.from_file(self.config)
         self.environment: dict[str, str] = {}
-        """What its processes find in theirs, besides ours."""
+        """Additional environment variables of the host's processes."""
         self._processes: list[subprocess.Popen[str]] = []
         self._complaints = folder / "stderr"
 
@@ -65,7 +65,7 @@ class Host:
         self.settings = Settings.from_file(self.config)
 
     def refused(self) -> tuple[int, str]:
-        """Start a service that cannot run; its exit code and all that it said."""
+        """Start a service that cannot run; return its exit code and its output."""
         done = subprocess.run(
             [sys.executable, "-m", "pubsub_lib.service", "--config-file", str(self.config)],
             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"},
@@ -77,14 +77,14 @@ class Host:
         return done.returncode, done.stdout + done.stderr
 
     def service(self, failpoint: str = "") -> "subprocess.Popen[str]":
-        """A service that is ready."""
+        """Start a service and wait until it is ready."""
         process = self._start(["-m", "pubsub_lib.service", "--config-file", str(self.config)], failpoint)
         assert poll(lambda: self.is_ready() or process.poll() is not None, LONG), "the service does not get ready"
         assert process.poll() is None, (process.returncode, self._complaints.read_text())
         return process
 
     def is_ready(self) -> bool:
-        """What the endpoint says."""
+        """Whether the endpoint reports ready."""
         try:
             with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/ready", timeout=5) as answer:
                 return bool(answer.status == 200)
@@ -92,14 +92,14 @@ class Host:
             return False
 
     def metric(self, name: str, what: str) -> float:
-        """One number of the service's."""
+        """Return one metric of the service."""
         with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/metrics", timeout=LONG) as answer:
             lines = answer.read().decode().splitlines()
         prefix = f'publisher_service_{name}{{what="{what}"}} '
         return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
 
     def worker(self, failpoint: str = "", origin: str | None = None) -> "subprocess.Popen[str]":
-        """A worker that waits for its work."""
+        """Start a worker, which then waits for orders."""
         script = str(Path(__file__).with_name("service_worker.py"))
         process = self._start([script, str(self.config), self.name if origin is None else origin], failpoint)
         assert process.stdout is not None
@@ -107,12 +107,12 @@ class Host:
         return process
 
     def controller(self, failpoint: str = "") -> "subprocess.Popen[str]":
-        """A controller that says "synced" when it is."""
+        """Start a controller, which prints "synced" when it is synced."""
         script = str(Path(__file__).with_name("service_controller.py"))
         return self._start([script, str(self.config)], failpoint)
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill the remaining processes."""
         for process in self._processes:
             process.kill()
             process.communicate()
@@ -134,32 +134,32 @@ class Host:
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=complaints,  # not a pipe: nobody reads it, and a full one would stop the process
+            stderr=complaints,  # not a pipe: no thread reads it, and a full pipe would block the process
             text=True,
         )
 
 
 def order(worker: "subprocess.Popen[str]", count: int) -> None:
-    """Tell a worker to commit so many transactions; do not wait for it."""
+    """Order ``count`` transactions from a worker; do not wait for it."""
     assert worker.stdin is not None
     worker.stdin.write(f"{count}\n")
     worker.stdin.flush()
 
 
 def done(worker: "subprocess.Popen[str]") -> int:
-    """Wait for what was ordered; the position it came to."""
+    """Wait for the ordered transactions; return the store's position after them."""
     assert worker.stdout is not None
     return int(worker.stdout.readline())
 
 
 def write(worker: "subprocess.Popen[str]", count: int) -> int:
-    """Order and wait."""
+    """Order transactions and wait for them."""
     order(worker, count)
     return done(worker)
 
 
 def fork(worker: "subprocess.Popen[str]", count: int, how: str = "fork") -> int:
-    """Tell a worker to have so many transactions committed by a child that it forks, or spawns, now, and wait."""
+    """Order ``count`` transactions from a child that the worker forks, or spawns, now; wait for them."""
     assert worker.stdin is not None
     worker.stdin.write(f"{how} {count}\n")
     worker.stdin.flush()
@@ -167,14 +167,14 @@ def fork(worker: "subprocess.Popen[str]", count: int, how: str = "fork") -> int:
 
 
 class Watched:
-    """A replica of everything that was written, with a handler that keeps the versions it was told."""
+    """A replica of all written topics, with a handler that stores the versions of its calls."""
 
     def __init__(self, settings: Settings, topics: tuple[str, ...] = ("t0", "t1")) -> None:
         self.topics = topics
-        self.told: dict[str, list[int]] = {}
+        self.versions: dict[str, list[int]] = {}
         self._lock = threading.Lock()
         self.replica = Replica(settings, topics)
-        self.replica.on("item", self._hear)
+        self.replica.on("item", self._handle)
         self.first_fulls = 0
 
     def __enter__(self) -> "Watched":
@@ -186,20 +186,20 @@ class Watched:
     def __exit__(self, *_: object) -> None:
         self.replica.close()
 
-    def _hear(self, event: Any) -> None:
+    def _handle(self, event: Any) -> None:
         with self._lock:
-            self.told.setdefault(event.key, []).append(event.version)
+            self.versions.setdefault(event.key, []).append(event.version)
 
     def fulls(self) -> int:
-        """Full syncs begun so far."""
+        """Number of full syncs begun so far."""
         return sum(self.replica.status().counters.fulls.values())
 
     def syncs(self) -> int:
-        """Syncs begun so far, full ones and deltas."""
+        """Number of syncs begun so far, full syncs and deltas."""
         return self.fulls() + sum(self.replica.status().counters.deltas.values())
 
     def differs(self, store: Store) -> bool:
-        """Whether the replica misses anything at this moment."""
+        """Whether the replica differs from the store now."""
         return self._have() != self._shown(store)
 
     def _shown(self, store: Store) -> dict[str, tuple[int, bytes]]:
@@ -209,9 +209,9 @@ class Watched:
         return {record.key: (record.version, record.json) for record in self.replica.records("item")}
 
     def must_come_to(self, position: int, store: Store) -> None:
-        """Equal to the database within the bound; nothing was told twice, and nobody needed a full sync."""
+        """Check that the replica equals the database in time, without a duplicate callback or another full sync."""
         self.replica.wait_handled(position, LONG, topics=self.topics)
         assert self._have() == self._shown(store)
-        for key, versions in self.told.items():
-            assert versions == sorted(set(versions)), f"the handler was told {key} twice or backwards: {versions}"
+        for key, versions in self.versions.items():
+            assert versions == sorted(set(versions)), f"the handler got {key} twice or out of order: {versions}"
         assert self.fulls() == self.first_fulls, self.replica.status().counters

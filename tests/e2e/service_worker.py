@@ -1,6 +1,6 @@
-"""A worker process of a host with a publisher service: reads numbers from its input, commits so many transactions each
-time, and prints the position it came to. With "fork" or "spawn" before the number a child does it, made for that.
-``service_worker.py CONFIG ORIGIN``
+"""A worker process of a host with a publisher service. It reads numbers from its input, commits that number of
+transactions, and prints the store's position after them. With "fork" or "spawn" before the number, a new child commits
+them. ``service_worker.py CONFIG ORIGIN``
 """
 
 import multiprocessing
@@ -37,13 +37,13 @@ def commit(store: Store, count: int) -> None:
 
 
 def in_a_child(store: Store, worker: Worker, count: int) -> None:
-    """With the objects of its parent, which has used both of them."""
+    """Commit in a forked child, with the store and the worker that its parent has used."""
     child = os.fork()
     if child == 0:
         try:
             commit(store, count)
             worker.close()
-        except BaseException:  # noqa: BLE001 - nothing may run on in the child
+        except BaseException:  # noqa: BLE001 - the child must not continue after this
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
@@ -51,7 +51,7 @@ def in_a_child(store: Store, worker: Worker, count: int) -> None:
 
 
 def in_a_spawned_child(config: Path, origin: str, count: int) -> None:
-    """With nothing of its parent's but its words: a pool of spawned processes opens its own store and worker."""
+    """Commit in a spawned child, which opens its own store and worker, as in a pool of spawned processes."""
     child = multiprocessing.get_context("spawn").Process(target=spawned, args=(config, origin, count))
     child.start()
     child.join()

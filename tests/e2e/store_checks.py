@@ -1,4 +1,4 @@
-"""What must hold of a store after whatever was done to it, and how to run the writer process."""
+"""Checks of a store's consistency after any fault, and functions that start the writer and reader processes."""
 
 import os
 import subprocess
@@ -12,14 +12,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def start_writer(database: str, journal: Path, total: int, failpoint: str = "") -> "subprocess.Popen[str]":
-    """``store_writer.py`` in a process of its own."""
+    """Start ``store_writer.py`` in another process."""
     environment = {**os.environ, "PUBSUB_LIB_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(Path(__file__).with_name("store_writer.py")), database, str(journal), str(total)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def start_reader(database: str, failpoint: str) -> "subprocess.Popen[str]":
-    """A process that reads everything, by a full and by a delta sync in one snapshot."""
+    """Start a process that reads everything, by a full and a delta sync in one snapshot."""
     code = (
         "import sys; from pubsub_lib.store import Store; from pubsub_lib.core.model import ALL, ZERO, Want; "
         "Store(sys.argv[1]).read_sync({ALL: Want(), 'default': Want(after=ZERO)})"
@@ -29,21 +29,21 @@ def start_reader(database: str, failpoint: str) -> "subprocess.Popen[str]":
 
 
 def finish(process: "subprocess.Popen[str]", status: int = 0) -> None:
-    """Wait for its end and show what it said when that is another than expected."""
-    _, said = process.communicate(timeout=90)
-    assert process.returncode == status, said
+    """Wait for the process's end, and show its errors when the exit code is not the expected one."""
+    _, errors = process.communicate(timeout=90)
+    assert process.returncode == status, errors
 
 
 def assert_counted(store: Store, total: int) -> None:
-    """Every step is in exactly once, and the whole is consistent."""
+    """Check that every step is stored exactly once, and that the store is consistent."""
     assert store.get("count", "n") == total
     assert sorted(each.key for each in store.objects(table="item")) == sorted(f"step-{i + 1}" for i in range(total))
     assert assert_consistent(store) == total
 
 
 def assert_consistent(store: Store) -> int:
-    """Positions gap-free, chains unbroken, heads equal a recount, changelog equal to the objects. Number of
-    transactions."""
+    """Check that positions have no gap, chains are complete, heads equal a recount, and the changelog equals the
+    objects. Return the number of transactions."""
     answer = store.read_sync({ALL: Want(after=ZERO)}).chains[ALL]
     assert isinstance(answer, Delta)
     position, tx_prev, tx = 0, ZERO, ZERO

@@ -1,7 +1,8 @@
-"""A writer process that can be killed anywhere and started again: counts to a number, one transaction a step.
+"""A writer process that can be killed anywhere and started again: it counts to a number, with one transaction a step.
 
-Its journal gets (step, nonce) before the transaction ends, so that after a kill it can ask the store whether that one
-is in. A transaction applied twice shows: creating the step's item would fail, and the count would be over the step.
+It writes (step, nonce) to its journal before the transaction ends, so that after a kill it can ask the store whether
+that transaction was committed. A transaction applied twice is detected: the create of the step's item would fail, and
+the count would be larger than the step.
 """
 
 import sys
@@ -25,7 +26,7 @@ def main(database: str, journal: Path, total: int) -> None:
 
 
 def resume(store: Store, journal: Path) -> int:
-    """The last step that is in."""
+    """Return the last committed step."""
     lines = journal.read_text(encoding="utf-8").splitlines() if journal.exists() else []
     if not lines:
         return 0

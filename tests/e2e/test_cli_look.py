@@ -1,4 +1,4 @@
-"""``top`` and ``watch`` in real terminals, small and large, with a service that lives and one that dies."""
+"""``top`` and ``watch`` in real terminals, small and large, with a running service and one that is killed."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def need_tmux() -> None:
 def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
     host = Host(tmp_path, sqlite_url)
     with Store(sqlite_url):
-        pass  # makes the tables
+        pass  # creates the tables
     yield host
     host.close()
 
@@ -41,7 +41,7 @@ def size(request: pytest.FixtureRequest) -> tuple[int, int]:
 
 
 def write(host: Host, *topics: str) -> int:
-    """A change on each topic; the service follows and publishes them."""
+    """Commit a change on each topic; the service reads them from the changelog and publishes them."""
     with Store(host.database) as store:
         with store.transaction(origin=host.name) as tx:
             for topic in topics:
@@ -51,7 +51,7 @@ def write(host: Host, *topics: str) -> int:
 
 
 def column_of(lines: list[str], at: int, name: str) -> list[str]:
-    """What stands below a name of the line ``at``, whose column ends where the name ends."""
+    """The values below a name in the line ``at``; their column ends where the name ends."""
     end = lines[at].index(name) + len(name)
     found = []
     for line in lines[at + 1 :]:
@@ -62,13 +62,13 @@ def column_of(lines: list[str], at: int, name: str) -> list[str]:
     return found
 
 
-def given_back(shell: Terminal, code: int) -> None:
-    """The shell is back on its own screen, with cursor and echo; the command ended with this code, saying nothing."""
+def assert_restored(shell: Terminal, code: int) -> None:
+    """Check that the shell is back on its own screen, with cursor and echo, and the command's exit code; no output."""
     lines = shell.until(lambda lines: f"ended with {code}" in lines)
     assert not any("Traceback" in line for line in lines)
     assert (shell.state("alternate_on"), shell.state("cursor_flag")) == ("0", "1")
     shell.type("clear; stty -a | tr ' ' '\\n' | grep -x -e -*echo -e -*icanon")
-    # The line that was typed holds the words, too, until it is cleared away.
+    # The typed line contains the words, too, until it is cleared.
     shell.until(lambda lines: {"echo", "icanon", PROMPT.strip()} <= set(lines))
     shell.clear()
 
@@ -83,7 +83,7 @@ def test_top_fits_the_terminal_and_restores_it(host: Host, size: tuple[int, int]
         shell.type(f"pubsub-db top --interval 0.2 --config-file {host.config}; echo ended with $?")
 
         def full(lines: list[str]) -> bool:
-            # The last line is drawn last: it is the one of a whole frame, and the frame before it showed no topics.
+            # The last line is drawn last. So it belongs to a whole frame, and the frame before it showed no topics.
             foot = lines[-1].startswith("q ends") and "more topics" in lines[-1]
             return foot and "topics 70" in lines[1] and "tcp://" in "".join(lines)
 
@@ -98,15 +98,15 @@ def test_top_fits_the_terminal_and_restores_it(host: Host, size: tuple[int, int]
         assert column_of(lines[:-1], at, "objects") == ["1"] * shown
         assert len(column_of(lines[:-1], at, "holes")) == shown
 
-        # Something is heard: it comes first, with its rate.
-        def heard(lines: list[str]) -> bool:
+        # A message is received: its topic comes first, with its rate.
+        def received(lines: list[str]) -> bool:
             write(host, "tenant-69")
             rows = [line.split() for line in lines if line.startswith("tenant-69 ")]
             return bool(rows) and float(rows[0][3]) > 0
 
-        shell.until(heard)
+        shell.until(received)
 
-        # Nobody publishes any more: the topic lags, and the lease runs out.
+        # No service publishes any more: the topic lags, and the lease expires.
         service.kill()
         service.wait()
         write(host, "tenant-42")
@@ -133,11 +133,11 @@ def test_top_fits_the_terminal_and_restores_it(host: Host, size: tuple[int, int]
         column_of(lines[:-1], next(n for n, line in enumerate(lines) if line.startswith("topic ")), "holes")
 
         shell.press("q")
-        given_back(shell, 0)
+        assert_restored(shell, 0)
         shell.type(f"pubsub-db top --config-file {host.config}; echo ended with $?")
         shell.until(lambda lines: lines[-1].startswith("q ends"))
         shell.press("C-c")
-        given_back(shell, 130)
+        assert_restored(shell, 130)
 
 
 def test_watch_fits_and_ends_quietly(host: Host, size: tuple[int, int]) -> None:
@@ -151,11 +151,11 @@ def test_watch_fits_and_ends_quietly(host: Host, size: tuple[int, int]) -> None:
         def rows(lines: list[str]) -> list[str]:
             return [line for line in lines if re.match(r"\d\d:\d\d:\d\d  ", line)]
 
-        def heard(lines: list[str]) -> bool:
+        def received(lines: list[str]) -> bool:
             write(host, long, "short")
             return len(rows(lines)) >= 4
 
-        lines = shell.until(heard)
+        lines = shell.until(received)
         at = next(number for number, line in enumerate(lines) if line.startswith("time "))
         names = lines[at]
         assert names.split() == ["time", "topic", "service", "seq", "position", "chg", "latency", "holes"]
@@ -168,7 +168,7 @@ def test_watch_fits_and_ends_quietly(host: Host, size: tuple[int, int]) -> None:
             assert row[names.index("service") :].startswith("api-1 ")
             assert row[: names.index("position") + len("position")].split()[-1].isdigit()
         shell.press("C-c")
-        given_back(shell, 130)
+        assert_restored(shell, 130)
 
 
 @pytest.mark.parametrize("option", ["", "--values"])

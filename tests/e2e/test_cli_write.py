@@ -1,4 +1,4 @@
-"""``pubsub-db`` as a process that is killed, stopped, starved of disk and database, or watched on a terminal."""
+"""``pubsub-db`` as a process: killed, stopped, without disk space, without its database, and on a terminal."""
 
 import fcntl
 import gzip
@@ -37,7 +37,7 @@ def sqlite(sqlite_url: str, tmp_path: Path) -> World:
 
 
 def made(url: str, folder: Path) -> World:
-    """An empty store with its tables, and a configuration that gives up soon."""
+    """An empty store with its tables, and a configuration with short timeouts."""
     config = folder / "net.conf"
     config.write_text(f"[pubsub]\nstore_url = {url}\nstore_retry_max_seconds = 1\nstore_lock_timeout = 1\n")
     world = World(url, config)
@@ -46,7 +46,7 @@ def made(url: str, folder: Path) -> World:
 
 
 def write(path: Path, count: int, size: int = 1) -> Path:
-    """A file of so many lines, in which every third key is written twice."""
+    """Write a file of ``count`` lines, in which every third key occurs twice."""
     with path.open("w") as file:
         for n in range(count):
             value = {"n": n, "text": "x" * size}
@@ -57,7 +57,7 @@ def write(path: Path, count: int, size: int = 1) -> Path:
 
 
 def expected(path: Path) -> dict[tuple[str, str], tuple[str, Any]]:
-    """What a store holds after the whole file."""
+    """The contents of the store after the whole file."""
     found = {}
     for line in path.read_text().splitlines():
         item = json.loads(line)
@@ -74,10 +74,10 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
 def test_killed_load_completes_when_run_again(place: str, world: World, tmp_path: Path) -> None:
     path = write(tmp_path / "objects.jsonl", 200)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for number in (1, 4):  # both runs look at what is there first, and the second gets farther
+    for number in (1, 4):  # both runs read the stored objects first, and the second gets farther
         code, out, _ = ended(world.process("load", path, "--batch", 20, failpoint=f"{place}=kill@{number}"))
         assert (code, out) == (-signal.SIGKILL, "")
-        # Whole transactions, and all before the one that died.
+        # Only whole transactions, and all before the one that was killed.
         values = {value["n"] for _, value in world.contents().values()}
         done = max(values, default=-1) + 1
         assert done % 20 == 0
@@ -90,7 +90,7 @@ def test_killed_load_completes_when_run_again(place: str, world: World, tmp_path
 
 
 def last(lines: Sequence[dict[str, Any]]) -> dict[str, tuple[str, Any]]:
-    """What each key is after these lines."""
+    """The state of each key after these lines."""
     return {line["key"]: (line["topic"], line["value"]) for line in lines}
 
 
@@ -139,7 +139,7 @@ def test_an_export_into_a_closed_pipe_ends_quietly(sqlite: World, tmp_path: Path
 
 
 def limited(size: int) -> Callable[[], None]:
-    """Let no file of the process grow beyond this: what a full disk is to a program."""
+    """Limit the size of the process's files. For the program, this is like a full disk."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
@@ -198,13 +198,13 @@ class Terminal:
         self.seen = ""
 
     def until(self, words: str) -> str:
-        """Read until these words were shown, or, "": until nobody writes any more."""
+        """Read until these words were shown; with "", until no process has the terminal open."""
         while not words or words not in self.seen:
             assert select.select([self._outside], [], [], LONG)[0], self.seen
             try:
                 data = os.read(self._outside, 65536)
             except OSError:
-                break  # Linux: nobody has it open any more
+                break  # on Linux: no process has it open
             self.seen += data.decode()
         return self.seen
 
@@ -257,7 +257,7 @@ def test_recorded_routes_load_with_a_bar_on_a_terminal(sqlite: World, terminal: 
     assert {topic for topic, _ in sqlite.contents().values()} >= {"as3549", "as3333"}
 
 
-# A process begins with the peak of the one that started it: this one stands between, because it is small.
+# A process starts with the peak of its parent. So this small process is between the test and the command.
 MEASURE = (
     "import os, subprocess, sys\n"
     "process = subprocess.Popen(sys.argv[1:])\n"
@@ -284,7 +284,7 @@ def peak(world: World, *arguments: object) -> float:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(sqlite: World, tmp_path: Path) -> None:
-    """The documented bound, and that five times the lines take about the same, in load and in export."""
+    """Memory stays below the documented limit, and five times the lines need about the same, in load and export."""
     peaks: dict[tuple[str, int], float] = {}
     for count in (20_000, 100_000):
         path = tmp_path / f"{count}.jsonl"

@@ -1,5 +1,5 @@
-"""A controller killed while it reads everything, while it reads a delta, and in a handler: nobody else is disturbed,
-and it is back with one full sync.
+"""A controller killed during a full sync, during a delta, and in a handler: other processes are not disturbed, and the
+restarted controller needs one full sync.
 """
 
 import json
@@ -24,17 +24,17 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
     host.close()
 
 
-def said(controller: "subprocess.Popen[str]") -> str:
+def next_line(controller: "subprocess.Popen[str]") -> str:
     assert controller.stdout is not None
     return controller.stdout.readline()
 
 
 def must_hold(controller: "subprocess.Popen[str]", position: int, store: Store) -> None:
-    """It comes to the position, and equals the database there."""
+    """Check that the controller reaches the position and equals the database there."""
     assert controller.stdin is not None
     controller.stdin.write(f"{position}\n")
     controller.stdin.flush()
-    held = json.loads(said(controller))
+    held = json.loads(next_line(controller))
     assert held == {record.key: [record.version, record.value.decode()] for record in store.objects(table="item")}
 
 
@@ -50,20 +50,20 @@ def test_killed_controller_restarts_with_one_full_sync(failpoint: str, host: Hos
         if failpoint.startswith("sync.during_snapshot"):
             assert victim.wait(LONG) == -signal.SIGKILL
         elif failpoint.startswith("sync.during_delta"):
-            assert said(victim) == "synced\n"
-            service.kill()  # what is committed now is not sent: it takes a delta
+            assert next_line(victim) == "synced\n"
+            service.kill()  # commits from now on are not sent, so the controller needs a delta
             service.wait(LONG)
             write(worker, 5)
             assert victim.wait(LONG) == -signal.SIGKILL
             host.service()
         else:
-            assert said(victim) == "synced\n"
-            while victim.poll() is None:  # a handler that lags gets fewer events than there are changes
+            assert next_line(victim) == "synced\n"
+            while victim.poll() is None:  # a slow handler gets fewer events than changes
                 write(worker, 5)
             assert victim.returncode == -signal.SIGKILL
         last = write(worker, 5)
         other.must_come_to(last, store)
         back = host.controller()
-        assert said(back) == "synced\n"
+        assert next_line(back) == "synced\n"
         must_hold(back, last, store)
         must_hold(back, write(worker, 5), store)

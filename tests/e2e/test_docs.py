@@ -1,4 +1,4 @@
-"""Every Python sample of the README and of docs/ runs as it stands there; every link between them leads somewhere."""
+"""Every Python sample of the README and of docs/ runs unchanged; every link between the pages has a target."""
 
 import re
 import subprocess
@@ -53,7 +53,7 @@ def test_pages_have_no_placeholders(page: Path) -> None:
 
 
 def _programs() -> list[Path]:
-    """Whatever shows how a program opens its store: pages, examples, tools, the programs of tests, the library."""
+    """Files that show how a program opens its store: pages, examples, tools, the programs of tests, the library."""
     folders = ("docs", "tools", "tests/e2e", "pubsub_lib")
     found = [each for folder in folders for each in sorted((ROOT / folder).rglob("*")) if each.suffix in (".md", ".py")]
     return [ROOT / "README.md", *found]

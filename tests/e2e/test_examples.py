@@ -1,5 +1,5 @@
-"""The examples of the docs run as they stand there: their own tests, the programs together, INI and unit file; and each
-is as short as docs/examples/README.md promises.
+"""The examples of the docs run unchanged: their own tests, the programs together, INI and unit file. Each example is
+shorter than the limit in docs/examples/README.md.
 """
 
 import configparser
@@ -23,7 +23,7 @@ from pubsub_lib import Settings
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 NAMES = ("controller", "inventory")
-PATIENCE = 60.0  # seconds; a line that comes ends the wait at once
+PATIENCE = 60.0  # seconds; a line ends the wait at once
 
 
 def environment() -> dict[str, str]:
@@ -32,7 +32,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files of both examples in one folder, as they would be tried out."""
+    """The files of both examples in one folder, as a user would try them."""
     for name in NAMES:
         shutil.copytree(EXAMPLES / name, tmp_path, dirs_exist_ok=True)
     return tmp_path
@@ -57,7 +57,7 @@ def test_an_examples_own_tests_pass(name: str, folder: Path) -> None:
 
 
 class Program:
-    """A running example, its output line by line."""
+    """A running example, with its output by lines."""
 
     def __init__(self, arguments: list[str], folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -68,7 +68,7 @@ class Program:
         self._reader = Thread(target=self._read)
         self._reader.start()
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -77,10 +77,10 @@ class Program:
         try:
             return self._lines.get(timeout=PATIENCE)
         except Empty:
-            raise AssertionError(f"{self._process.args!r} said nothing more in {PATIENCE} s") from None
+            raise AssertionError(f"{self._process.args!r} printed no further line in {PATIENCE} s") from None
 
     def end(self, number: signal.Signals | None = None) -> int:
-        """End it, by a signal or by the end of its input; its exit code."""
+        """End the program by a signal or by the end of its input; return its exit code."""
         if number is not None:
             self._process.send_signal(number)
         assert self._process.stdin is not None
@@ -104,7 +104,7 @@ class Program:
 
 
 class Stage:
-    """Where the examples run, with a port that nobody else has."""
+    """The folder where the examples run, with a free port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -131,7 +131,7 @@ def stage(folder: Path) -> Iterator[Stage]:
 
 
 def command_of_the_unit() -> list[str]:
-    """What the unit file starts, with the files of this folder and behind this Python."""
+    """Return the arguments of the unit file's command, with the files of this folder, for this Python."""
     unit = configparser.ConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(EXAMPLES / "controller" / "controller.service")
@@ -144,21 +144,21 @@ def command_of_the_unit() -> list[str]:
 def test_inventory_and_controller_work_together(stage: Stage) -> None:
     inventory = stage.run("inventory.py", "--config-file", "inventory.conf")
     for line in ("port p1 s1 3", "port p2 s1 3", "route 10.0.0.0/24 p1"):
-        inventory.tell(line)
+        inventory.send_line(line)
     assert inventory.next_line().startswith("inventory: 'port p2 s1 3': ")
-    inventory.tell("done")
-    assert inventory.next_line() == "inventory: 'done': no such command"  # and so the route is committed
+    inventory.send_line("done")
+    assert inventory.next_line() == "inventory: 'done': no such command"  # so the route is committed
 
     controller = stage.run(*command_of_the_unit())
     assert controller.next_line() == "s1: 10.0.0.0/24 -> 3"
-    inventory.tell("port p1 s1 4")
+    inventory.send_line("port p1 s1 4")
     assert controller.next_line() == "s1: 10.0.0.0/24 -> 4"
     assert controller.end(signal.SIGTERM) == 0
 
     for line in ("remove 10.0.0.0/24", "route 10.1.0.0/16 p1"):
-        inventory.tell(line)
+        inventory.send_line(line)
     assert inventory.end() == 0
-    controller = stage.run(*command_of_the_unit())  # the inventory is gone: it reads what it missed
+    controller = stage.run(*command_of_the_unit())  # the inventory has ended: the controller reads the missed changes
     assert controller.next_line() == "s1: 10.1.0.0/16 -> 4"
     assert controller.end(signal.SIGINT) == 0
 

@@ -1,4 +1,4 @@
-"""A server that acknowledges commits before they are on disk, killed under load: nobody calls a lost one applied."""
+"""A server that acknowledges commits before they are on disk, killed under load: no lost commit counts as applied."""
 
 import itertools
 import threading
@@ -36,16 +36,16 @@ TIMING = Timing(
 
 
 class Writers:
-    """Threads that write, and keep every commit that the server acknowledged."""
+    """Threads that write, and store every commit that the server acknowledged."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._numbers = itertools.count()  # no value is like an earlier one: that would change nothing
+        self._numbers = itertools.count()  # all values differ, because writing an equal value changes nothing
         self.acknowledged: list[Commit] = []
 
     def write(self, thread: int, number: int) -> None:
-        """Write so many transactions; what the server does not answer is left out."""
+        """Write ``number`` transactions, or fewer when the server does not answer."""
         for i in range(number):
             try:
                 with self._store.transaction() as tx:
@@ -57,12 +57,12 @@ class Writers:
                 self.acknowledged.append(tx.commit)
 
     def have(self, number: int) -> bool:
-        """Whether so many commits were acknowledged."""
+        """Whether at least ``number`` commits were acknowledged."""
         return len(self.acknowledged) >= number
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """In the background; the threads end when the server does not answer."""
+        """Write in the background; the threads end when the server does not answer."""
         threads = [threading.Thread(target=self.write, args=(thread, 10_000)) for thread in range(WRITERS)]
         for thread in threads:
             thread.start()
@@ -74,7 +74,7 @@ class Writers:
 
 
 def history(url: str) -> set[Point]:
-    """Every transaction that is in the database, by a connection of the test's own."""
+    """Every transaction in the database, read by a separate connection."""
     engine = create_engine(url)
     links = schema.links.c
     with engine.connect() as connection:
@@ -85,13 +85,13 @@ def history(url: str) -> set[Point]:
 
 @pytest.fixture
 def forgetful_postgres() -> Iterator[PrivateServer]:
-    """PostgreSQL that writes what it acknowledged to its log only now and then."""
+    """PostgreSQL that writes acknowledged commits to its log only at intervals."""
     options = {"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_buffers": "16MB"}
     with PrivatePostgres(options=options) as server:
         yield server
 
 
-@pytest.mark.usefixtures("postgres_server")  # skipped with its sentence where there is none
+@pytest.mark.usefixtures("postgres_server")  # skipped with the reason without a server
 @pytest.mark.parametrize("driver", ["memory", "db_polling_pubsub_driver"])
 def test_wait_for_never_reports_a_lost_acknowledged_commit_as_applied(
     driver: str, forgetful_postgres: PrivateServer
@@ -121,8 +121,8 @@ def test_wait_for_never_reports_a_lost_acknowledged_commit_as_applied(
             kept = history(server.url)
             lost = [commit for commit in writers.acknowledged if commit.point not in kept]
             print(f"{driver}: {len(lost)} of {len(writers.acknowledged)} acknowledged commits are lost")
-            assert lost, "the server lost nothing, so that nothing was tried"
-            assert called_applied(replica, writers.acknowledged) == [
+            assert lost, "the server lost no commit, so that nothing was tested"
+            assert reported_applied(replica, writers.acknowledged) == [
                 commit.point for commit in writers.acknowledged if commit.point in kept
             ]
         finally:
@@ -130,8 +130,8 @@ def test_wait_for_never_reports_a_lost_acknowledged_commit_as_applied(
                 publisher.close()
 
 
-def called_applied(replica: Replica, commits: Sequence[Commit]) -> list[Point]:
-    """The commits of which the replica says that they are applied; of all others it says HistoryChanged."""
+def reported_applied(replica: Replica, commits: Sequence[Commit]) -> list[Point]:
+    """The commits that the replica reports as applied; for all others it raises HistoryChanged."""
     applied = []
     for commit in commits:
         try:

@@ -1,4 +1,4 @@
-"""``/ready`` of real processes whose database cannot be reached: no answer is ever 200 before the first sync."""
+"""``/ready`` of real processes with an unreachable database: no answer is 200 before the first sync."""
 
 import contextlib
 import http.client
@@ -20,11 +20,11 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LONG: Final = 120.0
 STARTS: Final = 8
 ANSWERS: Final = 20
-"""Answers that are looked at after each start; the first ones come while the program is still starting."""
+"""Number of checked answers after each start; the first ones come while the program is still starting."""
 
 
 def ask(port: int) -> int:
-    """The status of ``/ready``; 0 while nobody listens."""
+    """The status of ``/ready``; 0 while no process listens."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG)
     try:
         connection.request("GET", "/ready")
@@ -36,7 +36,7 @@ def ask(port: int) -> int:
 
 
 def answers(port: int, process: "subprocess.Popen[str]", enough: int) -> list[int]:
-    """The first answers of a process, asked for without a pause from before it listens; fewer when it ends."""
+    """The first answers of a process, requested without a pause even before it listens; fewer when it ends."""
     found: list[int] = []
     until = time.monotonic() + LONG
     while len(found) < enough and process.poll() is None:
@@ -85,8 +85,8 @@ def configuration(folder: Path, database: str, port: int, *service: str) -> Path
 
 @pytest.mark.slow
 def test_controller_without_its_database_is_never_ready(tmp_path: Path) -> None:
-    nobody, *ports = free_ports(STARTS + 1)
-    refusing = f"postgresql://nobody@127.0.0.1:{nobody}/none"
+    unused, *ports = free_ports(STARTS + 1)
+    refusing = f"postgresql://user@127.0.0.1:{unused}/none"
     missing = f"sqlite:///{tmp_path}/none/there.db"
     controller = ROOT / "tests" / "e2e" / "service_controller.py"
     first: list[Sequence[int]] = []
@@ -114,10 +114,10 @@ def test_controller_gets_ready_when_its_database_exists(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_service_without_its_database_gives_no_answer_and_exits(tmp_path: Path) -> None:
-    nobody, port = free_ports(2)
+    unused, port = free_ports(2)
     config = configuration(
         tmp_path,
-        f"postgresql://nobody@127.0.0.1:{nobody}/none",
+        f"postgresql://user@127.0.0.1:{unused}/none",
         port,
         "[publisher_service]",
         f"metrics_port = {port}",

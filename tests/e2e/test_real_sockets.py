@@ -1,6 +1,6 @@
-"""Whole replicas on real ZeroMQ sockets: what is lost, cut or new under load, and that all end equal.
+"""Whole replicas on real ZeroMQ sockets: lost messages, cut connections and new topics under load; all end equal.
 
-The same without a replica around it is in tests/unit/drivers/zmq/test_sockets.py.
+Tests of the driver alone are in tests/unit/drivers/zmq/test_sockets.py.
 """
 
 import threading
@@ -28,7 +28,7 @@ BACK_SECONDS = 2.0
 
 
 def settings(url: str, timing: Timing, limits: Limits = Limits(), **options: Any) -> Settings:  # noqa: B008 - frozen
-    """Of a program that publishes what it commits, and of its replicas, over tcp on this host."""
+    """The settings of a program that publishes its commits, and of its replicas, over tcp on this host."""
     address = f"tcp://127.0.0.1:{free_port()}"
     return Settings(
         store_url=url,
@@ -52,7 +52,7 @@ def stored(store: Store, *topics: str) -> dict[tuple[str, str], tuple[int, bytes
 
 
 class Counting:
-    """A store to sync from that counts how many readings run at the same time, and takes a moment for each."""
+    """A slow store to sync from, which counts the readings that run at the same time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class Counting:
             self._running += 1
             self.maximum = max(self.maximum, self._running)
         try:
-            time.sleep(0.05)  # a database that is not next door
+            time.sleep(0.05)  # as a remote database
             return self._store.read_sync(wants)
         finally:
             with self._lock:
@@ -90,10 +90,10 @@ def test_replica_over_its_high_water_mark_converges_by_single_deltas(sqlite_url:
             with store.transaction() as tx:
                 tx.set("t", f"k{number % 7}", f"{number}{'x' * size}", topic=TOPICS[number % 3])
 
-        with replica._engine.lock:  # the receiving thread stands, as behind a very slow machine
+        with replica._engine.lock:  # the receiving thread blocks, as on a very slow machine
             for number in range(150):
                 put(number, 200_000)
-            assert poll(lambda: publisher.counters()["frames"] >= 150, LONG), "not all was handed to ZeroMQ"
+            assert poll(lambda: publisher.counters()["frames"] >= 150, LONG), "not all frames were handed to ZeroMQ"
         for number in range(150, 170):
             put(number, 10)
         head = store.read_heads(()).store.position
@@ -103,13 +103,13 @@ def test_replica_over_its_high_water_mark_converges_by_single_deltas(sqlite_url:
     assert status.sequences.holes > 0
     assert status.driver["lost"] > 0
     assert sum(status.counters.deltas.values()) > 0
-    assert sum(status.counters.fulls.values()) == fulls, "a hole is no reason to read everything"
+    assert sum(status.counters.fulls.values()) == fulls, "a gap must not cause a full sync"
     assert reader.maximum == 1, "more than one sync at a time"
     assert (status.faults.guarded, status.faults.mismatches) == (0, 0)
 
 
 def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_url: str) -> None:
-    """The second publisher is a stranger; what it says well-formed is of no history that the replica knows."""
+    """The second publisher is a raw socket; its valid messages belong to a history unknown to the replica."""
     timing = Timing(max_idle_time=1.0, hello_wait=0.3, sync_jitter=0.01)
     limits = Limits(max_value_bytes=5000, max_frame_bytes=10_000)
     stranger = Stranger()
@@ -126,20 +126,20 @@ def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_u
         replica.wait_synced(LONG)
         replica.wait_for(tx.commit, LONG)
 
-        def hears_the_stranger() -> bool:
+        def receives_the_stranger() -> bool:
             before = replica.status().dropped["other_history"]
 
-            def heard() -> bool:
+            def received() -> bool:
                 stranger.send("a")
                 return replica.status().dropped["other_history"] > before
 
-            return poll(heard, BACK_SECONDS)
+            return poll(received, BACK_SECONDS)
 
-        assert poll(hears_the_stranger, LONG)
+        assert poll(receives_the_stranger, LONG)
         for times in (1, 2):
             stranger.send("a", b"x" * 50_000)
             assert poll(lambda times=times: replica.status().dropped["oversized"] == times, BACK_SECONDS)  # type: ignore[misc]
-            assert hears_the_stranger(), f"not back within {BACK_SECONDS} s"
+            assert receives_the_stranger(), f"not connected again within {BACK_SECONDS} s"
         with store.transaction() as tx:
             tx.set("t", "k", 2, topic="a")
         assert tx.commit is not None
@@ -149,7 +149,7 @@ def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_u
 
 
 def test_twenty_replicas_that_start_at_once_each_get_a_hello_reply(sqlite_url: str) -> None:
-    """A replica reads for the first time when it was greeted, or after ``hello_wait``, which is too long here."""
+    """A replica first reads after a hello reply, or after ``hello_wait``, which is too long here."""
     timing = Timing(hello_wait=10 * LONG, max_idle_time=10 * LONG, sync_jitter=0.01)
     config = settings(sqlite_url, timing)
     with ExitStack() as ending:
@@ -178,7 +178,7 @@ def test_twenty_replicas_that_start_at_once_each_get_a_hello_reply(sqlite_url: s
 
 
 def test_hellos_about_long_topics_reach_a_replica_whose_frames_are_small(sqlite_url: str) -> None:
-    """Whoever gets no answer reads after ``hello_wait``, which is too long here."""
+    """A replica without a hello reply reads after ``hello_wait``, which is too long here."""
     timing = Timing(hello_wait=10 * LONG, max_idle_time=1.0, reading_age=0.2, sync_jitter=0.01)
     limits = Limits(max_value_bytes=1, max_frame_bytes=4097)
     config = settings(sqlite_url, timing, limits)
@@ -219,7 +219,7 @@ def test_topic_subscribed_under_load_converges(sqlite_url: str) -> None:
         replica.wait_synced(LONG)
 
         def shots(count: int) -> int:
-            """The position after so many more changes at least."""
+            """Wait for at least ``count`` more changes; return the store's position then."""
             wanted = store.read_heads(()).store.position + count
             assert poll(lambda: store.read_heads(()).store.position >= wanted, LONG)
             return wanted
@@ -231,7 +231,7 @@ def test_topic_subscribed_under_load_converges(sqlite_url: str) -> None:
                 for topic in ("b", "c"):
                     shots(10)
                     replica.subscribe(topic)
-                    replica.wait_for(shots(10), LONG, topics=[topic])  # synced, and following while more comes
+                    replica.wait_for(shots(10), LONG, topics=[topic])  # synced, and applying while more changes come
                 replica.unsubscribe("b")
                 replica.unsubscribe("c")
             shots(10)
@@ -260,17 +260,18 @@ def test_worker_forked_after_its_parent_sent_delivers(tmp_path: Path, sqlite_url
             pushed = sum(len(link.changes) > 0 for link in store.read_links(None, 1000)[0])
 
             def taken() -> bool:
-                # What was followed before it was taken counts as repeated: on a busy machine a grace is short.
+                # A link read from the changelog before it was received counts as repeated. On a busy machine, grace is
+                # too short for some links.
                 return host.metric("links_total", "handed") + host.metric("links_total", "repeated") == pushed
 
-            assert poll(taken, LONG), "something that a worker pushed did not come by the hop"
+            assert poll(taken, LONG), "a pushed link did not arrive over the hop"
             assert host.metric("receiving_total", "lost") == 0
     finally:
         host.close()
 
 
 def up(replica: Replica) -> int:
-    """Connections of the replica that are established now."""
+    """The number of the replica's established connections."""
     counters = replica.status().driver
     return counters["connected"] - counters["disconnected"]
 
@@ -289,12 +290,12 @@ def network() -> Iterator[Namespace]:
 def test_half_open_connection_is_detected_by_both_ends_within_the_bound(
     network: Namespace, tmp_path: Path, sqlite_url: str
 ) -> None:
-    """The cable of the publisher's host is pulled: no FIN, no RST, packets vanish."""
+    """The cable of the publisher's host is pulled: packets are lost without FIN and RST."""
     quick: dict[str, Any] = {"max_idle_time": 1.0, "reading_age": 0.5, "round_trip": 0.5, "poll_interval": 0.2}
-    noticed = ZmqOptions().max_silence
+    detected = ZmqOptions().max_silence
     host = Host(tmp_path / "there", sqlite_url, "api-1", network, **quick)
     here = Host(tmp_path / "here", sqlite_url, "here", discovery_interval=0.3, **quick)
-    # A lease that expires on a busy machine removes the address: what follows would be a first connection again.
+    # A lease that expires on a busy machine removes the address, and the next connection would not be a reconnection.
     host.change("lease = 2", "lease = 600")
     try:
         host.service()
@@ -307,9 +308,9 @@ def test_half_open_connection_is_detected_by_both_ends_within_the_bound(
 
             network.pull()
             cut = time.monotonic()
-            assert poll(lambda: replica.status().driver["disconnected"] == 1, noticed + 2.0), "not noticed in time"
-            assert time.monotonic() - cut > 0.5, "the cable was pulled, but not silently"
-            watched.must_come_to(write(worker, 5), store)  # committed meanwhile: it is read from the database
+            assert poll(lambda: replica.status().driver["disconnected"] == 1, detected + 2.0), "not detected in time"
+            assert time.monotonic() - cut > 0.5, "the connection was closed with a FIN or RST"
+            watched.must_come_to(write(worker, 5), store)  # these commits are read from the database
             assert poll(lambda: replica.status().polling, LONG)
 
             network.plug()

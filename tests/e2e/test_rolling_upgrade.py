@@ -1,5 +1,5 @@
-"""Old and new programs run together: recorded frames of wire version 1.0 are read by this code, this code's are read by
-a reader of version 1.0, and what a version of the future may append harms neither. Over the codec and over real ZeroMQ.
+"""Old and new programs run together: this code reads recorded frames of wire version 1.0, a reader of version 1.0 reads
+this code's frames, and fields that a future version may append harm neither. Over the codec and over real ZeroMQ.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pubsub_zmq.driver import ZmqDriver
 FRAMES = Path(__file__).parents[1] / "unit" / "core" / "frames"
 NAMES = sorted(path.stem for path in FRAMES.glob("*.hex"))
 OF_1_0 = ("data", "delete", "goodbye", "hello", "own-hello", "run", "utf8")
-PATIENCE = 60.0  # seconds; an answer ends every wait at once
+PATIENCE = 60.0  # seconds; an answer ends each wait at once
 
 
 def recorded(name: str) -> tuple[bytes, bytes]:
@@ -34,7 +34,7 @@ def test_no_recorded_frame_of_1_0_is_lost() -> None:
     assert set(OF_1_0) <= set(NAMES)
 
 
-# -- the reader of wire version 1.0: its structures as they were, of no code that lives on -----------------------------
+# -- the reader of wire version 1.0: its structures as they were, independent of the current code ----------------------
 
 
 class OldPoint(msgspec.Struct, frozen=True, array_like=True):
@@ -95,17 +95,17 @@ class OldBody(msgspec.Struct, frozen=True, array_like=True):
 
 
 def old_reading(body: bytes) -> OldBody:
-    """What a program of wire version 1.0 understands; its own minor version is not compared."""
+    """Decode a body as a program of wire version 1.0 does; the minor version is not compared."""
     read = msgspec.msgpack.decode(body, type=OldBody)
     assert read.major == 1
     return msgspec.structs.replace(read, minor=0)
 
 
-# -- what a newer minor version sends: every structure has more at its end ---------------------------------------------
+# -- frames of a newer minor version: every structure has more fields at its end ---------------------------------------
 
 
 def longer(thing: object) -> Any:
-    """The same with fields appended to every structure, however deep it stands."""
+    """Return the same value with fields appended to every structure at any depth."""
     if isinstance(thing, msgspec.Struct):
         own = [longer(getattr(thing, field)) for field in thing.__struct_fields__]
         return [*own, "appended", {"more": [1, None]}]
@@ -117,7 +117,7 @@ def longer(thing: object) -> Any:
 
 
 def of_the_future(name: str) -> tuple[bytes, bytes]:
-    """What a recorded frame says, as a minor version newer than this code will send it."""
+    """Return a recorded frame as a future minor version may send it."""
     head, body = codec.encode(codec.decode(recorded(name)))
     fields = longer(msgspec.msgpack.decode(body, type=codec._Body))
     fields[1] = 99
@@ -125,7 +125,7 @@ def of_the_future(name: str) -> tuple[bytes, bytes]:
 
 
 def begins_with(new: object, old: object) -> bool:
-    """Whether ``old`` is what a reader sees of ``new`` that knows no field appended since."""
+    """Whether ``old`` is the part of ``new`` that a reader without the appended fields reads."""
     if isinstance(old, list):
         return isinstance(new, list) and len(new) >= len(old) and all(map(begins_with, new, old))
     if isinstance(old, dict):
@@ -165,12 +165,12 @@ def test_begins_with_detects_changes_that_break_an_old_reader() -> None:
         assert not begins_with(broken, [1, [2, 3]])
 
 
-# -- over real sockets: a program of 1.0 is a bare socket that knows the recorded bytes --------------------------------
+# -- over real sockets: a program of 1.0 is a raw socket with the recorded bytes ---------------------------------------
 
 
 @pytest.mark.parametrize("future", [False, True], ids=["of-1.0", "of-the-future"])
 def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(future: bool) -> None:
-    names = [name for name in NAMES if not name.startswith("own-hello")]  # that goes to its asker alone
+    names = [name for name in NAMES if not name.startswith("own-hello")]  # that goes only to its requester
     sent = [of_the_future(name) if future else recorded(name) for name in names]
     got: SimpleQueue[Envelope] = SimpleQueue()
     with zmq.Context() as context, context.socket(zmq.XPUB) as xpub:
@@ -182,8 +182,8 @@ def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(futu
             subscriber.initialize(got.put, lambda: None)
             subscriber.register_topic(ALL)
             subscriber.daemonize()
-            # The old publisher sees the new replica's subscriptions: to hellos to everybody, and to everything. Neither
-            # is a question, so a publisher of 1.0 ignores both.
+            # The old publisher receives the new replica's subscriptions: to hellos to all subscribers, and to all
+            # topics. Neither is a hello request, so a publisher of 1.0 ignores both.
             assert {xpub.recv() for _ in range(2)} == {b"\1D\0", b"\1D"}
             for frames in sent:
                 xpub.send_multipart(frames)
@@ -193,7 +193,7 @@ def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(futu
 
             subscriber.request_hello("abc123", ["a"])
             seen = {xpub.recv() for _ in range(2)}
-            assert seen == {b"\1Habc123\0", b"\1Habc123\0\x91\xa1a"}  # the question as 1.0 asked it
+            assert seen == {b"\1Habc123\0", b"\1Habc123\0\x91\xa1a"}  # the hello request of 1.0
             xpub.send_multipart(of_the_future("own-hello") if future else recorded("own-hello"))
             assert got.get(timeout=PATIENCE) == codec.decode(recorded("own-hello"))
 
@@ -220,7 +220,7 @@ def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
 
 
 def test_replica_of_a_topic_receives_hellos_of_an_old_publisher() -> None:
-    """A publisher of 1.0 said a hello for each topic, under that topic. A replica of today still receives them."""
+    """A publisher of 1.0 sent a hello for each topic, under that topic. A current replica still receives them."""
     got: SimpleQueue[Envelope] = SimpleQueue()
     with zmq.Context() as context, context.socket(zmq.XPUB) as xpub:
         xpub.linger = 0
@@ -239,8 +239,8 @@ def test_replica_of_a_topic_receives_hellos_of_an_old_publisher() -> None:
 
 
 def test_replica_of_1_0_that_follows_a_topic_gets_hello_replies() -> None:
-    """It does not subscribe to hellos to everybody, so it misses those of a publisher of today. Freshness and every
-    bound rest on hello replies, which it asks for as ever.
+    """It does not subscribe to hellos to all subscribers, so it misses those of a current publisher. Its freshness and
+    all limits depend on hello replies, which it requests as before.
     """
     asked: SimpleQueue[HelloRequest] = SimpleQueue()
     publisher = ZmqDriver.publisher(DriverSettings(limits=Limits(), bind_address="tcp://127.0.0.1:*"))

@@ -1,7 +1,7 @@
 """A service and its workers killed at each of their failpoints, with real processes, sockets and databases.
 
-Each time at least one committed change was not sent when the kill came; afterwards every replica equals the database,
-without a full sync, and no handler was told anything twice.
+At each kill, at least one committed change was not sent. Afterwards every replica equals the database, without a full
+sync, and no handler was called twice for one version.
 """
 
 import signal
@@ -31,13 +31,13 @@ def test_replicas_converge_after_a_service_kill(failpoint: str, host: Host, stor
         worker = host.worker()
         write(worker, 5)
         if "taking_over" in failpoint:
-            write(host.worker(origin=""), 1)  # handed over, so nothing to take over: it must not be sent twice
-            with store.transaction(origin="") as tx:  # and one that nobody hands over
+            write(host.worker(origin=""), 1)  # handed over, so it must not be taken over and sent twice
+            with store.transaction(origin="") as tx:  # a link that no worker hands over
                 tx.set("item", "orphan", 1, topic="t0")
         order(worker, 30)
         assert service.wait(LONG) == -signal.SIGKILL
         done(worker)
-        # Unsent for sure: committed after the death, and its worker dies with what it had buffered.
+        # These links are unsent: they are committed after the service's end, and the worker's buffer ends with it.
         last = write(worker, 5)
         worker.kill()
         assert worker.wait(LONG) == -signal.SIGKILL
@@ -56,7 +56,7 @@ def test_service_publishes_the_unsent_links_of_a_killed_worker(failpoint: str, h
         order(worker, 10)
         assert worker.wait(LONG) == -signal.SIGKILL
         head = store.read_heads(()).store.position
-        assert head == 4  # the fourth is in, whoever was to hand it over
+        assert head == 4  # the fourth transaction is stored
         if failpoint.startswith("writer"):
             assert poll(lambda: host.metric("links_total", "followed") >= 1, LONG)
         watched.must_come_to(head, store)
@@ -64,11 +64,11 @@ def test_service_publishes_the_unsent_links_of_a_killed_worker(failpoint: str, h
 
 
 def test_other_service_publishes_the_unsent_links_of_a_dead_service(tmp_path: Path, host: Host, store: Store) -> None:
-    """Two hosts, one database: when one is dead for good, its links become orphans as its lease ends."""
+    """Two hosts, one database: when one host is dead, its links become orphans when its lease expires."""
     other = Host(tmp_path / "other", host.database, "api-2")
     try:
         first, _ = host.service(), other.service()
-        with Watched(other.settings) as watched:  # found by the directory: the replica is told of one publisher only
+        with Watched(other.settings) as watched:  # by the directory: the replica is configured with one publisher only
             worker = host.worker()
             write(worker, 3)
             first.kill()
@@ -78,7 +78,7 @@ def test_other_service_publishes_the_unsent_links_of_a_dead_service(tmp_path: Pa
             head = store.read_heads(()).store.position
             assert poll(lambda: other.metric("links_total", "took_over") >= 5, LONG)
             watched.must_come_to(head, store)
-            host.service()  # it comes back: nothing is told twice
+            host.service()  # restarted: no callback is called twice for a version
             watched.must_come_to(write(host.worker(), 3), store)
     finally:
         other.close()

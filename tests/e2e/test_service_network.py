@@ -1,4 +1,4 @@
-"""Two services on two hosts, in network namespaces, with one PostgreSQL: joins, deaths and pulled cables."""
+"""Two services on two hosts, in network namespaces, with one PostgreSQL: starts, kills and pulled cables."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {
     "discovery_interval": 0.3,
 }
 PROMPT = 5.0
-"""Seconds that one sync takes, or waits for, at most on a machine that has other things to do."""
+"""Maximum seconds that one sync takes, or waits, on a busy machine."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_two_services_on_two_hosts(networks: list[Namespace], private_postgres: 
             hosts.append(Host(tmp_path / name, url, name, at))
             ending.callback(hosts[-1].close)
         one, two = hosts
-        # The replica is told of no publisher: it finds both in the directory.
+        # The replica is configured without publishers: it finds both in the directory.
         here = Host(tmp_path / "here", local, "here", **QUICK)
         store = ending.enter_context(Store(local))
         first = one.service()
@@ -59,13 +59,13 @@ def test_two_services_on_two_hosts(networks: list[Namespace], private_postgres: 
         addresses = {host.settings.bind_address for host in hosts}
         assert poll(lambda: set(watched.replica.publishers) == addresses, LONG)
 
-        # Changes from both reach it.
+        # Changes from both reach the replicas.
         workers = [one.worker(), two.worker()]
         last = max(write(worker, 5) for worker in workers)
         watched.must_come_to(last, store)
         some.must_come_to(last, store)
 
-        # One dies for good with unsent changes: the other publishes them.
+        # One service is killed with unsent changes: the other one publishes them.
         first.kill()
         first.wait(LONG)
         write(workers[0], 5)
@@ -73,19 +73,19 @@ def test_two_services_on_two_hosts(networks: list[Namespace], private_postgres: 
         last = store.read_heads(()).store.position
         bound = lost_message_bound(here.settings.timing, PROMPT, PROMPT)
         assert poll(lambda: not watched.differs(store) and not some.differs(store), bound), f"not within {bound} s"
-        assert poll(lambda: two.metric("links_total", "took_over") >= 5, LONG)  # so many were unsent
+        assert poll(lambda: two.metric("links_total", "took_over") >= 5, LONG)  # the number of unsent links
         watched.must_come_to(last, store)
         some.must_come_to(last, store)
         assert poll(lambda: set(watched.replica.publishers) == {two.settings.bind_address}, LONG)
 
-        # It comes back: nothing is told twice.
+        # The first service is restarted: no callback is called twice for a version.
         one.service()
         assert poll(lambda: set(watched.replica.publishers) == addresses, LONG)
         last = write(one.worker(), 5)
         watched.must_come_to(last, store)
         some.must_come_to(last, store)
 
-        # Both cables are pulled, without a FIN: the replica polls, and stays right within its bound.
+        # Both cables are pulled, without a FIN: the replica polls, and stays correct within its bound.
         for at in networks:
             at.pull()
         with store.transaction(origin="api-1") as tx:
@@ -94,7 +94,7 @@ def test_two_services_on_two_hosts(networks: list[Namespace], private_postgres: 
         watched.must_come_to(tx.commit.point.position, store)
         assert poll(lambda: watched.replica.status().polling, LONG)
 
-        # And plugged in again: publishers prove to be fresh, so it stops polling.
+        # Both cables are connected again: publishers prove freshness, so the replica stops polling.
         for at in networks:
             at.plug()
         assert poll(lambda: not watched.replica.status().polling, LONG)

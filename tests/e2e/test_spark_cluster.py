@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster: it comes up, goes without a trace, and (when asked for) says what is said here."""
+"""A real Spark standalone cluster: it starts, stops without leftovers, and (on request) gives the local result."""
 
 import os
 import random
@@ -20,13 +20,13 @@ from tests.unit.audit.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ALSO_CHECK = "PUBSUB_TEST_CLUSTER" in os.environ
-"""The same audit here and there takes three processors' minutes, of the twenty that all tests may take."""
+"""Both audits together take three processor minutes, of the twenty that all tests may take."""
 QUICK = f"""\
 spark.executor.extraJavaOptions {QUICK_JVM}
 spark.sql.codegen.wholeStage false
 spark.sql.codegen.factoryMode NO_CODEGEN
 """
-"""Of so little data, making the best code for it would take most of the time, in each of three processes."""
+"""With so few rows, generating optimized code would take most of the time, in each of three processes."""
 
 
 def call(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -71,7 +71,7 @@ def test_two_workers_register_and_stop_leaves_nothing(tmp_path: Path) -> None:
         stopped = call(folder, "stop")
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert not folder.exists()
-    # Who nobody has heard of yet may still be in the table of processes.
+    # A process that ended but was not reaped may still be in the process table.
     assert [pid for pid in cluster.processes if spark_cluster_app.started(pid)] == []
     assert "holds no cluster; start one" in call(folder, "stop").stderr
 

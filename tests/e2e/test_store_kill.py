@@ -1,4 +1,4 @@
-"""Writers and servers killed anywhere: each ends equal, nothing is applied twice."""
+"""Writers and servers killed anywhere: the store stays consistent, and no transaction is applied twice."""
 
 import signal
 from functools import partial
@@ -37,7 +37,7 @@ def test_killed_writer_leaves_whole_transactions(
         assert step == 3
         assert store.committed(nonce) is is_in
         assert_counted(store, 3 if is_in else 2)
-        # Nobody waits for the dead: its locks are gone with it.
+        # No writer waits for the killed one: its locks end with it.
         with store.transaction() as tx:
             tx.set("other", "x", 1)
         assert tx.commit is not None
@@ -64,7 +64,7 @@ def test_writer_continues_after_database_kills(
 
 @pytest.mark.parametrize("server_name", ["private_postgres", "private_mariadb"])
 def test_store_works_after_a_server_restart(server_name: str, request: pytest.FixtureRequest) -> None:
-    """Also idle pooled connections and readers: the next call heals them."""
+    """Idle pooled connections and readers recover at the next call, too."""
     server: PrivateServer = request.getfixturevalue(server_name)
     with Store(server.url, settings=StoreSettings(retry_attempts=50)) as store:
         with store.transaction() as tx:

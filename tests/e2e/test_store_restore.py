@@ -1,4 +1,4 @@
-"""A SQLite file that is replaced by its backup under running replicas, and one that is made after them."""
+"""A SQLite file that is replaced by its backup while replicas run."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def test_replicas_detect_a_restored_file(driver: str, tmp_path: Path) -> None:
         put(store, "lost")
         assert poll(sees(replica, "lost"), 20)
     try:
-        # As SQLite's manual has it: writers are stopped, and the old file's companions go with it.
+        # As SQLite's manual requires: writers are stopped, and the old file's companion files are removed.
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         backup.replace(path)
@@ -69,7 +69,7 @@ def test_replicas_detect_a_restored_file(driver: str, tmp_path: Path) -> None:
         with writer(settings) as store:
             put(store, "new")
             assert poll(sees(replica, "new"), 20), replica.status()
-            # As many positions as before, of another history.
+            # The same number of positions as before, of another history.
             assert store.get("t", "k") == "new"
     finally:
         replica.close()

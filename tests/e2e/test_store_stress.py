@@ -1,6 +1,6 @@
 """Twelve concurrent writers for a moment; ``tools/stress --database all --seconds 60`` is the long form.
 
-Each makes at least so many transactions, so that what must happen to some of them happens on a busy machine, too.
+``--least`` is the minimum number of transactions of each writer, so that the rare cases also occur on a busy machine.
 """
 
 import json
@@ -35,6 +35,6 @@ def test_twelve_writers_with_rollbacks_leave_no_gap(database_url: str, seed: int
 
 @pytest.mark.slow
 def test_naive_follower_misses_rows_on_postgresql(postgres_url: str, seed: int) -> None:
-    """Ids of an autoincrement column are taken before the commit: ``id > last`` is no way to follow."""
+    """Ids of an autoincrement column are assigned before the commit, so that polling by ``id > last`` loses rows."""
     figures = stress(postgres_url, seed)
     assert figures["naive_missed"] > 0

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, typed line by line into ``python`` in a real terminal (a pty), as the page asks for."""
+"""docs/tutorial.md, typed line by line into ``python`` in a real terminal (a pty), as the page describes."""
 
 import os
 import pty
@@ -19,23 +19,23 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "tutorial.md"
 LONG: Final = 120.0
 PROMPT: Final = re.compile(r">>> |\.\.\. ")
-"""One comes for each line typed. A handler may print behind it, from its own thread."""
+"""One prompt follows each typed line. A handler may print behind it, from its own thread."""
 SAMPLE: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN: Final = re.compile(r"^```python\n(?:(?!^```$).*\n)+?```\n\n((?:    .+\n)+)", re.MULTILINE)
-"""What the page says that a sample prints: the indented block right after it."""
+"""The output of a sample on the page: the indented block right after it."""
 
 
 class Repl:
-    """``python`` without arguments in a terminal of its own. A context manager; one thread."""
+    """``python`` without arguments in its own terminal. A context manager; one thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._terminal = -1
         self._python: subprocess.Popen[bytes] | None = None
         self.shown = ""
-        """Everything that stood in the terminal."""
+        """All text shown in the terminal."""
         self.in_block = False
-        """The interpreter waits for more lines of a block."""
+        """Whether the interpreter waits for more lines of a block."""
 
     def __enter__(self) -> Self:
         environment = {
@@ -71,19 +71,19 @@ class Repl:
         os.close(self._terminal)
 
     def type(self, line: str) -> str:
-        """Type a line and Return; what the interpreter says to it, with its next prompt."""
+        """Type a line and Return; return the interpreter's output, with its next prompt."""
         os.write(self._terminal, f"{line}\n".encode())
         return self._until_ready()
 
     def _until_ready(self) -> str:
-        said, until = "", time.monotonic() + LONG
-        while not (prompts := PROMPT.findall(said)):
+        output, until = "", time.monotonic() + LONG
+        while not (prompts := PROMPT.findall(output)):
             ready, _, _ = select.select([self._terminal], [], [], until - time.monotonic())
-            assert ready, f"no prompt came within {LONG} s after\n{self.shown}{said}"
-            said += os.read(self._terminal, 65_536).decode().replace("\r\n", "\n")
-        self.shown += said
+            assert ready, f"no prompt came within {LONG} s after\n{self.shown}{output}"
+            output += os.read(self._terminal, 65_536).decode().replace("\r\n", "\n")
+        self.shown += output
         self.in_block = prompts[-1] == "... "
-        return said
+        return output
 
 
 @pytest.fixture
@@ -100,14 +100,14 @@ def samples() -> list[str]:
 def test_tutorial_works_when_typed(repl: Repl) -> None:
     for sample in samples():
         for line in sample.splitlines():
-            said = repl.type(line)
-            assert "Error" not in said, f"after typing\n{line}\npython says\n{said}\nand before that\n{repl.shown}"
+            output = repl.type(line)
+            assert "Error" not in output, f"after typing\n{line}\npython printed\n{output}\nand before\n{repl.shown}"
         if repl.in_block:
             assert "Error" not in repl.type(""), repl.shown
     printed = PROMPT.sub("", repl.shown)
     for block in SHOWN.findall(PAGE.read_text()):
         for line in block.splitlines():
-            assert line.strip() in printed, f"the page says\n{line}\nand python printed\n{printed}"
+            assert line.strip() in printed, f"the page has\n{line}\nand python printed\n{printed}"
 
 
 def test_syntax_error_in_a_sample_is_detected(repl: Repl) -> None:

@@ -1,6 +1,6 @@
-"""What type checkers know of a typed table: typed_program.py by mypy and by pyright, and lines with a mistake.
+"""Type checkers and typed tables: mypy and pyright check typed_program.py, and find each line with a mistake.
 
-pyright runs as basedpyright: its wheel brings the same checker and needs no download at its first run.
+pyright runs as basedpyright: its wheel contains the same checker and needs no download at its first run.
 """
 
 import importlib.util
@@ -32,11 +32,11 @@ MISTAKES: Final = (
 )  # fmt: skip
 
 Wrong = set[int]
-"""Numbers of the lines that a checker complains about."""
+"""Numbers of the lines with an error of a checker."""
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """What a checker prints; it must end with 0 (good) or 1 (errors in the program)."""
+    """Return the output of a checker; its exit code must be 0 (no error) or 1 (errors in the program)."""
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=folder, timeout=LONG, check=False
     )
@@ -45,16 +45,16 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) ->
 
 
 def mypy(file: Path, folder: Path) -> Wrong:
-    """By ``mypy --strict``."""
+    """Check with ``mypy --strict``."""
     options = ["--strict", "--config-file=", "--follow-imports=silent", f"--cache-dir={folder / 'cache'}"]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
     command = [sys.executable, "-m", "mypy", *options, "--no-pretty", "--hide-error-context", str(file)]
-    said = run(command, folder, environment)
-    return {int(line.split(":")[1]) for line in said.splitlines() if ": error: " in line}
+    output = run(command, folder, environment)
+    return {int(line.split(":")[1]) for line in output.splitlines() if ": error: " in line}
 
 
 def pyright(file: Path, folder: Path) -> Wrong:
-    """By pyright's strict mode."""
+    """Check with pyright's strict mode."""
     if importlib.util.find_spec("basedpyright") is None:
         if IN_CI:
             pytest.fail("basedpyright is not installed; it belongs to the extra 'test'", pytrace=False)
