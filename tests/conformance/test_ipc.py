@@ -20,11 +20,11 @@ from tests.conformance.proxies import proxies
 def inject(tmp_path: Path) -> Iterator[Callable[..., object]]:
     """A socket that pushes any frames."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    stranger = context.socket(zmq.PUSH)
-    stranger.linger = 0
-    stranger.connect(f"ipc://{tmp_path}/hop/socket")
-    yield lambda *frames: stranger.send_multipart(frames)
-    stranger.close()
+    raw_socket = context.socket(zmq.PUSH)
+    raw_socket.linger = 0
+    raw_socket.connect(f"ipc://{tmp_path}/hop/socket")
+    yield lambda *frames: raw_socket.send_multipart(frames)
+    raw_socket.close()
     context.term()
 
 

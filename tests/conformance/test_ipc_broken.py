@@ -139,7 +139,7 @@ def driver_of(half: type[Any]) -> type[IpcDriver]:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[Socket]:
+def raw_socket(tmp_path: Path) -> Iterator[Socket]:
     context: zmq.Context[Socket] = zmq.Context()
     socket = context.socket(zmq.PUSH)
     socket.linger = 0
@@ -149,8 +149,8 @@ def stranger(tmp_path: Path) -> Iterator[Socket]:
     context.term()
 
 
-def injecting(stranger: Socket) -> Callable[..., object]:
-    return lambda *frames: stranger.send_multipart(frames)
+def injecting(raw_socket: Socket) -> Callable[..., object]:
+    return lambda *frames: raw_socket.send_multipart(frames)
 
 
 def suite() -> DriverConformance:
@@ -159,15 +159,15 @@ def suite() -> DriverConformance:
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("fault", sorted(BROKEN))
-def test_a_broken_hop_fails(fault: str, tmp_path: Path, stranger: Socket) -> None:
+def test_a_broken_hop_fails(fault: str, tmp_path: Path, raw_socket: Socket) -> None:
     half, check = BROKEN[fault]
     failed = pytest.raises((AssertionError, TransportError, pytest.fail.Exception))
-    with rig_in(tmp_path, injecting(stranger), driver_of(half), patience=1.0) as rig, failed:
+    with rig_in(tmp_path, injecting(raw_socket), driver_of(half), patience=1.0) as rig, failed:
         getattr(suite(), check)(rig)
 
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("check", sorted({check for _, check in BROKEN.values()}))
-def test_the_same_checks_pass_for_the_hop_unbroken(check: str, tmp_path: Path, stranger: Socket) -> None:
-    with rig_in(tmp_path, injecting(stranger), driver_of(IpcPublisher)) as rig:
+def test_the_same_checks_pass_for_the_hop_unbroken(check: str, tmp_path: Path, raw_socket: Socket) -> None:
+    with rig_in(tmp_path, injecting(raw_socket), driver_of(IpcPublisher)) as rig:
         getattr(suite(), check)(rig)

@@ -19,7 +19,7 @@ PUBLISHERS = 4
 OPTIONS = {"reconnect_interval": 0.02, "max_reconnect_interval": 0.1, "answer_time": 1.0}
 
 
-class Stranger:
+class RawSocket:
     """A raw socket that sends any frames to the subscribers of their first bytes."""
 
     def __init__(self, address: str) -> None:
@@ -59,14 +59,14 @@ def driver_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver) -> type[Z
 
 @contextmanager
 def rig_on(addresses: list[str], base: type[ZmqDriver] = ZmqDriver, patience: float = 30.0) -> Iterator[Rig]:
-    stranger = Stranger(addresses[-1])
+    raw_socket = RawSocket(addresses[-1])
     try:
         with proxies(addresses) as between:
             settings = DriverSettings(addresses=between.addresses, bind_address=addresses[0], options=OPTIONS)
             driver = driver_on(addresses[:-1], base)
-            yield Rig(driver, settings, inject=stranger, cut=between.cut, restore=between.restore, patience=patience)
+            yield Rig(driver, settings, inject=raw_socket, cut=between.cut, restore=between.restore, patience=patience)
     finally:
-        stranger.close()
+        raw_socket.close()
 
 
 def tcp_addresses() -> list[str]:

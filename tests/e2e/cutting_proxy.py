@@ -15,13 +15,13 @@ class CuttingProxy:
 
     before: cut on both sides, and never forwarded. after: forwarded, its answer awaited and dropped, then cut.
     late: cut towards the client at once, forwarded only when another connection requests a lock.
-    With ``dies``, no connection is accepted after that, until ``revive``.
+    With ``refuse_after_cut``, no connection is accepted after that, until ``revive``.
     """
 
     def __init__(self, target: int) -> None:
         self.mode: Mode = "pass"
-        self.dies = False
-        self.dead = False
+        self.refuse_after_cut = False
+        self.refusing = False
         self.cuts = 0
         self.target = target
         self.held: list[Callable[[], None]] = []
@@ -33,7 +33,7 @@ class CuttingProxy:
 
     def revive(self) -> None:
         """Accept connections again."""
-        self.dead = self.dies = False
+        self.refusing = self.refuse_after_cut = False
 
     def close(self) -> None:
         """Cut all connections; return when all threads have ended."""
@@ -49,7 +49,7 @@ class CuttingProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            if self.dead:
+            if self.refusing:
                 end(client)
                 client.close()
             else:
@@ -83,7 +83,7 @@ class Pair:
         while data := receive(self._client):
             mode = proxy.mode
             if COMMIT.search(data) and mode != "pass":
-                proxy.mode, proxy.dead = "pass", proxy.dies
+                proxy.mode, proxy.refusing = "pass", proxy.refuse_after_cut
                 proxy.cuts += 1
                 if mode == "late":
                     proxy.held.append(lambda commit=data: send(self._server, commit))  # type: ignore[misc]

@@ -21,7 +21,7 @@ from pubsub_zmq.settings import ZmqOptions
 from tests.conftest import IN_CI
 from tests.e2e.network import Namespace, missing, namespaces
 from tests.e2e.service_host import LONG, Host, Watched, fork, write
-from tests.unit.drivers.zmq.world import Stranger
+from tests.unit.drivers.zmq.world import RawSocket
 
 TOPICS = ("a", "b", "c")
 BACK_SECONDS = 2.0
@@ -112,11 +112,11 @@ def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_u
     """The second publisher is a raw socket; its valid messages belong to a history unknown to the replica."""
     timing = Timing(max_idle_time=1.0, hello_wait=0.3, sync_jitter=0.01)
     limits = Limits(max_value_bytes=5000, max_frame_bytes=10_000)
-    stranger = Stranger()
+    raw_socket = RawSocket()
     with ExitStack() as ending:
-        ending.callback(stranger.close)
+        ending.callback(raw_socket.close)
         config = settings(sqlite_url, timing, limits)
-        config = msgspec.structs.replace(config, addresses=(*config.addresses, stranger.address))
+        config = msgspec.structs.replace(config, addresses=(*config.addresses, raw_socket.address))
         store = ending.enter_context(Store(sqlite_url, limits=limits))
         ending.enter_context(Publisher(config, store))
         replica = ending.enter_context(Replica(config, ["a"]))
@@ -126,20 +126,20 @@ def test_replica_reconnects_within_two_seconds_after_an_oversized_frame(sqlite_u
         replica.wait_synced(LONG)
         replica.wait_for(tx.commit, LONG)
 
-        def receives_the_stranger() -> bool:
+        def receives_raw_message() -> bool:
             before = replica.status().dropped["other_history"]
 
             def received() -> bool:
-                stranger.send("a")
+                raw_socket.send("a")
                 return replica.status().dropped["other_history"] > before
 
             return poll(received, BACK_SECONDS)
 
-        assert poll(receives_the_stranger, LONG)
+        assert poll(receives_raw_message, LONG)
         for times in (1, 2):
-            stranger.send("a", b"x" * 50_000)
+            raw_socket.send("a", b"x" * 50_000)
             assert poll(lambda times=times: replica.status().dropped["oversized"] == times, BACK_SECONDS)  # type: ignore[misc]
-            assert receives_the_stranger(), f"not connected again within {BACK_SECONDS} s"
+            assert receives_raw_message(), f"not connected again within {BACK_SECONDS} s"
         with store.transaction() as tx:
             tx.set("t", "k", 2, topic="a")
         assert tx.commit is not None

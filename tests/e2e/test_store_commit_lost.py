@@ -58,7 +58,7 @@ def test_outcome_unknown_is_raised_when_the_store_is_unavailable(
 ) -> None:
     settings = StoreSettings(retry_attempts=3, retry_max_seconds=5.0, connect_timeout=2.0)
     with through(proxy, server_url, settings) as store, Store(server_url) as direct:
-        proxy.mode, proxy.dies = mode, True
+        proxy.mode, proxy.refuse_after_cut = mode, True
         with pytest.raises(OutcomeUnknown) as caught, store.transaction() as tx:
             tx.create("item", "x", 1)
         assert caught.value.nonce == tx.nonce

@@ -68,9 +68,9 @@ def test_subscriber_receives_only_its_exact_topics(scene: Scene) -> None:
 
 def test_hello_reply_is_received_only_by_its_requester(scene: Scene) -> None:
     scene.write("t")
-    asker, received = scene.listen("t")
+    requester, received = scene.listen("t")
     _, other = scene.listen("t")
-    asker.request_hello("abc", ["t"])
+    requester.request_hello("abc", ["t"])
     scene.settle()
     assert [envelope.hello.nonce for envelope in received if envelope.hello is not None and envelope.hello.nonce] == [
         "abc"
@@ -103,13 +103,13 @@ def test_publisher_sends_hellos_again_after_a_store_outage(scene: Scene, monkeyp
     def down(topics: object) -> None:
         raise StoreUnavailable("the database is down")
 
-    asker, received = scene.listen("t")
+    requester, received = scene.listen("t")
     with monkeypatch.context() as patched:
         patched.setattr(scene.local.store, "read_heads", down)
-        asker.request_hello("abc", ["t"])
+        requester.request_hello("abc", ["t"])
         scene.settle()
         assert received == []
-    asker.request_hello("def", ["t"])
+    requester.request_hello("def", ["t"])
     while not received:
         scene.time.step()
     assert received[-1].hello is not None

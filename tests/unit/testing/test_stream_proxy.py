@@ -128,8 +128,8 @@ def test_unavailable_target_ends_the_connection(tmp_path: Path) -> None:
 @pytest.mark.parametrize("proxy", ["tcp"], indirect=True)
 def test_no_other_process_gets_the_port_during_a_cut(proxy: StreamProxy) -> None:
     proxy.cut()
-    with socket.socket() as stranger, pytest.raises(OSError):
-        stranger.bind(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
+    with socket.socket() as other, pytest.raises(OSError):
+        other.bind(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
 
 
 def test_proxy_delays_each_direction(proxy: StreamProxy) -> None:

@@ -25,14 +25,14 @@ SMALL = Limits(max_frame_bytes=10_000, max_value_bytes=1000)
 
 def test_driver_reconnects_within_two_seconds_after_an_oversized_frame() -> None:
     with world() as on:
-        stranger, sender = on.stranger(), on.sender()
-        listener = on.listener("a", "b", to=(stranger.address, sender.address), limits=SMALL)
-        listener.wait_for_message(lambda: stranger.send("a"), "a")
+        raw_socket, sender = on.raw_socket(), on.sender()
+        listener = on.listener("a", "b", to=(raw_socket.address, sender.address), limits=SMALL)
+        listener.wait_for_message(lambda: raw_socket.send("a"), "a")
         listener.wait_for_message(lambda: sender.send("b"), "b")
         for times in (1, 2):
-            stranger.send("a", b"x" * 50_000)
+            raw_socket.send("a", b"x" * 50_000)
             eventually(lambda times=times: listener.counter("oversized") == times, "it was counted", BACK_SECONDS)  # type: ignore[misc]
-            listener.wait_for_message(lambda: stranger.send("a"), "a", BACK_SECONDS)
+            listener.wait_for_message(lambda: raw_socket.send("a"), "a", BACK_SECONDS)
         assert listener.counter("revived") == 2
         assert listener.counter("disconnected") == 2, "the other publisher's connection was disturbed"
 
@@ -82,14 +82,14 @@ def test_given_up_connection_is_made_again_and_names_with_its_port_are_not() -> 
     """Both are resolved like a host's name. No publisher has the third address, so that it is retried all the time."""
     with world() as on:
         port = free_port()
-        stranger, sender = on.stranger(f"tcp://127.0.0.1:{port}"), on.sender(f"tcp://127.0.0.2:{port}")
+        raw_socket, sender = on.raw_socket(f"tcp://127.0.0.1:{port}"), on.sender(f"tcp://127.0.0.2:{port}")
         names = tuple(f"tcp://127.{last}:{port}" for last in (1, 2, 3))
         listener = on.listener("a", "b", to=names, limits=SMALL)
-        listener.wait_for_message(lambda: stranger.send("a"), "a")
+        listener.wait_for_message(lambda: raw_socket.send("a"), "a")
         listener.wait_for_message(lambda: sender.send("b"), "b")
         for times in (1, 2):
-            stranger.send("a", b"x" * 50_000)
-            listener.wait_for_message(lambda: stranger.send("a"), "a", BACK_SECONDS)
+            raw_socket.send("a", b"x" * 50_000)
+            listener.wait_for_message(lambda: raw_socket.send("a"), "a", BACK_SECONDS)
             assert listener.counter("disconnected") == listener.counter("revived") == times, "another was disturbed"
 
 
@@ -414,17 +414,17 @@ def test_hello_request_for_many_topics_is_split_and_its_replies_have_the_origina
 def test_too_long_subscription_ends_only_its_own_connection() -> None:
     """Each of its bytes would need forty bytes of the publisher's memory, for as long as the subscriber keeps it."""
     with world() as on:
-        sender, stranger = on.sender(), zmq.Context[zmq.Socket[bytes]]()
+        sender, raw_socket = on.sender(), zmq.Context[zmq.Socket[bytes]]()
         listener = on.listener("a", to=(sender.address,))
         listener.wait_for_message(lambda: sender.send("a"), "a")
-        greedy = stranger.socket(zmq.SUB)
+        greedy = raw_socket.socket(zmq.SUB)
         try:
             greedy.subscribe(b"H" + b"x" * 3000)
             greedy.connect(sender.address)
             eventually(lambda: sender.publisher.counters()["disconnected"] == 1, "it was disconnected")
         finally:
             greedy.close(0)
-            stranger.term()
+            raw_socket.term()
         listener.wait_for_message(lambda: sender.send("a"), "a")
         assert listener.counter("disconnected") == 0
 
@@ -467,13 +467,13 @@ def test_large_size_of_subscriptions_is_logged(
 
 def test_answered_hello_request_is_unsubscribed() -> None:
     with world() as on:
-        stranger, sender = on.stranger(), on.sender()
-        listener = on.listener("a", to=(sender.address, stranger.address), answer_time=0.5)
+        raw_socket, sender = on.raw_socket(), on.sender()
+        listener = on.listener("a", to=(sender.address, raw_socket.address), answer_time=0.5)
         listener.subscriber.request_hello("nonce", ["a"])
         listener.received.until(lambda: listener.received.hellos("nonce"), "the one publisher answered")
         # The other publisher does not answer. It receives the request, prefix first, and its end after answer_time.
-        stranger.wait_for_frame(lambda frame: frame == b"\0Hnonce\0")
-        frames = [each for each in stranger.frames if each[1:2] == b"H"]
+        raw_socket.wait_for_frame(lambda frame: frame == b"\0Hnonce\0")
+        frames = [each for each in raw_socket.frames if each[1:2] == b"H"]
         assert frames[0] == b"\1Hnonce\0"
         assert [each[:1] for each in frames] == [b"\1", b"\1", b"\0", b"\0"]
 

@@ -135,7 +135,7 @@ class Listener:
         ]
 
 
-class Stranger:
+class RawSocket:
     """A raw XPUB socket that sends any frames and stores the received subscriptions."""
 
     def __init__(self, address: str = "") -> None:
@@ -231,8 +231,8 @@ class World:
         self._open.append(made.close)
         return made
 
-    def stranger(self, address: str = "") -> Stranger:
-        made = Stranger(address)
+    def raw_socket(self, address: str = "") -> RawSocket:
+        made = RawSocket(address)
         self._open.append(made.close)
         return made
 
