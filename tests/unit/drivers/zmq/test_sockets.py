@@ -414,17 +414,17 @@ def test_hello_request_for_many_topics_is_split_and_its_replies_have_the_origina
 def test_too_long_subscription_ends_only_its_own_connection() -> None:
     """Each of its bytes would need forty bytes of the publisher's memory, for as long as the subscriber keeps it."""
     with world() as on:
-        sender, raw_socket = on.sender(), zmq.Context[zmq.Socket[bytes]]()
+        sender, context = on.sender(), zmq.Context[zmq.Socket[bytes]]()
         listener = on.listener("a", to=(sender.address,))
         listener.wait_for_message(lambda: sender.send("a"), "a")
-        greedy = raw_socket.socket(zmq.SUB)
+        greedy = context.socket(zmq.SUB)
         try:
             greedy.subscribe(b"H" + b"x" * 3000)
             greedy.connect(sender.address)
             eventually(lambda: sender.publisher.counters()["disconnected"] == 1, "it was disconnected")
         finally:
             greedy.close(0)
-            raw_socket.term()
+            context.term()
         listener.wait_for_message(lambda: sender.send("a"), "a")
         assert listener.counter("disconnected") == 0
 
