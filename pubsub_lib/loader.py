@@ -7,11 +7,11 @@ from typing import Final
 from stevedore import DriverManager
 from stevedore.exception import MultipleMatches, NoMatches
 
-from pubsub_lib import options
+from pubsub_lib import installed_drivers, options
 from pubsub_lib.api import Capabilities, Driver
 from pubsub_lib.errors import DriverError
 
-GROUP: Final = options.DRIVERS
+GROUP: Final = installed_drivers.DRIVERS
 """The entry-point group in which a driver registers its class."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -72,7 +72,7 @@ def driver_table(names: Iterable[str] | None = None) -> str:
         f"| driver | {' | '.join(field.replace('_', ' ') for field in fields)} |",
         f"|---|{'---|' * len(fields)}",
     ]
-    known = options.installed()
+    known = installed_drivers.packages()
     for name in sorted(known if names is None else names):
         try:
             declared = _import(name).capabilities
@@ -87,7 +87,7 @@ def driver_table(names: Iterable[str] | None = None) -> str:
 
 def _able(capability: str) -> list[str]:
     able = []
-    for name in sorted(options.installed()):
+    for name in sorted(installed_drivers.packages()):
         try:
             if getattr(_import(name).capabilities, capability):
                 able.append(name)
@@ -111,7 +111,7 @@ def _import(name: str) -> type[Driver]:
     except NoMatches as error:
         if failures:
             raise _unusable(name, failures[0]) from failures[0]
-        raise DriverError(options.no_driver(name)) from error
+        raise DriverError(installed_drivers.no_driver(name)) from error
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise DriverError(
             f"the entry point {name!r} in {GROUP} is {found!r}, not a class derived from pubsub_lib.api.Driver; "
@@ -121,8 +121,8 @@ def _import(name: str) -> type[Driver]:
 
 
 def _unusable(name: str, error: BaseException) -> DriverError:
-    package = options.installed().get(name, "")
-    extra = options.extra_of(package) if package else ""
+    package = installed_drivers.packages().get(name, "")
+    extra = installed_drivers.extra_of(package) if package else ""
     reason = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ImportError) and extra:
         return DriverError(f"the driver {name!r} misses what it needs ({reason}); run: pip install pubsub-lib[{extra}]")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from pubsub_lib import dragonflow, options
+from pubsub_lib import dragonflow, installed_drivers, options
 from pubsub_lib.errors import DriverError
 
 DEFAULT: Final = "DEFAULT"
@@ -61,9 +61,9 @@ def _read() -> Iterator[tuple[str, list[str]]]:
     """(group, names of its options)."""
     yield options.GROUP, [option.dest for option in options.OPTIONS]
     yield options.SERVICE_GROUP, [option.dest for option in options.SERVICE]
-    for driver in sorted(options.installed()):
+    for driver in sorted(installed_drivers.packages()):
         try:
-            group, opts = options.driver_options(driver)
+            group, opts = installed_drivers.options_of(driver)
         except DriverError:
             continue  # it is refused by its name where it is used
         yield group, [option.dest for option in opts]

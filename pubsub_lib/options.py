@@ -9,20 +9,13 @@ dependencies, and are read from the group that is named like the package.
 """
 
 import copy
-import importlib
-import importlib.metadata
-from collections.abc import Sequence
-from types import ModuleType
 from typing import Final
 
 from oslo_config import cfg
 
-from pubsub_lib import dragonflow
-from pubsub_lib.errors import DriverError
+from pubsub_lib import dragonflow, installed_drivers
 
 GROUP: Final = "pubsub"
-DRIVERS: Final = "pubsub_lib.drivers"
-"""The entry-point group of the drivers."""
 POLLING_DRIVER: Final = "db_polling_pubsub_driver"
 """What a replica follows by while publish-subscribe is off."""
 
@@ -353,20 +346,8 @@ def register(conf: cfg.ConfigOpts, driver: str = "") -> None:
     """Register the group ``[pubsub]`` in this ``conf`` (again is harmless), and this driver's own group."""
     conf.register_opts(OPTIONS, group=GROUP)
     if driver:
-        group, opts = driver_options(driver)
+        group, opts = installed_drivers.options_of(driver)
         conf.register_opts(opts, group=group)
-
-
-def installed() -> dict[str, str]:
-    """Driver name -> import package, of all installed drivers. Imports none of them."""
-    found = importlib.metadata.entry_points(group=DRIVERS)
-    return {entry.name: entry.module.partition(".")[0] for entry in found}
-
-
-def no_driver(name: str) -> str:
-    """The sentence for a driver that is not installed."""
-    way_out = dragonflow.driver_hint(name) or "correct the name or install the package that brings it"
-    return f"there is no driver {name!r}; installed are {', '.join(sorted(installed())) or 'none'}: {way_out}"
 
 
 def dragonflow_names() -> dict[str, str]:
@@ -379,51 +360,12 @@ def dragonflow_names() -> dict[str, str]:
     }
 
 
-def driver_options(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
-    """(group, options) of an installed driver, without loading the driver; no options when it has none.
-
-    Raises DriverError when no installed driver has this name.
-    """
-    known = installed()
-    if driver not in known:
-        raise DriverError(no_driver(driver))
-    return known[driver], _options_of(known[driver])
-
-
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """All options for ``oslo-config-generator`` (namespace ``pubsub_lib``): ours, then each driver's by its
     group.
     """
     ours = ((GROUP, OPTIONS), (SERVICE_GROUP, SERVICE))
     groups = [(group, [copy.deepcopy(option) for option in opts]) for group, opts in ours]
-    for package in sorted(set(installed().values())):
-        own = _options_of(package)
-        if own:
-            groups.append((package, [copy.deepcopy(option) for option in own]))
-    return groups
-
-
-def extra_of(package: str) -> str:
-    """The extra that brings what this driver package imports, by its ``options.EXTRA``; "" when it needs
-    none.
-    """
-    module = _options_module(package)
-    return str(getattr(module, "EXTRA", ""))
-
-
-def _options_of(package: str) -> Sequence[cfg.Opt]:
-    module = _options_module(package)
-    found: Sequence[cfg.Opt] = () if module is None else module.OPTIONS
-    return found
-
-
-def _options_module(package: str) -> ModuleType | None:
-    name = f"{package}.options"
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name == name:
-            return None  # a driver without options
-        raise DriverError(
-            f"the options of the driver package {package!r} cannot be imported: {error}; install what it needs"
-        ) from error
+    drivers = dict(installed_drivers.options_of(driver) for driver in installed_drivers.packages())
+    groups.extend((group, [copy.deepcopy(option) for option in drivers[group]]) for group in sorted(drivers))
+    return [(group, opts) for group, opts in groups if opts]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import msgspec
 from oslo_config import cfg
 
-from pubsub_lib import dragonflow, options
+from pubsub_lib import dragonflow, installed_drivers, options
 from pubsub_lib.api import DriverSettings
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits, check_name
@@ -354,7 +354,7 @@ def _numeric(host: str) -> str:
 
 
 def _driver_options(conf: cfg.ConfigOpts, driver: str) -> dict[str, Any]:
-    group, opts = options.driver_options(driver)
+    group, opts = installed_drivers.options_of(driver)
     conf.register_opts(opts, group=group)
     return read_group(conf, group, opts)
 
@@ -367,7 +367,7 @@ def check_names(path: str | Path) -> None:
     sections = sections_of(path)
     path = str(path)
     refuse_misspelt_groups(
-        sections, (options.GROUP, options.SERVICE_GROUP, dragonflow.GROUP, *options.installed().values()), path
+        sections, (options.GROUP, options.SERVICE_GROUP, dragonflow.GROUP, *installed_drivers.groups().values()), path
     )
     elsewhere = misplaced(sections)
     if elsewhere:
@@ -376,9 +376,9 @@ def check_names(path: str | Path) -> None:
             "as well when the other one is another program's"
         )
     refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt(dragonflow.SWITCH)], path)
-    for driver, group in options.installed().items():
+    for driver, group in installed_drivers.groups().items():
         if group in sections:
-            refuse_unknown(sections, group, options.driver_options(driver)[1], path)
+            refuse_unknown(sections, group, installed_drivers.options_of(driver)[1], path)
 
 
 def sections_of(path: str | Path) -> dict[str, dict[str, list[str]]]:

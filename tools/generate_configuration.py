@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from _generated import ROOT, our_drivers, write_or_check
 
-from pubsub_lib import options
+from pubsub_lib import installed_drivers, options
 
 PAGE = ROOT / "docs" / "configuration.md"
 
@@ -218,7 +218,7 @@ def page() -> str:
         raise ValueError("some options of [pubsub] stand in no section; add it to OURS")
     parts = [f"## {title}: `[{group}]`\n\n{about}\n\n{table(opts)}\n" for title, group, opts, about in OURS]
     for name in our_drivers():
-        group, opts = options.driver_options(name)
+        group, opts = installed_drivers.options_of(name)
         if opts:
             parts.append(f"## `{name}`: `[{group}]`\n\nRead when this driver is in use.\n\n{table(opts)}\n")
     return TEXT.replace("{groups}", "\n".join(parts))

@@ -23,7 +23,7 @@ from pubsub_zmq import addresses
 from pubsub_zmq.hello_requests import CONNECTED, HelloRequests
 from pubsub_zmq.send_queue import QueuedMessage, SendQueue, frames
 from pubsub_zmq.settings import ZmqOptions
-from pubsub_zmq.socket_lock import IpcLock
+from pubsub_zmq.socket_lock import SocketLock, lock_of
 from pubsub_zmq.sockets import Monitor, Waker, make_xpub, translated
 
 _log = logger(__name__)
@@ -61,7 +61,7 @@ class ZmqPublisher(Publisher):
         self._sent_at = 0.0
         self._waker: Waker | None = None
         self._outbox: SendQueue | None = None
-        self._ipc_lock: IpcLock | None = None
+        self._ipc_lock: SocketLock | None = None
         self._threads: tuple[threading.Thread, ...] = ()
         self._asks = HelloRequests(options.questions_per_second)
         self._subscribed = 0
@@ -151,7 +151,7 @@ class ZmqPublisher(Publisher):
     # -- binding -----------------------------------------------------------------------------------------------------
 
     def _bind(self) -> "tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], Monitor]":
-        lock = IpcLock(addresses.path_of(self._address)) if self._address.startswith(addresses.IPC) else None
+        lock = lock_of(self._address)
         context = zmq.Context()
         xpub: zmq.Socket[bytes] | None = None
         try:

@@ -3,54 +3,65 @@
 import contextlib
 import fcntl
 import os
+from pathlib import Path
 
 from pubsub_lib.errors import TransportError
 from pubsub_lib.port_owner import describe
+from pubsub_zmq import addresses
 
 
-class IpcLock:
-    """Held from construction until :meth:`release`, or until the process ends in any way."""
+class SocketLock:
+    """The exclusive right to bind one socket path: held from construction until :meth:`release`, or until the process
+    ends in any way.
+    """
 
-    def __init__(self, path: str) -> None:
-        """Lock ``<path>.lock``. Does not block. Raises TransportError when another process holds the lock (with its
-        name), or when the folder cannot be written."""
-        self._name = f"{path}.lock"
+    def __init__(self, path: Path, option: str) -> None:
+        """Lock ``<path>.lock``. Does not block.
+
+        ``option``: the option that sets the path. Raises TransportError when another process holds the lock (with its
+        name), or when the file cannot be opened, belongs to another user, or lies on a file system without locks.
+        """
+        name = f"{path}.lock"
+        elsewhere = f"set {option} to another path"
         try:
-            self._fd = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TransportError(
-                f"cannot create the lock {self._name!r}: {error.strerror}; create its folder, writable for this user"
+                f"the lock file {name!r} cannot be opened ({error.strerror}); make its folder writable for this user, "
+                f"or {elsewhere}"
             ) from error
         owner = os.fstat(self._fd).st_uid
-        if owner != os.geteuid():  # root may open every file, and would write to another user's file
-            os.close(self._fd)
+        if owner != os.geteuid():  # root may open every file, and would write into a file that another user put there
+            self.drop_copy()
             raise TransportError(
-                f"the lock {self._name!r} belongs to user {owner}, not to {os.geteuid()}; remove it when no process "
-                "uses it, or choose another path"
+                f"the lock file {name!r} belongs to user {owner}, not to {os.geteuid()}; remove it when no process "
+                f"uses it, or {elsewhere}"
             )
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = self._holder()
-            os.close(self._fd)
+            self.drop_copy()
             raise TransportError(
-                f"the address 'ipc://{path}' is held by {holder}; stop that process, or choose another path"
+                f"the socket {str(path)!r} is held by {holder}; stop that process, or {elsewhere}"
             ) from error
         except OSError as error:
-            os.close(self._fd)
+            self.drop_copy()
             raise TransportError(
-                f"the file system does not lock {self._name!r} ({error.strerror}); choose a path on a local file system"
+                f"the file system does not lock {name!r} ({error.strerror}); set {option} to a path on a local one"
             ) from error
-        with contextlib.suppress(OSError):  # a full disk: the lock is held, but errors cannot name its holder
+        with contextlib.suppress(OSError):  # a full disk: the lock is held, and only the name of its holder is missing
             os.ftruncate(self._fd, 0)
-            os.write(self._fd, str(os.getpid()).encode())
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Release the lock. The file stays: after a removal, two processes could lock two files of the same name.
-        Idempotent."""
+        """Unlock, for copies in forked processes too. Idempotent.
+
+        The file stays: if it were removed, two processes could lock two files of the same name.
+        """
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)  # also releases the copies that a fork made
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
         self.drop_copy()
 
     def drop_copy(self) -> None:
@@ -60,5 +71,12 @@ class IpcLock:
             os.close(fd)
 
     def _holder(self) -> str:
-        content = os.pread(self._fd, 20, 0)
+        content = os.pread(self._fd, 20, 0).strip()
         return describe(int(content)) if content.isdigit() else "another process"
+
+
+def lock_of(address: str) -> SocketLock | None:
+    """Lock the path of a publisher's ipc address; None for a tcp address. Raises as :class:`SocketLock`."""
+    if not address.startswith(addresses.IPC):
+        return None
+    return SocketLock(Path(addresses.path_of(address)), "publisher_bind_address")

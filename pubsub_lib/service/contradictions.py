@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import URL
 
-from pubsub_lib import contract, dragonflow, loader, options
+from pubsub_lib import contract, dragonflow, installed_drivers, loader, options
 from pubsub_lib.errors import PubSubError
 from pubsub_lib.publisher.opening import is_bound
 from pubsub_lib.service.settings import ServiceSettings, meet, parsed
@@ -89,7 +89,7 @@ def _names(found: _Found) -> Iterator[str]:
     read = {
         options.GROUP,
         options.SERVICE_GROUP,
-        *options.installed().values(),
+        *installed_drivers.groups().values(),
     }
     for group, given in sections.items():
         if group not in read and group.startswith(_OURS):

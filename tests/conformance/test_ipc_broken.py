@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import zmq
 
-from pubsub_ipc import IpcDriver
-from pubsub_ipc.publisher import IpcPublisher
-from pubsub_ipc.socket_path import path_of
-from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.api import DriverSettings, OnConnected, OnEnvelope, OnHelloRequest, Publisher, Subscriber
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.errors import TransportError
 from pubsub_lib.testing.conformance import DriverConformance
+from pubsub_zmq.multiproc import IpcDriver
+from pubsub_zmq.multiproc.publisher import IpcPublisher
+from pubsub_zmq.multiproc.socket_path import path_of
+from pubsub_zmq.multiproc.subscriber import IpcSubscriber
 from tests.conformance.broken import ending_at
 from tests.conformance.test_ipc import TestIpc as IpcConformance
 from tests.conformance.test_ipc import rig_in
@@ -47,7 +47,7 @@ class LeaksForeignException(IpcPublisher):
 class NeverConnectsAgain(IpcPublisher):
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
         with pytest.MonkeyPatch.context() as changed:
-            changed.setattr("pubsub_ipc.publisher._RECONNECT_MS", -1)
+            changed.setattr("pubsub_zmq.multiproc.publisher._RECONNECT_MS", -1)
             super().initialize(on_hello_request, on_connected)
 
 

@@ -13,12 +13,12 @@ from typing import Any, Final, cast
 
 import zmq
 
-from pubsub_ipc.publisher import IpcPublisher
-from pubsub_ipc.socket_path import SocketLock
-from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.core.limits import Limits
+from pubsub_zmq.multiproc.publisher import IpcPublisher
+from pubsub_zmq.multiproc.subscriber import IpcSubscriber
 from pubsub_zmq.publisher import ZmqPublisher
 from pubsub_zmq.settings import ZmqOptions
+from pubsub_zmq.socket_lock import SocketLock
 from pubsub_zmq.sockets import Monitor, Waker
 from pubsub_zmq.subscriber import ZmqSubscriber
 from tests.scheduler.explore import World
@@ -301,7 +301,7 @@ class EventDouble:
 
 
 class NoLock:
-    """``pubsub_ipc.socket_path.SocketLock``."""
+    """``pubsub_zmq.socket_lock.SocketLock``."""
 
     def release(self) -> None:
         pass
@@ -315,8 +315,8 @@ class ControlledPuller(IpcSubscriber):
         made = ZmqDouble(world)
         self.event = EventDouble(world, made)
         self.pull = PullDouble(world, made)
-        world.replace("pubsub_ipc.subscriber", "zmq", made)
-        world.replace("pubsub_ipc.subscriber", "os", self.event)
+        world.replace("pubsub_zmq.multiproc.subscriber", "zmq", made)
+        world.replace("pubsub_zmq.multiproc.subscriber", "os", self.event)
 
     def _open(self) -> Callable[[], None]:
         self._stop = self.event.number
@@ -328,8 +328,8 @@ def pusher(world: World, *, wait: float) -> tuple[IpcPublisher, PushDouble]:
     """A worker's end of the hop, connected, and the double of its socket."""
     push, made = PushDouble(world), ZmqDouble(world)
     made.Context = lambda: _ContextDouble(push)
-    world.replace("pubsub_ipc.publisher", "zmq", made)
-    world.replace("pubsub_ipc.publisher", "check_folder", lambda path: None)
+    world.replace("pubsub_zmq.multiproc.publisher", "zmq", made)
+    world.replace("pubsub_zmq.multiproc.publisher", "check_folder", lambda path: None)
     publisher = IpcPublisher(Path("/nowhere"), Limits(), 1000, wait, 0.0)
     publisher.initialize(lambda ask: None, lambda: None)
     return publisher, push

@@ -104,7 +104,7 @@ def test_service_takes_what_was_pushed_before_it_was_closed_and_no_more() -> Non
         puller.daemonize()
         push(1)
         world.until(lambda: received, "the first message", SOON)
-        world.replace("pubsub_ipc.subscriber", "_BATCH", 1)  # more wait than are taken at once
+        world.replace("pubsub_zmq.multiproc.subscriber", "_BATCH", 1)  # more wait than are taken at once
         push(2)
         push(3)
         began = world.now

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from pubsub_lib import dragonflow, options
+from pubsub_lib import dragonflow, installed_drivers, options
 from pubsub_lib.errors import DriverError
 from pubsub_lib.settings import Settings
 
@@ -76,7 +76,7 @@ def test_what_is_to_be_set_in_place_of_an_option_exists_and_drivers_are_installe
             ours, _, group = replaced.by.partition(" in ")
             assert (ours, group.strip("[]")) in OURS, name
         assert replaced.why.endswith(".")
-    assert {each.by for each in dragonflow.REPLACED_DRIVERS.values()} <= set(options.installed())
+    assert {each.by for each in dragonflow.REPLACED_DRIVERS.values()} <= set(installed_drivers.packages())
 
 
 def test_no_option_is_both_read_and_without_effect() -> None:

@@ -1,7 +1,6 @@
 """The options of an INI file: the spec's names and defaults, and the generated sample."""
 
 import io
-import sys
 import threading
 from pathlib import Path
 from typing import get_type_hints
@@ -13,7 +12,6 @@ from pubsub_lib import options
 from pubsub_lib.core.handler_queue import HandlerPolicy
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.timing import Timing
-from pubsub_lib.errors import DriverError
 from pubsub_lib.store import StoreSettings
 
 ETC = Path(__file__).parents[2] / "etc"
@@ -87,27 +85,6 @@ def test_every_option_says_what_it_does() -> None:
 def test_list_opts_holds_the_drivers_groups() -> None:
     groups = ["pubsub", "publisher_service", "pubsub_ipc", "pubsub_memory", "pubsub_sql", "pubsub_zmq"]
     assert [group for group, _ in options.list_opts()] == groups
-
-
-def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "pubsub_toy"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "driver.py").write_text("raise ImportError('no such transport')")
-    (package / "options.py").write_text("from oslo_config import cfg\nOPTIONS = (cfg.StrOpt('colour'),)")
-    metadata = tmp_path / "toy-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[pubsub_lib.drivers]\ntoy = pubsub_toy.driver:Toy\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    group, opts = options.driver_options("toy")
-    assert (group, [option.name for option in opts]) == ("pubsub_toy", ["colour"])
-    assert "pubsub_toy.driver" not in sys.modules
-
-
-def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DriverError, match="no driver 'zmqq'; installed are db_polling_pubsub_driver, memory"):
-        options.driver_options("zmqq")
 
 
 def test_registering_twice_is_harmless() -> None:

@@ -12,14 +12,13 @@ import pytest
 import sqlalchemy
 from _processes import free_port
 
-from pubsub_ipc.socket_path import SocketLock
 from pubsub_lib import Store
 from pubsub_lib.errors import ConfigError, PubSubError, SchemaError, StoreError, StoreUnavailable, TransportError
 from pubsub_lib.service import main as main_module
 from pubsub_lib.service import probing
 from pubsub_lib.service.main import main
 from pubsub_lib.service.settings import load
-from pubsub_zmq.socket_lock import IpcLock
+from pubsub_zmq.socket_lock import SocketLock
 
 Config = Callable[..., Path]
 NOBODY = 65534
@@ -340,7 +339,7 @@ def with_socket(config: Config, tmp_path: Path, ipc: bool) -> tuple[Path, Path]:
 def test_lock_of_a_socket_that_is_held(ipc: bool, config: Config, tmp_path: Path) -> None:
     """By the drivers' own locks; the socket itself was removed."""
     path, at = with_socket(config, tmp_path, ipc)
-    lock = IpcLock(str(at)) if ipc else SocketLock(at)
+    lock = SocketLock(at, "some_option")
     error = only(path)
     assert isinstance(error, TransportError)
     assert f"the socket '{at}' of publisher_" in str(error)
@@ -348,7 +347,7 @@ def test_lock_of_a_socket_that_is_held(ipc: bool, config: Config, tmp_path: Path
     lock.release()
     assert failures(path) == []
     assert [each.name for each in at.parent.iterdir()] == [f"{at.name}.lock"]
-    again = IpcLock(str(at)) if ipc else SocketLock(at)  # the check has let it go
+    again = SocketLock(at, "some_option")  # the check has let it go
     again.release()
 
 

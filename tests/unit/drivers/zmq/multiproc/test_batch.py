@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_ipc.batch import Batch
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.model import ZERO, Link, Point
+from pubsub_zmq.multiproc.batch import Batch
 
 HELLO = Hello({}, {}, None, 0.0)
 

@@ -11,8 +11,6 @@ from typing import Final
 
 import zmq
 
-from pubsub_ipc.batch import Batch
-from pubsub_ipc.socket_path import SCHEME, SocketLock, make_folder
 from pubsub_lib.api import OnConnected, OnEnvelope, Subscriber
 from pubsub_lib.core import codec
 from pubsub_lib.core.envelope import Envelope
@@ -23,6 +21,9 @@ from pubsub_lib.driver_state import SubscriberState, check_topic
 from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.logs import logger
 from pubsub_lib.zmq_frames import receive
+from pubsub_zmq.multiproc.batch import Batch
+from pubsub_zmq.multiproc.socket_path import OPTION, SCHEME, make_folder
+from pubsub_zmq.socket_lock import SocketLock
 
 _log = logger(__name__)
 
@@ -127,7 +128,7 @@ class IpcSubscriber(Subscriber):
         """Lock and bind the socket; return the function that the thread runs."""
         make_folder(self._path)
         with ExitStack() as opened:  # after an exception of any kind, nothing stays open
-            lock = SocketLock(self._path)
+            lock = SocketLock(self._path, OPTION)
             opened.callback(lock.release)
             try:
                 context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

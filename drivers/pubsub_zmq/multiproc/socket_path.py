@@ -1,11 +1,5 @@
-"""The socket's location: a checked path, a private folder, and a lock against a second service.
+"""The location of the workers' socket: a checked path and a private folder."""
 
-libzmq silently lets a second process bind a path that is in use, and the first process then gets no messages. So the
-binding process holds an exclusive lock on a file beside the socket. The system releases it when the process ends.
-"""
-
-import contextlib
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -14,6 +8,8 @@ from typing import Final
 from pubsub_lib.errors import ConfigError, TransportError
 
 SCHEME: Final = "ipc://"
+OPTION: Final = "publisher_multiproc_socket"
+"""The option that sets the path."""
 MAX_BYTES: Final = 107
 """The size of a path in ``sockaddr_un``. libzmq's error does not name a path that is too long."""
 
@@ -98,56 +94,3 @@ def _alone(path: Path, mode: int) -> bool:
     except OSError:
         return False
     return not others and not mode & stat.S_ISVTX
-
-
-class SocketLock:
-    """The exclusive right to bind one socket path. Held from the constructor to :meth:`release`, or to process exit.
-
-    A forked child that outlives its parent keeps the lock held: a process that binds should not fork.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Raises TransportError, which names the holder, when another service holds the lock. Does not block."""
-        at = Path(f"{path}.lock")
-        try:
-            self._file = os.open(at, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise TransportError(
-                f"the lock file {str(at)!r} cannot be opened ({error.strerror}); "
-                "allow the service's user to write in its folder"
-            ) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
-            os.close(self._file)
-            raise TransportError(
-                f"the worker socket {str(path)!r} is held by {_process(holder)}; "
-                "stop that process, or set publisher_multiproc_socket to another path"
-            ) from error
-        except OSError as error:
-            os.close(self._file)
-            raise TransportError(
-                f"the file system does not lock {str(at)!r} ({error.strerror}); set publisher_multiproc_socket to a "
-                "path on a local file system"
-            ) from error
-        # The file is never removed: after a removal, two services could hold locks on two files of the same name.
-        with contextlib.suppress(OSError):  # a full disk: the lock is held, but errors cannot name its holder
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Release the lock."""
-        os.close(self._file)
-
-
-def _process(pid: str) -> str:
-    """Describe a process for an error message."""
-    if not pid.isdecimal():
-        return "another process"
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return f"process {pid}"
-    command = b" ".join(words).decode(errors="replace").strip()
-    return f"process {pid} ({command[:120]})"

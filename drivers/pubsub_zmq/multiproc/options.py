@@ -4,6 +4,8 @@ from typing import Final
 
 from oslo_config import cfg
 
+GROUP: Final = "pubsub_ipc"
+"""The group of an INI file; without it, it would be the package's name."""
 EXTRA: Final = "zmq"
 """The extra of pubsub-lib that installs the packages that the driver imports."""
 

@@ -1,17 +1,13 @@
 """The location of the worker socket: paths, folders and the lock. Each error names the remedy."""
 
-import errno
-import fcntl
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from pubsub_ipc.socket_path import MAX_BYTES, SocketLock, check_folder, make_folder, path_of
 from pubsub_lib.errors import ConfigError, TransportError
+from pubsub_zmq.multiproc.socket_path import MAX_BYTES, check_folder, make_folder, path_of
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -81,35 +77,6 @@ def test_root_refuses_a_folder_of_another_user(tmp_path: Path, monkeypatch: pyte
     check_folder(tmp_path / "hop" / "socket")  # a worker that is root may use a service's of another user
 
 
-def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("kept")
-    (tmp_path / "socket.lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(TransportError, match=r"socket\.lock' cannot be opened"):
-        SocketLock(tmp_path / "socket")
-    assert (tmp_path / "precious").read_text() == "kept"
-
-
-def test_lock_is_held_on_a_full_disk_without_its_holders_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", full)
-        lock = SocketLock(tmp_path / "socket")
-    with pytest.raises(TransportError, match="is held by another process"):
-        SocketLock(tmp_path / "socket")
-    lock.release()
-
-
-def test_file_system_without_locks_is_named_as_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(TransportError, match="the file system does not lock"):
-        SocketLock(tmp_path / "socket")
-
-
 def test_worker_accepts_a_missing_folder(tmp_path: Path) -> None:
     check_folder(tmp_path / "not-yet" / "socket")
 
@@ -118,34 +85,3 @@ def test_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TransportError, match="of the worker socket cannot be created"):
         make_folder(tmp_path / "file" / "hop" / "socket")
-
-
-def test_error_of_the_second_lock_names_the_holder(tmp_path: Path) -> None:
-    lock = SocketLock(tmp_path / "socket")
-    with pytest.raises(TransportError, match=rf"socket' is held by process {os.getpid()} \("):
-        SocketLock(tmp_path / "socket")
-    lock.release()
-    SocketLock(tmp_path / "socket").release()
-
-
-def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from pubsub_ipc.socket_path import SocketLock\n"
-        "lock = SocketLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
-    )
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'drivers'}"}
-    command = [sys.executable, "-c", code, str(tmp_path / "socket")]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(TransportError, match=f"held by process {holder.pid} "):
-            SocketLock(tmp_path / "socket")
-        holder.kill()
-        holder.wait()
-    SocketLock(tmp_path / "socket").release()
-
-
-def test_a_lock_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    (tmp_path / "socket.lock").mkdir()
-    with pytest.raises(TransportError, match=r"socket\.lock' cannot be opened"):
-        SocketLock(tmp_path / "socket")

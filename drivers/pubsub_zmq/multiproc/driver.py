@@ -6,16 +6,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from pubsub_ipc.publisher import IpcPublisher
-from pubsub_ipc.socket_path import path_of
-from pubsub_ipc.subscriber import IpcSubscriber
 from pubsub_lib.api import Capabilities, Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.core.limits import Positive
 from pubsub_lib.errors import ConfigError, HandoffRejectedError
+from pubsub_zmq.multiproc.publisher import IpcPublisher
+from pubsub_zmq.multiproc.socket_path import path_of
+from pubsub_zmq.multiproc.subscriber import IpcSubscriber
 
 
 class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The driver's own options (explained in :mod:`pubsub_ipc.options`). Times in seconds."""
+    """The driver's own options (explained in :mod:`pubsub_zmq.multiproc.options`). Times in seconds."""
 
     buffer: Positive = 1000
     when_full: Literal["wait", "raise"] = "wait"

@@ -1,0 +1,79 @@
+"""The installed drivers, their options and the groups of an INI file in which these stand.
+
+No driver is loaded: a driver's options are in ``<its package>.options``, which can be imported without the driver's own
+dependencies.
+"""
+
+import importlib
+import importlib.metadata
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Final
+
+from oslo_config import cfg
+
+from pubsub_lib import dragonflow
+from pubsub_lib.errors import DriverError
+
+DRIVERS: Final = "pubsub_lib.drivers"
+"""The entry-point group in which a driver registers its class."""
+
+
+def packages() -> dict[str, str]:
+    """Driver name -> the package that holds its options, of all installed drivers. Imports none of them."""
+    found = importlib.metadata.entry_points(group=DRIVERS)
+    return {entry.name: entry.module.removesuffix(".driver") for entry in found}
+
+
+def groups() -> dict[str, str]:
+    """Driver name -> its group in an INI file, of all installed drivers. A driver whose options cannot be imported has
+    the name of its package; the error is raised when the driver is used.
+    """
+    found = {}
+    for driver, package in packages().items():
+        try:
+            found[driver] = options_of(driver)[0]
+        except DriverError:
+            found[driver] = package
+    return found
+
+
+def options_of(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
+    """(group, options) of an installed driver; no options when it has none. The group is the name of the driver's
+    package unless ``options.GROUP`` sets another one.
+
+    Raises DriverError when no installed driver has this name, or when its options cannot be imported.
+    """
+    known = packages()
+    if driver not in known:
+        raise DriverError(no_driver(driver))
+    package = known[driver]
+    module = _options_module(package)
+    if module is None:
+        return package, ()
+    options: Sequence[cfg.Opt] = module.OPTIONS
+    return str(getattr(module, "GROUP", package)), options
+
+
+def no_driver(name: str) -> str:
+    """The sentence for a driver that is not installed."""
+    remedy = dragonflow.driver_hint(name) or "correct the name or install the package that brings it"
+    return f"there is no driver {name!r}; installed are {', '.join(sorted(packages())) or 'none'}: {remedy}"
+
+
+def extra_of(package: str) -> str:
+    """The extra that installs the dependencies of this driver package (``options.EXTRA``); "" when it needs none."""
+    module = _options_module(package)
+    return str(getattr(module, "EXTRA", ""))
+
+
+def _options_module(package: str) -> ModuleType | None:
+    name = f"{package}.options"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            return None  # a driver without options
+        raise DriverError(
+            f"the options of the driver package {package!r} cannot be imported: {error}; install what it needs"
+        ) from error

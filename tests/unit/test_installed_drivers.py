@@ -1,0 +1,68 @@
+"""The options of installed drivers are read without loading a driver."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pubsub_lib import installed_drivers
+from pubsub_lib.errors import DriverError
+
+DRIVERS = {
+    "db_polling_pubsub_driver": "pubsub_sql",
+    "memory": "pubsub_memory",
+    "zmq_pubsub_driver": "pubsub_zmq",
+    "zmq_pubsub_multiproc_driver": "pubsub_ipc",
+}
+
+
+def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "pubsub_toy"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "driver.py").write_text("raise ImportError('no such transport')")
+    (package / "options.py").write_text("from oslo_config import cfg\nOPTIONS = (cfg.StrOpt('colour'),)")
+    metadata = tmp_path / "toy-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[pubsub_lib.drivers]\ntoy = pubsub_toy.driver:Toy\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    group, opts = installed_drivers.options_of("toy")
+    assert (group, [option.name for option in opts]) == ("pubsub_toy", ["colour"])
+    assert "pubsub_toy.driver" not in sys.modules
+
+
+def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DriverError, match="no driver 'zmqq'; installed are db_polling_pubsub_driver, memory"):
+        installed_drivers.options_of("zmqq")
+
+
+def test_each_driver_has_a_group_of_its_own() -> None:
+    assert DRIVERS.items() <= installed_drivers.groups().items()
+
+
+def test_a_driver_whose_options_cannot_be_imported_is_reported_when_it_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "pubsub_broken"
+    package.mkdir()
+    (package / "__init__.py").write_text("import no_such_transport")
+    metadata = tmp_path / "broken-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[pubsub_lib.drivers]\nbroken = pubsub_broken:Broken\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert installed_drivers.groups()["broken"] == "pubsub_broken"
+    with pytest.raises(DriverError, match="'pubsub_broken' cannot be imported: No module named 'no_such_transport'"):
+        installed_drivers.options_of("broken")
+
+
+def test_options_of_the_zeromq_drivers_are_read_without_zeromq() -> None:
+    code = (
+        "import sys; from pubsub_lib import installed_drivers\n"
+        "for driver in installed_drivers.packages(): installed_drivers.options_of(driver)\n"
+        "print('zmq' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
