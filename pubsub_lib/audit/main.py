@@ -26,9 +26,9 @@ from pubsub_lib.settings import Settings
 PROGRAM: Final = "pubsub-audit"
 _SECONDS: Final = (
     ("window", 60.0, "length of a window"),
-    ("grace", 30.0, "longest way of a message plus what clocks may differ"),
-    ("bound", 10.0, "within this time a change must be in a replica"),
-    ("silence", 60.0, "a run that wrote nothing for longer and did not end is called silent"),
+    ("grace", 30.0, "longest transit time of a message plus the largest clock difference"),
+    ("bound", 10.0, "maximum time from a commit until a replica has the change"),
+    ("silence", 60.0, "a run that has not ended and wrote no record for longer is reported as silent"),
 )
 
 
@@ -40,27 +40,27 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = _Parser(prog=PROGRAM, description="Audit published against applied, from journals.")
+    top = _Parser(prog=PROGRAM, description="Compare published with applied messages, from journals.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="read journals and give the verdicts")
-    _add_journals(run, "and their store is read, too")
+    run = commands.add_parser("run", help="audit journals and print the result")
+    _add_journals(run, "their store is read, too")
     run.add_argument(
         "--store",
         metavar="URL",
         help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
     )
-    run.add_argument("--out", type=Path, metavar="FOLDER", help="where tables and summary are written")
+    run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
     _add_settings(run)
-    following = commands.add_parser("follow", help="give the verdicts of windows as they close")
-    _add_journals(following, "as of run")
+    following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")
+    _add_journals(following, "only journal_folder is used")
     command.add_options(following)
     _add_settings(following)
     again = commands.add_parser("report", help="show the result of an earlier run")
-    again.add_argument("folder", type=Path, metavar="FOLDER", help="what --out was")
-    again.add_argument("--page", type=Path, metavar="FILE", help="also write the page there")
+    again.add_argument("folder", type=Path, metavar="FOLDER", help="the --out folder of that run")
+    again.add_argument("--page", type=Path, metavar="FILE", help="also write the HTML page to this file")
     for each in (run, following, again):
         each.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(%(default)s)")
-        each.add_argument("--debug", action="store_true", help="show the traceback of an error nobody thought of")
+        each.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
     return top
 
 
@@ -69,23 +69,23 @@ def _add_journals(command: argparse.ArgumentParser, also: str) -> None:
         "journals",
         nargs="*",
         metavar="[DOMAIN=]FOLDER",
-        help="folders of journals; a domain is a database (default: journal_folder of --config-file)",
+        help="folders of journals; a domain stands for a database (default: journal_folder of --config-file)",
     )
     command.add_argument(
         "--config-file",
         type=Path,
         metavar="FILE",
-        help=f"the INI file of the programs whose journals these are; {also}",
+        help=f"the INI file of the programs that wrote the journals; {also}",
     )
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
     command.add_argument("--memory", default="2g", help="memory of Spark's driver (default: %(default)s)")
-    command.add_argument("--strict", action="store_true", help="reordered and repeated messages are faults, too")
+    command.add_argument("--strict", action="store_true", help="count reordered and repeated messages as faults")
     for name, default, text in _SECONDS:
-        told = f"{text} (%(default)s)"
-        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=told)
+        shown = f"{text} (%(default)s)"
+        command.add_argument(f"--{name}", type=seconds, default=default, metavar="SECONDS", help=shown)
 
 
 def _settings(options: argparse.Namespace) -> AuditSettings:
@@ -94,7 +94,7 @@ def _settings(options: argparse.Namespace) -> AuditSettings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code. No exception gets out, because Python's own exit code 1 means a loss."""
+    """Run the command and return the exit code. Raises no exception: Python would exit with 1, which means a loss."""
     return entry.run(PROGRAM, lambda: _started(arguments))
 
 
@@ -118,7 +118,7 @@ def _guarded(options: argparse.Namespace) -> int:
     except PubSubError as error:
         entry.complain(PROGRAM, error)
         return summary.INCOMPLETE
-    except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
+    except Exception as error:  # noqa: BLE001 - a user gets one sentence; --debug shows the traceback
         signalled = signals.interruption(error)
         if signalled is not None:
             return _interrupted(signalled)
@@ -134,19 +134,19 @@ def _interrupted(by: KeyboardInterrupt) -> int:
 
 
 def _configured(options: argparse.Namespace) -> Settings | None:
-    """The settings of ``--config-file``, if given; they name the journals, unless the command line does. Raises
-    ConfigError.
+    """The settings of ``--config-file``, if given. Their journal folder is used unless the command line names folders.
+    Raises ConfigError.
     """
     found = Settings.from_file(options.config_file) if options.config_file else None
     if not options.journals:
         if found is None or not found.journal.folder:
-            raise ConfigError("no journals are named; give their folder, or a --config-file that sets journal_folder")
+            raise ConfigError("no journals are given; name their folder, or a --config-file that sets journal_folder")
         options.journals = [found.journal.folder]
     return found
 
 
 def _database(options: argparse.Namespace, configured: Settings | None) -> Settings | str:
-    """What ``--store`` names, else the store of ``--config-file``; "" without either."""
+    """The database of ``--store``, else the store of ``--config-file``; "" without either."""
     if not options.store:
         return configured or ""
     if has_password(options.store):
@@ -164,16 +164,16 @@ def _command(options: argparse.Namespace) -> int:
         return command.run(options, _settings(options), _folders(options.journals))
     found = _again(options) if options.command == "report" else _run(options)
     if options.format == "json":
-        told = msgspec.json.format(msgspec.json.encode(found)).decode()
+        output = msgspec.json.format(msgspec.json.encode(found)).decode()
     else:
-        told = "\n".join(report.text(found))
+        output = "\n".join(report.text(found))
     try:
-        print(told, flush=True)  # noqa: T201 - now, and not at the interpreter's end, where an error has no exit code
+        print(output, flush=True)  # noqa: T201 - flushed here: at the interpreter's end an error has no exit code
     except BrokenPipeError:
         return CLOSED_PIPE
     except OSError as error:
         why = error.strerror or error
-        print(f"pubsub-audit: the output cannot be written ({why}); make room or name another", file=sys.stderr)  # noqa: T201
+        print(f"pubsub-audit: the output cannot be written ({why}); free disk space", file=sys.stderr)  # noqa: T201
         return found.exit_code | summary.INCOMPLETE
     return found.exit_code
 
@@ -209,7 +209,7 @@ def _run(options: argparse.Namespace) -> summary.Summary:
 def _audit(
     options: argparse.Namespace, settings: AuditSettings, gathered: journals.Input, lacking: str
 ) -> summary.Summary:
-    """``lacking``: what is to be said of the store when there is any message."""
+    """``lacking``: the problem of an empty store; it is reported when the journals have any message."""
     spark, ours = session(
         options.master,
         memory=options.memory,
@@ -244,7 +244,7 @@ def _audit(
 
 
 def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
-    """What was found, which is not lost when it cannot be kept: that is one problem more, then."""
+    """The result after ``save``. A failed ``save`` adds a problem to the result instead of discarding it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -253,7 +253,7 @@ def _saved(save: Callable[[], None], found: summary.Summary) -> summary.Summary:
     except ConfigError as error:
         return _with_problem(found, str(error))
     except (PySparkException, Py4JJavaError) as error:
-        return _with_problem(found, f"the results cannot be written ({_cause(error)}); correct the disk of --out")
+        return _with_problem(found, f"the results cannot be written ({_cause(error)}); check the disk of --out")
     return found
 
 
@@ -265,12 +265,12 @@ def _with_problem(found: summary.Summary, sentence: str) -> summary.Summary:
 def _why(error: Exception, gathered: journals.Input) -> str:
     gone = [path for files in gathered.files.values() for path in files if not path.exists()]
     if gone:
-        return f"{gone[0]} vanished while it was read, look who removes journals; run the audit again"
-    return f"Spark broke the audit off: {_cause(error)}; run it again, with more --memory if that is what it lacks"
+        return f"{gone[0]} was deleted during the audit; check which process deletes journal files, and run it again"
+    return f"Spark failed: {_cause(error)}; run the audit again, with more --memory if memory was short"
 
 
 def _cause(error: Exception) -> str:
-    """What began it, of the many lines in which Java tells an error."""
+    """The root cause, out of the many lines of a Java error."""
     lines = (line.strip() for line in str(error).splitlines())
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else first_line(error)
@@ -286,12 +286,12 @@ def _folders(named: Sequence[str]) -> dict[str, list[Path]]:
 
 def _only_domain(folders: dict[str, list[Path]]) -> str:
     if len(folders) != 1:
-        raise ConfigError(f"--store is of one database, and the journals are of {len(folders)}; audit them one by one")
+        raise ConfigError(f"--store names one database, but the journals have {len(folders)} domains; audit each alone")
     return next(iter(folders))
 
 
 def _store(database: Settings | str, folder: Path) -> str:
-    """Write the store's journal; a sentence when the store holds nothing. It is only read, so a standby will do."""
+    """Write the store's journal. Returns a problem when the store is empty. It is only read: a standby is enough."""
     from pubsub_lib.audit.ingest.store_journal import empty, journal_of_store
     from pubsub_lib.store import Store
 

@@ -1,4 +1,4 @@
-"""What an audit is told; times in microseconds, as in the journals."""
+"""The settings of an audit. Times are in microseconds, as in the journals."""
 
 from typing import Final
 
@@ -7,8 +7,8 @@ import msgspec
 from pubsub_lib.errors import ConfigError
 
 SECOND: Final = 1_000_000
-_MOST: Final = 36_525 * 86_400 * SECOND
-"""A hundred years: sums of walls and of these fit into Spark's integers."""
+_MAX: Final = 36_525 * 86_400 * SECOND
+"""A hundred years: the sum of a wall clock time and a setting fits into Spark's integers."""
 
 
 class AuditSettings(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
     @property
     def reach(self) -> int:
-        """From the time of an item to its horizon: later evidence does not count (docs/audit.md, "Words")."""
+        """The time from an item to its horizon: later evidence does not count (docs/audit.md, "Words")."""
         return self.bound + 2 * self.grace
 
     def __post_init__(self) -> None:
@@ -30,5 +30,5 @@ class AuditSettings(msgspec.Struct, frozen=True):
             value = getattr(self, name)
             if value < least:
                 raise ConfigError(f"{name} is {value} microseconds; it must be at least {least}")
-            if value > _MOST:
-                raise ConfigError(f"{name} is {value} microseconds; it must be at most {_MOST}, which are 100 years")
+            if value > _MAX:
+                raise ConfigError(f"{name} is {value} microseconds; it must be at most {_MAX}, which are 100 years")

@@ -1,4 +1,4 @@
-"""How a command ends that is interrupted, or whose output nobody reads any more: as ``pubsub-db`` does."""
+"""Exit codes and signal handling of an interrupted command, and of one whose output pipe is closed."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends a command in the same order as Ctrl-C does."""
+    """SIGTERM: ends a command through the same clean-up as Ctrl-C."""
 
 
 @contextlib.contextmanager
@@ -32,8 +32,8 @@ def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def interrupted_in_order() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt inside, SIGTERM :class:`Terminated`, so that scratch folders go and Spark is
-    stopped; libraries log nothing from then on.
+    """Inside the block, Ctrl-C raises KeyboardInterrupt and SIGTERM raises :class:`Terminated`, so that scratch folders
+    are removed and Spark is stopped. From the signal until the end of the block, libraries log nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler
@@ -49,13 +49,13 @@ def interrupted_in_order() -> Iterator[None]:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    logging.disable()  # whoever waits for Spark would log the interrupt, with a traceback
+    logging.disable()  # py4j, which waits for Spark, would log the interrupt with a traceback
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def handler_kept() -> Iterator[None]:
-    """Around what sets a handler of its own for Ctrl-C, as Spark does: it asks Spark, which is busy, and complains."""
+    """Restore the Ctrl-C handler after the block. PySpark sets its own handler, which calls the busy JVM and fails."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -65,7 +65,7 @@ def handler_kept() -> Iterator[None]:
 
 
 def interruption(error: BaseException) -> KeyboardInterrupt | None:
-    """The interrupt that an error is, or came from: a JVM that got the same signal cannot be stopped in order."""
+    """The interrupt behind an error, if any. A JVM that got the same signal fails to stop and hides the interrupt."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__

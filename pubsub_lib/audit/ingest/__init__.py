@@ -1,1 +1,1 @@
-"""From journals, and from the store, to one table of records."""
+"""Reads journals and the store into one table of records."""

@@ -1,4 +1,4 @@
-"""From folders of journals to one Spark table of records. What cannot be read is told, and does not stop the rest."""
+"""Reads folders of journals into one Spark table of records. An unreadable file is reported, and the rest is read."""
 
 import errno
 import itertools
@@ -30,18 +30,18 @@ SCHEMA: Final = (
 )
 """The columns of the Parquet form, as Spark names their types."""
 _MANY: Final = 100
-"""So many files that are opened in each step of an audit cost more than the steps ..."""
+"""From this number of files on, opening them in each step of an audit costs more than the steps."""
 _KEPT: Final = 256 << 20
-"""... and fewer bytes than these (compressed) fit in memory beside all else."""
+"""Below this number of bytes (compressed) the records fit in memory."""
 _WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-"""What goes wrong with a file that is written, and never with one that is read."""
+"""Errors of writing a file; reading never raises them."""
 _PLACE: Final = {name: place for place, name in enumerate(COLUMNS)}
-"""Of a column in a file; the nested one is the last."""
+"""The index of each column in a file. The nested column is the last."""
 _PLACES: Final = pa.schema([("file", pa.string()), ("domain", pa.string())])
 
 
 class Input(msgspec.Struct, frozen=True):
-    """Readable Parquet files per domain, and a sentence for everything that could not be read."""
+    """Readable Parquet files per domain, and one sentence for each file or folder that could not be read."""
 
     files: Mapping[str, Sequence[Path]]
     problems: Sequence[str]
@@ -53,19 +53,19 @@ class Input(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all files that are still there."""
+        """Bytes of all files that still exist."""
         return sum(path.stat().st_size for files in self.files.values() for path in files if path.exists())
 
     @property
     def keeps_well(self) -> bool:
-        """Whether all of it is read once for all steps of an audit: many files, which cost more to open than to keep in
-        memory.
+        """Whether all records are kept in memory for all steps of an audit: the files are many, so that opening them in
+        each step would cost more, and small enough.
         """
         return sum(map(len, self.files.values())) >= _MANY and self.size < _KEPT
 
 
 class _Begun(msgspec.Struct, frozen=True):
-    """A file: run and number of its first record (None: it has none), and how many there are."""
+    """A file: run and number of its first record (None: the file is empty), and its number of records."""
 
     path: Path
     first: tuple[str, int] | None
@@ -83,7 +83,7 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
         found: dict[str, Path] = {}
         begins: dict[tuple[str, int], _Begun] = {}
         there = [_find(place, problems) for place in places]
-        # What is finished in any folder goes before what still grows in another: that may be an older copy.
+        # Finished files of all folders come first: a growing file in another folder may be an older copy.
         for of_form in zip(*there, strict=True):
             for path in itertools.chain(*of_form):
                 _gather_one(path, scratch / str(index), found, begins, problems)
@@ -91,12 +91,12 @@ def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
         if not found:
             of = f" of {domain}" if domain else ""
             problems.append(f"no journals{of} in {', '.join(map(str, places))}; name the folders that have them")
-    # A file's name may be any bytes; sentences must be text everywhere.
+    # The name of a file may hold any bytes; a problem must be valid text.
     return Input(files, [each.encode(errors="backslashreplace").decode() for each in problems])
 
 
 def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Path]]:
-    """The finished files of a folder, and those that grow."""
+    """The finished files of a folder, and its append files."""
     try:
         there = find([place])
     except JournalError as error:
@@ -108,7 +108,7 @@ def _find(place: Path, problems: list[str]) -> tuple[Sequence[Path], Sequence[Pa
 def _gather_one(
     path: Path, scratch: Path, found: dict[str, Path], begins: dict[tuple[str, int], _Begun], problems: list[str]
 ) -> None:
-    """``begins``: the files by their first records, for a copy under another name has the same one."""
+    """``begins``: the files by their first records. A copy under another name has the same first record."""
     if path.stem in found:
         return
     try:
@@ -118,9 +118,9 @@ def _gather_one(
         begun = _begin(path, readable)
         other = begins.get(begun.first) if begun.first is not None else None
         if other is not None:
-            # The longer one: the other was copied while its writer went on.
+            # Keep the longer file: the other was copied while its writer was still appending.
             kept, left = (begun, other) if begun.records > other.records else (other, begun)
-            problems.append(f"{left.path} is a copy of {kept.path} under another name and left out; remove one of them")
+            problems.append(f"{left.path} is a copy of {kept.path} under another name and ignored; remove one of them")
             if kept is other:
                 return
             del found[other.path.stem]
@@ -130,19 +130,19 @@ def _gather_one(
     except JournalError as error:
         problems.append(str(error))
     except FileNotFoundError:
-        problems.append(f"{path} cannot be read (it vanished); look who removes journals")
+        problems.append(f"{path} cannot be read (it was deleted); check which process deletes journal files")
     except OSError as error:
         if error.errno in _WRITING:
             why = os.strerror(error.errno)
-            problems.append(f"{path} cannot be made Parquet in {scratch} ({why}); make room there, or set TMPDIR")
+            problems.append(f"{path} cannot be converted to Parquet in {scratch} ({why}); free space or set TMPDIR")
         else:
             problems.append(unreadable(path, error))
 
 
 def as_parquet(path: Path, made: Path) -> Path:
-    """The file itself, checked, when it is Parquet; else what is made of it at ``made``, whole or not at all.
+    """The file itself, checked, when it is Parquet; else its Parquet form in ``made``, written whole or not at all.
 
-    Blocks for the reading. Raises JournalError for what is no journal, and OSError.
+    Blocks while it reads the file. Raises JournalError for a file that is not a journal, and OSError.
     """
     if path.suffix == PARQUET_SUFFIX:
         check_parquet(path)
@@ -152,7 +152,7 @@ def as_parquet(path: Path, made: Path) -> Path:
 
 
 def _readable(path: Path, scratch: Path) -> Path | None:
-    """The file itself, or its Parquet form in ``scratch``; None: its writer has only just made it."""
+    """The file itself, or its Parquet form in ``scratch``; None: the file was just created and is still empty."""
     try:
         if path.suffix != PARQUET_SUFFIX:
             if path.stat().st_size == 0:
@@ -160,7 +160,7 @@ def _readable(path: Path, scratch: Path) -> Path | None:
             scratch.mkdir(parents=True, exist_ok=True)
         return as_parquet(path, scratch / f"{path.stem}{PARQUET_SUFFIX}")
     except FileNotFoundError:
-        # A participant that lives makes its files Parquet meanwhile, beside them and under the same name.
+        # A running participant may have converted the file meanwhile: to the same name with another suffix.
         finished = path.with_suffix(PARQUET_SUFFIX)
         if finished == path or not finished.exists():
             raise
@@ -168,7 +168,7 @@ def _readable(path: Path, scratch: Path) -> Path | None:
 
 
 def _begin(path: Path, readable: Path) -> _Begun:
-    """Of a file and its Parquet form, of which only the end is read."""
+    """The first record and the number of records. Only the metadata of the Parquet form is read."""
     about = pq.read_metadata(readable)
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     begins = [[group.column(_PLACE[name]).statistics for name in ("run", "number")] for group in groups]
@@ -177,9 +177,9 @@ def _begin(path: Path, readable: Path) -> _Begun:
 
 
 def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
-    """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. Must not be empty.
+    """The records of all files, with ``domain``. Lazy: Spark reads them when the audit runs. The input must have files.
 
-    One scan, however many domains there are: with several, which file is of which is a table of its own.
+    There is one scan for all domains. With several domains, a small table maps each file to its domain.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -191,7 +191,7 @@ def load(spark: "SparkSession", gathered: Input) -> "DataFrame":
     every = {domain for of_file in domains.values() for domain in of_file}
     if len(every) == 1:
         return rows.withColumn("domain", F.lit(every.pop()))
-    # By the names that Spark itself gives the files: how it escapes is its own affair, and how it begins them varies.
+    # The table uses the names that Spark gives the files: Spark escapes them, and their prefix varies.
     places = [
         {"file": begin + file.removeprefix("file://"), "domain": domain}
         for file in rows.inputFiles()

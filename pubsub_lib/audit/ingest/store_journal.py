@@ -12,11 +12,11 @@ _TOGETHER: Final = 200  # links in one entry
 
 
 def journal_of_store(store: Store, folder: Path) -> bool:
-    """Write what the store holds now into ``folder``: every topic's objects, then the changelog as far as it is kept.
-    Returns whether it holds anything.
+    """Write the present content of the store into ``folder``: the objects of every topic, then the retained changelog.
+    Returns whether the store has any.
 
-    Blocks as long as both take to read; a topic's objects are held in memory. Raises StoreError, and
-    JournalError when the folder cannot be written: here nothing may be lost.
+    Blocks while both are read; the objects of a topic are held in memory. Raises StoreError, and JournalError when the
+    folder cannot be written, because no record may be lost here.
     """
     journal = Journal(JournalSettings(str(folder), to_parquet=False), "store", "store")
     try:
@@ -26,21 +26,21 @@ def journal_of_store(store: Store, folder: Path) -> bool:
         journal.close()
     if journal.counters()["lost"]:
         why = journal.error or "records were lost"
-        raise JournalError(f"the store's journal cannot be written to {folder} ({why}); make room there")
+        raise JournalError(f"the store's journal cannot be written to {folder} ({why}); free disk space there")
     return objects or links
 
 
 def empty(store: Store) -> str:
-    """One sentence about a store that holds nothing, beside journals that do."""
+    """The problem of an empty store beside journals with messages."""
     return f"{store!r} has neither objects nor a changelog, but the journals have messages; give --store their database"
 
 
 def _objects(store: Store, journal: Journal) -> bool:
     answer = store.read_sync({ALL: Want()}).chains[ALL]
     if not isinstance(answer, Full):
-        raise StoreError(f"the store answered {type(answer).__name__} instead of all objects; please report this")
+        raise StoreError(f"internal error: the store returned {type(answer).__name__}, not all objects; report this")
     for number, (topic, snapshot) in enumerate(sorted(answer.topics.items()), 1):
-        # At the store's head: a topic that stands behind it has not changed since.
+        # The position is the store's head: a topic with an older point has not changed since.
         journal.listing(number, topic, answer.head, list(snapshot.records))
     return bool(answer.topics)
 

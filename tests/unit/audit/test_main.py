@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     [
         (["follow", "x"], "the following arguments are required: --out"),
         (["walk"], "invalid choice: 'walk'"),
-        (["run", "x", "--bound", "soon"], "'soon' is no number of seconds"),
-        (["run", "x", "--window", "nan"], "'nan' is no number of seconds"),
-        (["run", "x", "--window", "1e308"], "'1e308' is no number of seconds"),
+        (["run", "x", "--bound", "soon"], "'soon' is not a number of seconds"),
+        (["run", "x", "--window", "nan"], "'nan' is not a number of seconds"),
+        (["run", "x", "--window", "1e308"], "'1e308' is not a number of seconds"),
     ],
 )
 def test_wrong_usage_is_64(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +61,7 @@ def test_journals_that_nobody_named_are_64(
     path.write_text(f"[pubsub]\nstore_url = sqlite:///{tmp_path}/net.db\n")
     for more in ([], ["--config-file", str(path)]):
         assert main([*command, *more]) == 64
-        assert capsys.readouterr().err.startswith("pubsub-audit: no journals are named; give their folder")
+        assert capsys.readouterr().err.startswith("pubsub-audit: no journals are given; name their folder")
     assert main([*command, "--config-file", str(tmp_path / "gone.conf")]) == 64
     assert "cannot be read" in capsys.readouterr().err
 
@@ -203,7 +203,7 @@ def test_a_verdict_that_spark_cannot_write_is_given_all_the_same() -> None:
     told = _saved(full, found)
     assert told.exit_code == 1 + 32
     assert told.problems == [
-        "the results cannot be written (java.io.IOException: No space left on device); correct the disk of --out"
+        "the results cannot be written (java.io.IOException: No space left on device); check the disk of --out"
     ]
 
 
@@ -308,5 +308,5 @@ def test_a_journal_that_vanishes_under_spark_is_32(
     monkeypatch.setattr(journals, "load", vanish)
     assert main(["run", str(folder)]) == 32
     said = capsys.readouterr()
-    assert "vanished while it was read, look who removes journals; run the audit again" in said.out
+    assert "was deleted during the audit; check which process deletes journal files, and run it again" in said.out
     assert "Traceback" not in said.err

@@ -14,5 +14,5 @@ def test_a_number_of_seconds(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "1e308", "soon", ""])
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=f"^'{text}' is no number of seconds$"):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"^'{text}' is not a number of seconds$"):
         seconds(text)

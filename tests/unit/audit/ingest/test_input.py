@@ -1,4 +1,4 @@
-"""From folders to files that Spark can read; what cannot be read is told in a sentence and does not stop the rest."""
+"""Folders become files that Spark can read. Each unreadable file becomes one problem and does not stop the rest."""
 
 from collections import Counter
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_the_columns_are_those_of_the_schema(spark: "SparkSession") -> None:
     assert tuple(empty.columns) == COLUMNS
 
 
-def test_a_file_that_is_twice_counts_once(tmp_path: Path) -> None:
+def test_same_file_in_two_folders_counts_once(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     journal(one)
     two.mkdir()
@@ -60,8 +60,8 @@ def test_a_file_that_is_twice_counts_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rolled", [False, True])
-def test_a_copy_under_another_name_is_told_and_left_out(tmp_path: Path, rolled: bool) -> None:
-    """Each of its records would count twice: as a message that was applied twice, for example."""
+def test_copy_under_another_name_is_reported_and_ignored(tmp_path: Path, rolled: bool) -> None:
+    """Otherwise each of its records would count twice, for example as a message that was applied twice."""
     folder = tmp_path / "journals"
     journal(folder)
     journal(folder)
@@ -73,11 +73,11 @@ def test_a_copy_under_another_name_is_told_and_left_out(tmp_path: Path, rolled: 
     gathered = gather({"": [folder], "again": [folder]}, tmp_path / "scratch")
     for files in gathered.files.values():
         assert [path.stem for path in files] == [first.stem, second.stem]
-    told = f"{copy} is a copy of {first} under another name and left out; remove one of them"
-    assert gathered.problems == [told, told]
+    problem = f"{copy} is a copy of {first} under another name and ignored; remove one of them"
+    assert gathered.problems == [problem, problem]
 
 
-def test_of_a_file_and_its_older_copy_the_longer_one_counts(tmp_path: Path) -> None:
+def test_longer_one_of_a_file_and_its_older_copy_counts(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     one = Journal(settings(folder), "replica", "r")
     one.messages(("applied",), envelope(7, 8))
@@ -88,10 +88,10 @@ def test_of_a_file_and_its_older_copy_the_longer_one_counts(tmp_path: Path) -> N
     one.close()
     gathered = gather({"": [folder]}, tmp_path / "scratch")
     assert [path.stem for path in gathered.files[""]] == [growing.stem]
-    assert gathered.problems == [f"{copy} is a copy of {growing} under another name and left out; remove one of them"]
+    assert gathered.problems == [f"{copy} is a copy of {growing} under another name and ignored; remove one of them"]
 
 
-def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path) -> None:
+def test_finished_file_is_preferred_to_an_older_copy_in_any_folder(tmp_path: Path) -> None:
     older, newer = tmp_path / "older", tmp_path / "newer"
     journal(newer)
     older.mkdir()
@@ -103,7 +103,7 @@ def test_a_finished_file_goes_before_an_older_copy_in_any_folder(tmp_path: Path)
     assert not gathered.problems
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     journal(folder)
     compact(folder)
@@ -115,30 +115,30 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> Non
     pq.write_table(newer, folder / "c.parquet")
     gathered = gather({"": [folder, tmp_path / "gone"]}, tmp_path / "scratch")
     assert gathered.files[""] == [whole]
-    said = sorted(problem.replace(str(folder), "…") for problem in gathered.problems)
-    assert len(said) == 4
+    problems = sorted(problem.replace(str(folder), "…") for problem in gathered.problems)
+    assert len(problems) == 4
     for words in (
         "a.journal is no journal",
         "…/b.parquet is no whole Parquet",
         "has the schema version 9",
         "name one that",
     ):
-        assert sum(words in each for each in said) == 1, (words, said)
+        assert sum(words in each for each in problems) == 1, (words, problems)
 
 
-def test_a_scratch_folder_without_room_is_not_taken_for_a_bad_journal(tmp_path: Path) -> None:
+def test_full_scratch_folder_is_not_reported_as_a_bad_journal(tmp_path: Path) -> None:
     journal(tmp_path / "journals")
     (path,) = (tmp_path / "journals").iterdir()
     scratch = tmp_path / "scratch"
     with files_that_end_at(100):
         gathered = gather({"": [path.parent]}, scratch)
     assert gathered.problems[0] == (
-        f"{path} cannot be made Parquet in {scratch / '0'} (File too large); make room there, or set TMPDIR"
+        f"{path} cannot be converted to Parquet in {scratch / '0'} (File too large); free space or set TMPDIR"
     )
 
 
-def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of which nothing is written yet is no garbage; one that is made Parquet meanwhile is read as that."""
+def test_folder_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append file that is still empty is not reported; a file that is converted meanwhile is read as Parquet."""
     folder = tmp_path / "jour[1]nals"
     journal(folder)
     (folder / "just-begun.journal").touch()
@@ -152,14 +152,14 @@ def test_a_folder_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [path.parent for path in gathered.files[""]] == [folder]
 
 
-def test_domains_are_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, spark: "SparkSession") -> None:
+def test_domains_share_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, spark: "SparkSession") -> None:
     folders = {"net 1/ä": tmp_path / "jour[1]n{a}l*s? %41+#ä", "other": tmp_path / "o t h e r", "": tmp_path / "none"}
     runs = {domain: journal(folder) for domain, folder in list(folders.items())[:2]}
     folders[""].mkdir()
     for folder in folders.values():
         compact(folder)
     places = {domain: [folder] for domain, folder in folders.items()}
-    # The same folder may be named for two domains, and be a link.
+    # Two domains may name the same folder, also by a link.
     (tmp_path / "link").symlink_to(folders["other"])
     runs["again"], places["again"] = runs["other"], [tmp_path / "none" / ".." / "link"]
     rows = load(spark, gather(places, tmp_path / "scratch"))
@@ -168,14 +168,14 @@ def test_domains_are_one_scan_and_a_folder_may_have_any_name(tmp_path: Path, spa
     assert found == dict.fromkeys(runs.items(), 6)
 
 
-def test_empty_folders_are_no_input(tmp_path: Path) -> None:
+def test_empty_folders_give_no_input(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     gathered = gather({"": [tmp_path / "none"]}, tmp_path / "scratch")
     assert gathered.empty
     assert gathered.problems == [f"no journals in {tmp_path / 'none'}; name the folders that have them"]
 
 
-def test_a_domain_without_input_is_told_beside_one_that_has_some(tmp_path: Path) -> None:
+def test_domain_without_input_is_reported_beside_one_with_input(tmp_path: Path) -> None:
     none, some = tmp_path / "none", tmp_path / "some"
     none.mkdir()
     journal(some)
@@ -186,7 +186,7 @@ def test_a_domain_without_input_is_told_beside_one_that_has_some(tmp_path: Path)
 
 
 @pytest.mark.parametrize("rolled", [False, True])
-def test_a_torn_tail_is_read_up_to_it(tmp_path: Path, rolled: bool, spark: "SparkSession") -> None:
+def test_truncated_file_is_read_up_to_its_last_record(tmp_path: Path, rolled: bool, spark: "SparkSession") -> None:
     folder = tmp_path / "journals"
     journal(folder)
     (path,) = folder.iterdir()

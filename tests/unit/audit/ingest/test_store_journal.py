@@ -1,4 +1,4 @@
-"""The store's own journal: every object with its version, the changelog as far as it is kept."""
+"""The journal of the store: every object with its version, and the retained changelog."""
 
 from pathlib import Path
 
@@ -45,15 +45,15 @@ def test_objects_and_changelog(sqlite_url: str, tmp_path: Path) -> None:
     assert limits.prev_position > 0
 
 
-def test_a_store_without_a_changelog_has_only_objects(sqlite_url: str, tmp_path: Path) -> None:
+def test_empty_store_gives_an_empty_journal(sqlite_url: str, tmp_path: Path) -> None:
     with Store(sqlite_url) as store:
         assert not journal_of_store(store, tmp_path / "j")
     assert [row.kind for row in rows(tmp_path / "j")] == ["open", "close"]
 
 
-def test_a_journal_that_cannot_be_written_is_an_error(sqlite_url: str, tmp_path: Path) -> None:
+def test_journal_that_cannot_be_written_raises(sqlite_url: str, tmp_path: Path) -> None:
     with Store(sqlite_url) as store:
         with store.transaction() as tx:
             tx.set("lport", "a", {"n": "x" * 5000})
-        with files_that_end_at(400), pytest.raises(JournalError, match=r"cannot be written to .*; make room there"):
+        with files_that_end_at(400), pytest.raises(JournalError, match=r"cannot be written to .*; free disk space"):
             journal_of_store(store, tmp_path / "j")

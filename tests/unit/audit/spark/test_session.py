@@ -1,4 +1,4 @@
-"""One session for an audit, the caller's own where it has one."""
+"""One session for an audit: the caller's, if it has one."""
 
 from typing import TYPE_CHECKING
 
@@ -8,18 +8,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_session_that_runs_already_is_used_and_not_ours(spark: "SparkSession") -> None:
+def test_running_session_is_reused_and_not_new(spark: "SparkSession") -> None:
     again, ours = session()
     assert again is spark
     assert not ours
 
 
-def test_it_runs_without_a_user_interface(spark: "SparkSession") -> None:
+def test_session_runs_without_a_user_interface(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.ui.enabled") == "false"
     assert spark.range(10).selectExpr("sum(id)").collect()[0][0] == 45
 
 
-def test_partitions_follow_the_size_and_little_data_is_not_compiled_at_its_best() -> None:
+def test_partitions_follow_the_size_and_little_data_gets_the_quick_jvm() -> None:
     partitions = "spark.sql.shuffle.partitions"
     of_sizes = {size: tuning(size << 20) for size in (0, 17, 64, 800)}
     assert {size: found[partitions] for size, found in of_sizes.items()} == {0: "2", 17: "3", 64: "8", 800: "100"}

@@ -226,7 +226,7 @@ def test_what_is_no_number_of_seconds_is_64(
     with pytest.raises(SystemExit) as ended:
         main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), option, value])
     assert ended.value.code == 64
-    assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is no number of seconds\n")
+    assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is not a number of seconds\n")
 
 
 def test_windows_without_their_checkpoint_are_not_gone_on_with(
