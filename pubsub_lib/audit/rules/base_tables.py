@@ -1,22 +1,22 @@
-"""The words of docs/audit.md as Spark tables: runs, gaps, closed windows, publications, commits, intervals, skew.
+"""The base tables of the audit: runs, gaps, closed windows, publications, commits, intervals, skew (docs/audit.md).
 
 Every table has the column ``domain``; a row of journals has it beside the columns of the schema. Small tables (one row
-for a run, an interval, a pair of hosts) are broadcast; nothing here collects the large ones.
+for a run, an interval, a pair of hosts) are broadcast. Large tables are never collected.
 """
 
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from pubsub_lib.audit.settings import AuditSettings
 
 PARTICIPANTS: Final = ("writer", "service", "replica")
 FOREVER: Final = 2**62
-"""In place of an endless time or number: far beyond every clock, and sums with it do not overflow."""
+"""Stands for an infinite time or number. It is beyond every clock, and sums with it do not overflow."""
 RUN: Final = ["domain", "run"]
 ID: Final = ["sequence", "topic", "uuid", "domain"]
-"""Sorts compare the first of these alone as long as it differs, and numbers fastest."""
+"""``sequence`` comes first: sorts compare the first column alone where it differs, and numbers are compared fastest."""
 POINT: Final = ["domain", "topic", "position", "nonce"]
 HOSTS: Final = ["domain", "replica_host", "publisher_host"]
 _SYNCS: Final = "array<struct<number:bigint,position:bigint,wall:bigint,began:bigint,since:bigint>>"
@@ -24,12 +24,12 @@ _EVENTS: Final = ("hello", "ask", "interest", "drop", "sync_begin", "sync_end", 
 
 
 def settled(table: DataFrame) -> DataFrame:
-    """The table, computed now and kept. Its plan is short then: planning on plans takes longer than the data."""
+    """The table, computed now and kept. Its plan becomes short: planning on long plans takes longer than the data."""
     return table.localCheckpoint(eager=True)
 
 
 def events(rows: DataFrame) -> DataFrame:
-    """The records that are neither messages, objects, nor marks: few beside these, and asked for by every part."""
+    """The records that are not messages, objects or marks. They are few, and every part of the audit reads them."""
     return rows.filter(F.col("kind").isin(*_EVENTS)).select(
         *RUN, "number", "side", "name", "host", "kind", "wall", "mono", "uuid", "topic", "sequence", "position",
         "prev_position", "outcome", "cause", "peer", "count", "size",
@@ -37,10 +37,10 @@ def events(rows: DataFrame) -> DataFrame:
 
 
 def overview(rows: DataFrame) -> DataFrame:
-    """The records counted, by run and, for messages, by UUID and topic: what one look at all of them can tell."""
+    """The records counted by run and, for messages, by UUID and topic, in a single pass over all records."""
     is_data = F.col("kind") == "data"
     sent = is_data & (F.col("outcome") == "sent")
-    # Who it is depends on the run alone. As keys, not as first(): an aggregate of strings would sort all records.
+    # Side, name and host depend on the run alone. They are keys: first() of a string would sort all records.
     return rows.groupBy(
         *RUN, "side", "name", "host",
         F.when(is_data, F.col("uuid")).alias("uuid"),
@@ -62,8 +62,8 @@ def overview(rows: DataFrame) -> DataFrame:
 
 
 def streams(overview: DataFrame) -> DataFrame:
-    """Per (domain, uuid, topic) that was sent: its ``first`` sequence, its ``length`` from there to the last one, and
-    ``whole``, when it was sent as often as that.
+    """Per (domain, uuid, topic) that was sent: its ``first`` sequence, its ``length`` up to the last sequence, and
+    ``whole``: whether the number of sent messages equals the length.
     """
     length = F.max("last_sent") - F.min("first_sent") + 1
     by_stream = overview.filter(F.col("sent") > 0).groupBy("domain", "uuid", "topic")
@@ -73,14 +73,14 @@ def streams(overview: DataFrame) -> DataFrame:
 
 
 def received_streams(overview: DataFrame, runs: DataFrame) -> DataFrame:
-    """The (domain, uuid, topic, name) of all receipts, as far as numbers of records tell: a few more may be there."""
+    """The (domain, uuid, topic, name) of all receipts, from counts of records; the result may contain a few more."""
     there = overview.filter((F.col("side") == "replica") & (F.col("uuid") != ""))
     listening = runs.filter(~F.col("polls")).select(*RUN)
     return there.join(F.broadcast(listening), RUN, "left_semi").select("domain", "uuid", "topic", "name").distinct()
 
 
 def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
-    """One row per run: who, first and last wall, its gaps, whether it is over, whether it polls."""
+    """One row per run: its participant, first and last wall, gaps, whether it is over, whether it polls."""
     whole = overview.groupBy(*RUN, "side", "name", "host").agg(
         *(F.min(name).alias(name) for name in ("first_wall", "first_number")),
         *(F.max(name).alias(name) for name in ("last_wall", "last_mark", "ended", "polls", "last_number")),
@@ -95,7 +95,7 @@ def runs(overview: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def _gaps(rows: DataFrame) -> DataFrame:
-    """Per run that has any: its gaps, as an array."""
+    """The gaps of each run that has any, as an array."""
     in_order = Window.partitionBy(*RUN).orderBy("number")
     gap = F.struct(
         F.coalesce(F.lag("number").over(in_order), F.lit(0)).cast("bigint").alias("lo"),
@@ -108,7 +108,7 @@ def _gaps(rows: DataFrame) -> DataFrame:
 
 
 def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per domain that has participants: until when windows are closed, what its publishers' journals lack."""
+    """One row per domain with participants: the time until which windows are closed, the gaps of its publishers."""
     frontier = F.when(~F.col("over"), F.coalesce("last_mark", "first_wall"))
     publishing = F.col("side").isin("writer", "service")
     return (
@@ -125,12 +125,12 @@ def domains(runs: DataFrame, settings: AuditSettings) -> DataFrame:
 
 
 def closed(time: Column, closed_until: Column, settings: AuditSettings) -> Column:
-    """Whether the window of a time is closed; false where nothing is known of the domain."""
+    """Whether the window of a time is closed; false for a domain without participants."""
     return F.coalesce(window_of(time, settings) + settings.window <= closed_until, F.lit(False))
 
 
 def hidden_at_publisher(settings: AuditSettings) -> Column:
-    """Whether a gap may hide the publication of what was committed at ``p``, beside the columns of ``domains``."""
+    """Whether a gap may hide the publication of a commit at ``p``. The row also needs the columns of ``domains``."""
     p = F.col("p")
     around = F.exists("publisher_gaps", lambda gap: (gap["lo_wall"] <= p + settings.grace) & (gap["hi_wall"] >= p))
     there = F.coalesce(F.col("service_since") <= p + settings.reach, F.lit(False))
@@ -143,7 +143,7 @@ def publications(rows: DataFrame) -> DataFrame:
     first = F.struct("wall", "run", "number", "host", "service", "position", "nonce", "written")
     sent = sent.select(*ID, "wall", "run", "number", "host", "service", "position", "nonce", "written", "hash")
     return (
-        sent.repartition(*ID)  # aggregates of structs sort what they aggregate: once, and not before the exchange, too
+        sent.repartition(*ID)  # aggregates of structs sort their input: so once only, and not before the exchange, too
         .groupBy(*ID)
         .agg(F.min(first).alias("first"), F.min("hash").alias("sent_low"), F.max("hash").alias("sent_high"))
         .select(
@@ -161,7 +161,7 @@ def publications(rows: DataFrame) -> DataFrame:
 
 
 def commits(rows: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per (domain, topic, position, nonce) that was committed, with how far its way is recorded."""
+    """One row per (domain, topic, position, nonce) that was committed, with the hops that are recorded in time."""
     way = F.col("outcome").isin("committed", "handed", "taken")
     first = [F.min(F.when(F.col("outcome") == name, F.col("wall"))).alias(name) for name in ("handed", "taken")]
     return (
@@ -180,19 +180,19 @@ def commits(rows: DataFrame, settings: AuditSettings) -> DataFrame:
 
 
 def sent_points(rows: DataFrame) -> DataFrame:
-    """The distinct points per topic that were sent, and when (``sent_at``) they first were."""
+    """The distinct points per topic that were sent, and the time of the first sending (``sent_at``)."""
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
     return sent.groupBy(*POINT).agg(F.min("wall").alias("sent_at"))
 
 
 def unpublished(commits: DataFrame, sent_points: DataFrame, settings: AuditSettings) -> DataFrame:
-    """The commits that nobody published before their horizon."""
+    """The commits without a publication before their horizon."""
     unsent = F.col("sent_at").isNull() | (F.col("sent_at") > F.col("p") + settings.reach)
     return commits.join(sent_points, POINT, "left").filter(unsent).drop("sent_at")
 
 
 def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row per run of a replica, topic and interval, with all that verdicts ask of it."""
+    """One row per run of a replica, topic and interval, with all columns that verdicts need."""
     marks = events.filter((F.col("side") == "replica") & F.col("kind").isin("interest", "drop"))
     of_topic = Window.partitionBy(*RUN, "topic").orderBy("number")
     opens = (F.col("kind") == "interest") & (F.coalesce(F.lag("kind").over(of_topic), F.lit("drop")) == "drop")
@@ -224,15 +224,15 @@ def intervals(events: DataFrame, rows: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def _inside(begun: DataFrame, rows: DataFrame, condition: Column) -> DataFrame:
-    """Rows of a run joined to its intervals around them. ``condition`` is on topics: of_interval, topic."""
+    """Rows of a run joined to the intervals that contain them. ``condition`` compares topics: of_interval, topic."""
     there = begun.select(*RUN, F.col("topic").alias("of_interval"), "begin", "end")
     around = (F.col("number") > F.col("begin")) & (F.col("number") <= F.col("end"))
     return rows.join(F.broadcast(there), RUN).filter(around & condition)
 
 
 def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
-    """Per interval the syncs inside it that ended well, in their order; ``began`` is the wall of a sync's begin, and
-    what was committed up to ``since`` it did not read.
+    """Per interval the successful syncs inside it, in order. ``began`` is the wall of a sync's begin; the sync read
+    only commits after the position ``since``.
     """
     done = events.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
     starts = events.filter(F.col("kind") == "sync_begin").groupBy(*RUN, "topic", "sequence")
@@ -245,7 +245,7 @@ def _syncs(events: DataFrame, begun: DataFrame) -> DataFrame:
 
 
 def _signs(rows: DataFrame, begun: DataFrame, runs: DataFrame) -> DataFrame:
-    """Per interval of a run with gaps (nobody asks of others) the number of the last record that shows it."""
+    """Per interval of a run with gaps (others are not needed) the number of the last record that shows it."""
     holed = runs.filter(F.size("gaps") > 0).select(*RUN)
     seen = rows.filter(
         (F.col("side") == "replica") & F.col("kind").isin("data", "drop", "sync_begin", "sync_end")
@@ -257,16 +257,16 @@ def _signs(rows: DataFrame, begun: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
-    """Per pair of hosts that questions measured: replica_host, publisher_host, and its skew for windows (their
-    begins) from ``since`` on and before ``until``.
+    """Per pair of hosts measured by hello requests: replica_host, publisher_host, and its skew for windows that begin
+    from ``since`` on and before ``until``.
     """
-    asked = events.filter(F.col("kind") == "ask").select(
+    requests = events.filter(F.col("kind") == "ask").select(
         *RUN, "peer", F.col("host").alias("replica_host"), F.col("wall").alias("a")
     )
-    heard = events.filter((F.col("kind") == "hello") & (F.col("side") == "replica") & (F.col("peer") != "")).select(
+    received = events.filter((F.col("kind") == "hello") & (F.col("side") == "replica") & (F.col("peer") != "")).select(
         *RUN, "peer", "uuid", F.col("wall").alias("b")
     )
-    said = events.filter((F.col("kind") == "hello") & (F.col("side") != "replica") & (F.col("peer") != "")).select(
+    replies = events.filter((F.col("kind") == "hello") & (F.col("side") != "replica") & (F.col("peer") != "")).select(
         "domain", "peer", "uuid", F.col("host").alias("publisher_host"), F.col("wall").alias("s")
     )
     sample = F.struct(
@@ -274,8 +274,8 @@ def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
         (F.shiftright(F.col("a") + F.col("b"), 1) - F.col("s")).alias("skew"),
     )
     samples = (
-        asked.join(heard, [*RUN, "peer"])
-        .join(said, ["domain", "peer", "uuid"])
+        requests.join(received, [*RUN, "peer"])
+        .join(replies, ["domain", "peer", "uuid"])
         .filter(F.col("replica_host") != F.col("publisher_host"))
         .select(*HOSTS, window_of(F.col("b"), settings).alias("since"), sample.alias("best"))
     )
@@ -283,12 +283,12 @@ def skews(events: DataFrame, settings: AuditSettings) -> DataFrame:
 
 
 def window_of(time: Column, settings: AuditSettings) -> Column:
-    """The begin of its window. In integers: no rounding."""
+    """The begin of the window of a time. Computed in integers: no rounding."""
     return time - F.pmod(time, F.lit(settings.window))
 
 
 def steps(samples: DataFrame) -> DataFrame:
-    """The least ``best`` of each pair of hosts as it was known from window ``since`` on and before ``until``."""
+    """The smallest ``best`` of each pair of hosts that is known from window ``since`` on and before ``until``."""
     so_far = Window.partitionBy(*HOSTS).orderBy("since").rangeBetween(Window.unboundedPreceding, 0)
     known = samples.withColumn("best", F.min("best").over(so_far)).distinct()
     after = F.lead("since").over(Window.partitionBy(*HOSTS).orderBy("since"))
@@ -296,7 +296,7 @@ def steps(samples: DataFrame) -> DataFrame:
 
 
 def with_skew(table: DataFrame, host: str, skews: DataFrame, settings: AuditSettings) -> DataFrame:
-    """With the ``skew`` between ``host`` and ``publisher_host`` in the window of ``p``; 0 where none is known."""
+    """Adds the ``skew`` between ``host`` and ``publisher_host`` in the window of ``p``; 0 where it is unknown."""
     window = window_of(F.col("p"), settings)
     there = F.broadcast(
         skews.select(*[F.col(name).alias(f"skew_{name}") for name in (*HOSTS, "since", "until", "skew")])

@@ -1,4 +1,4 @@
-"""From the store to the publishers (docs/audit.md, "Store to publisher")."""
+"""Compares the changelog of the store with the publications (docs/audit.md, "Store to publisher")."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ COLUMNS: Final = (*POINT, "verdict")
 
 
 def limits(events: DataFrame) -> DataFrame:
-    """Per domain with a changelog: ``floor`` and ``head``."""
+    """The ``floor`` and ``head`` of each domain with a changelog."""
     return (
         events.filter(F.col("kind") == "changelog")
         .groupBy("domain")
@@ -29,7 +29,7 @@ def findings(
     domains: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
-    """Unpublished commits, phantom publications and broken chains, of the domains that have a changelog."""
+    """Unpublished commits, phantom publications and broken chains, in the domains with a changelog."""
     known = F.broadcast(limits(events))
     about = F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since"))
     committed = commits.filter("committed")
@@ -45,29 +45,29 @@ def findings(
         .filter((F.col("position") > F.col("floor")) & (F.col("position") <= F.col("head")))
         .join(committed.select(*POINT), POINT, "left_anti")
     )
-    doubts = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "history changed"))
+    resyncs = events.filter((F.col("kind") == "sync_begin") & (F.col("cause") == "history changed"))
     verdict = F.lit("phantom_publish")
-    if not doubts.isEmpty():
-        phantom = _restorable(phantom, doubts, committed, settings)
+    if not resyncs.isEmpty():
+        phantom = _restorable(phantom, resyncs, committed, settings)
         verdict = F.when(F.col("restorable"), "unknown").otherwise(verdict)
     phantom = phantom.select(*POINT, verdict.alias("verdict"))
     return unpublished.unionByName(phantom).unionByName(_broken(rows, known))
 
 
-def _restorable(phantom: DataFrame, doubts: DataFrame, committed: DataFrame, settings: AuditSettings) -> DataFrame:
-    """With whether a restored backup may explain the point: of all syncs whose cause is a changed history, the first
-    one after the publication decides, because the later one begins, the more of the changelog is older than the
-    restoring.
+def _restorable(phantom: DataFrame, resyncs: DataFrame, committed: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Adds ``restorable``: whether a restored backup may explain the point. The first sync after the publication whose
+    cause is a changed history decides: for a later sync, more of the changelog would be older than the sync, so that
+    the backup explains less.
     """
-    walls = F.broadcast(doubts.groupBy("domain").agg(F.collect_set("wall").alias("doubts")))
-    after = F.filter("doubts", lambda wall: wall >= F.col("sent_at") - settings.grace)
-    phantom = settled(phantom.join(walls, "domain", "left").withColumn("doubt", F.array_min(after)).drop("doubts"))
-    asked = F.broadcast(phantom.select("domain", "doubt").distinct())
-    old = committed.join(asked, "domain").filter(F.col("p") <= F.col("doubt") - settings.reach)
-    tops = F.broadcast(old.groupBy("domain", "doubt").agg(F.max("position").alias("top")))
+    walls = F.broadcast(resyncs.groupBy("domain").agg(F.collect_set("wall").alias("resyncs")))
+    after = F.filter("resyncs", lambda wall: wall >= F.col("sent_at") - settings.grace)
+    phantom = settled(phantom.join(walls, "domain", "left").withColumn("resync", F.array_min(after)).drop("resyncs"))
+    firsts = F.broadcast(phantom.select("domain", "resync").distinct())
+    old = committed.join(firsts, "domain").filter(F.col("p") <= F.col("resync") - settings.reach)
+    tops = F.broadcast(old.groupBy("domain", "resync").agg(F.max("position").alias("top")))
     passed = F.coalesce(F.col("top") >= F.col("position"), F.lit(False))
-    return phantom.join(tops, ["domain", "doubt"], "left").withColumn(
-        "restorable", F.col("doubt").isNotNull() & ~passed
+    return phantom.join(tops, ["domain", "resync"], "left").withColumn(
+        "restorable", F.col("resync").isNotNull() & ~passed
     )
 
 

@@ -1,4 +1,4 @@
-"""The verdict on every message for every replica (docs/audit.md, "Delivery").
+"""The verdict for every message and replica (docs/audit.md, "Delivery").
 
 Most items are received and applied in time, and are decided from two joined rows. Only the others are joined with the
 intervals of their replica, as arrays, and judged by rules in the order of the document.
@@ -36,7 +36,7 @@ _SKEWS: Final = "array<struct<publisher_host:string,since:bigint,until:bigint,sk
 
 
 def histories(intervals: DataFrame, topics: DataFrame, skews: DataFrame) -> DataFrame:
-    """Per (domain, topic, polls, name): its matching intervals in their order. ``topics``: all that a domain has."""
+    """Per (domain, topic, polls, name): its matching intervals in order. ``topics``: all topics of each domain."""
     of_hosts = skews.groupBy("domain", F.col("replica_host").alias("host")).agg(
         F.collect_list(F.struct("publisher_host", "since", "until", "skew")).alias("skews")
     )
@@ -67,8 +67,8 @@ def items(
     shown: DataFrame | None,
     settings: AuditSettings,
 ) -> DataFrame:
-    """Publications, unpublished commits, and (kind ``polled``) commits, in one table. ``shown``: see
-    :class:`pubsub_lib.audit.rules.unexpected_receipts.Unrecorded`; the commits that were received so are marked
+    """Publications, unpublished commits, and commits for polling replicas (kind ``polled``), in one table. ``shown``:
+    see :class:`pubsub_lib.audit.rules.unexpected_receipts.Unrecorded`; a commit that such a receipt shows is marked
     ``shown``.
     """
     unsent = unpublished(commits, sent_points, settings).withColumn("kind", F.lit("unpublished"))
@@ -92,7 +92,7 @@ def items(
 
 
 def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
-    """One row per item and replica that is to have it."""
+    """One row per item and replica that must receive it."""
     listeners = F.broadcast(histories.select("domain", "topic", "polls", "name"))
     wanted = items.withColumn("polls", F.col("kind") == "polled")
     return wanted.join(listeners, ["domain", "topic", "polls"])
@@ -100,7 +100,7 @@ def expected(items: DataFrame, histories: DataFrame) -> DataFrame:
 
 def delivery(
     expected: DataFrame,
-    heard: DataFrame,
+    receipts: DataFrame,
     histories: DataFrame,
     applied: DataFrame,
     stale: DataFrame,
@@ -108,13 +108,13 @@ def delivery(
     domains: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
-    """The delivery table without unrecorded items. ``applied``: the rows of replicas that were applied or old."""
-    joined = settled(_with_receipts(expected, received(heard), skews, stale, settings))
-    too_late = F.coalesce(F.col("heard_last") > F.col("p") + settings.reach, F.lit(False))
+    """The delivery table without unrecorded items. ``applied``: the replicas' records with outcome applied or old."""
+    joined = settled(_with_receipts(expected, received(receipts), skews, stale, settings))
+    too_late = F.coalesce(F.col("received_last") > F.col("p") + settings.reach, F.lit(False))
     belated = joined.filter(too_late)
-    if not belated.isEmpty():  # few, if any: once more, without the receipts that came after the horizon
+    if not belated.isEmpty():  # few, if any: join them again, without the receipts after the horizon
         horizons = belated.select(*ID, "name", (F.col("p") + settings.reach).alias("horizon"))
-        in_time = heard.join(F.broadcast(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
+        in_time = receipts.join(F.broadcast(horizons), [*ID, "name"]).filter("wall <= horizon").drop("horizon")
         again = _with_receipts(belated.select(*expected.columns), received(in_time), skews, stale, settings)
         joined = joined.filter(~too_late).unionByName(settled(again))
     at_once = _judged(joined.filter("plain"), _delivered(settings, F.col("first.settled")))
@@ -126,11 +126,11 @@ def delivery(
     slow = slow.join(
         F.broadcast(domains.select("domain", "closed_until", "publisher_gaps", "service_since")), "domain", "left"
     )
-    return at_once.unionByName(_judge(slow, heard, settings))
+    return at_once.unionByName(_judge(slow, receipts, settings))
 
 
 def _until_horizon(settings: AuditSettings) -> Column:
-    """Of the intervals what can be known at the item's horizon."""
+    """The intervals that were open at the item's horizon, with their syncs until then."""
     horizon = F.col("p") + settings.reach
     open_then = F.filter("intervals", lambda each: each["opened"] <= horizon)
     return F.transform(
@@ -144,7 +144,7 @@ def _with_receipts(
 ) -> DataFrame:
     joined = expected.join(received, [*ID, "name"], "left").withColumn("first_run", F.col("first.run"))
     joined = with_skew(joined.withColumn("first_host", F.col("first.host")), "first_host", skews, settings)
-    low, high = F.least("sent_low", "heard_low"), F.greatest("sent_high", "heard_high")
+    low, high = F.least("sent_low", "received_low"), F.greatest("sent_high", "received_high")
     joined = joined.withColumn("differs", F.coalesce(low != high, F.lit(False)))
     in_time = F.col("first.settled") - F.col("skew") <= F.col("p") + settings.bound
     return joined.join(
@@ -160,7 +160,7 @@ def _with_receipts(
 
 
 def _delivered(settings: AuditSettings, at: Column) -> Column:
-    """The verdict on what was received and settled: the first table of the document, from its top."""
+    """The verdict for an item that was received and settled: the first table of the document, from its top."""
     return (
         F.when(F.col("differs"), "corrupt")
         .when(F.col("first.applied") > 1, "duplicate_applied")
@@ -186,7 +186,7 @@ def _judged(rows: DataFrame, verdict: Column) -> DataFrame:
 
 
 def _with_applied(slow: DataFrame, applied: DataFrame) -> DataFrame:
-    """With all that the replica applied of the item's point: what came by a delta, late, or from another publisher."""
+    """Adds the replica's applications of the item's point: by a delta, late, or from another publisher."""
     points = slow.select(*POINT, "name").distinct()
     found = (
         applied.join(points, [*POINT, "name"], "left_semi")
@@ -198,7 +198,7 @@ def _with_applied(slow: DataFrame, applied: DataFrame) -> DataFrame:
 
 
 def _base(interval: Column) -> Column:
-    """The position of its first sync; null without one."""
+    """The position of the interval's first sync; null without a sync."""
     return F.get(interval["syncs"], F.lit(0))["position"]
 
 
@@ -206,7 +206,7 @@ def _last(array: Column) -> Column:
     return F.try_element_at(array, F.lit(-1))
 
 
-def _judge(slow: DataFrame, heard: DataFrame, settings: AuditSettings) -> DataFrame:
+def _judge(slow: DataFrame, receipts: DataFrame, settings: AuditSettings) -> DataFrame:
     number, position = F.col("first.number"), F.col("position")
     of_receipt = F.filter("intervals", lambda each: (each["run"] == F.col("first.run")) & (each["begin"] < number))
     in_question = F.filter("intervals", lambda each: F.coalesce(_base(each) < position, F.lit(False)))
@@ -220,14 +220,14 @@ def _judge(slow: DataFrame, heard: DataFrame, settings: AuditSettings) -> DataFr
         "domain", F.col("asked_run").alias("run"), "uuid", "topic", "sequence",
         (F.col("p") + settings.reach).alias("horizon"),
     )  # fmt: skip
-    there = neighbours(heard, asked_for).withColumnRenamed("run", "asked_run")
+    there = neighbours(receipts, asked_for).withColumnRenamed("run", "asked_run")
     slow = slow.join(there, ["domain", "asked_run", "uuid", "topic", "sequence"], "left")
     got = F.col("first").isNotNull()
     by_message = got & (F.col("of_receipt_settled").isNotNull() | F.col("differs"))
     first_table = F.when(F.col("of_receipt_settled").isNull(), "corrupt").otherwise(
         _delivered(settings, F.col("of_receipt_settled"))
     )
-    # "verdict:detail"; both are taken apart below, so that each rule is written once.
+    # "verdict:detail"; split below, so that each rule is written once.
     rule = F.when(by_message, F.concat(first_table, F.lit(":"))).otherwise(_second_table(settings))
     blame = (
         F.when(got, "subscriber")
@@ -263,7 +263,7 @@ def _judge(slow: DataFrame, heard: DataFrame, settings: AuditSettings) -> DataFr
 
 
 def _skew(interval: Column, settings: AuditSettings) -> Column:
-    """Between an interval's host and the publisher's, in the window of the item."""
+    """The skew between an interval's host and the publisher's, in the window of the item."""
     window = window_of(F.col("p"), settings)
     known = F.filter(
         interval["skews"],
@@ -275,11 +275,11 @@ def _skew(interval: Column, settings: AuditSettings) -> Column:
 
 
 def _settled(interval: Column, settings: AuditSettings) -> Column:
-    """When the item was settled in an interval; null: never, or there is no such interval."""
+    """The time when the item was settled in an interval; null: never, or the interval is null."""
     skew = _skew(interval, settings)
     by_receipt = F.when(F.col("first.run") == interval["run"], F.col("first.settled"))
     syncs = F.filter(interval["syncs"], _covers(F.col("position")))
-    # least() passes over nulls.
+    # least() ignores nulls.
     any_way = F.least(
         by_receipt, _applied_at(interval, settings), F.array_min(F.transform(syncs, lambda each: each["wall"]))
     )
@@ -288,7 +288,7 @@ def _settled(interval: Column, settings: AuditSettings) -> Column:
 
 
 def _applied_at(interval: Column, settings: AuditSettings) -> Column:
-    """When the replica applied the item's link in an interval (one that polls: or found it old); null: never."""
+    """The time when the replica applied the item's link in an interval (polling: or found it old); null: never."""
     polled = F.col("kind") == "polled"
     applications = F.filter(
         "applications",
@@ -304,23 +304,23 @@ def _applied_at(interval: Column, settings: AuditSettings) -> Column:
 
 
 def _polled(settings: AuditSettings) -> Column:
-    """When polling brought the item, if nothing settled it before; null: it did not."""
+    """The time when polling brought the item; null: polling did not, or something else settled the item before."""
     at = _applied_at(F.col("asked"), settings)
     return F.when((F.col("kind") == "polled") & (at == F.col("asked_settled")), at)
 
 
 def _covers(position: Column) -> Callable[[Column], Column]:
-    """Whether a sync read what was committed at a position."""
+    """Whether a sync read the commit at a position."""
     return lambda sync: (sync["position"] >= position) & (sync["since"] < position)
 
 
 def _end(interval: Column) -> Column:
-    """When it ended; null: it did not."""
+    """The time when the interval ended; null: it did not end."""
     return F.coalesce(interval["drop_wall"], F.when(interval["over"], interval["last_wall"]))
 
 
 def _second_table(settings: AuditSettings) -> Column:
-    """The verdict on what was not received and settled: the second table of the document, from its top."""
+    """The verdict for an item that was not received and settled: the second table of the document, from its top."""
     p, skew, asked = F.col("p"), F.col("asked_skew"), F.col("asked")
     none = asked.isNull()
     based = F.exists("intervals", lambda each: F.size(each["syncs"]) > 0)

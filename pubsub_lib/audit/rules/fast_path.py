@@ -1,8 +1,8 @@
-"""What went straight: streams of which every message was sent once, and received, in order and applied in time.
+"""The fast path for clean streams: each message was sent once, received once, in order, and applied in time.
 
-Of a large audit that is nearly all. It is judged here by one plain join of what was sent with what was received; only
-the other streams are taken through the whole set of rules (:mod:`~pubsub_lib.audit.rules.delivery`), which costs
-several times as much. A stream that is called straight is so beyond doubt; one that only may be is left to the rules.
+In a large audit nearly all streams are clean. They are judged here by one join of the sent with the received messages.
+Only the other streams go through all rules (:mod:`~pubsub_lib.audit.rules.delivery`), which costs several times as
+much. A stream counts as clean only when that is certain; otherwise the rules judge it.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from pubsub_lib.audit.rules.stream_ids import STREAM, item, lane, named, number
 from pubsub_lib.audit.settings import AuditSettings
 
 _SLOT: Final = 3
-"""Bits of the place of a neighbour among those that are looked at together."""
+"""Bits of the place within a group of neighbours that are compared together."""
 _SLOTS: Final = 1 << _SLOT
 _LEVELS: Final = 2
-"""So often spans are put together after the first time."""
+"""Number of times that spans are combined after the first time."""
 _PIECE: Final = 12
-"""Bits of the items in one piece of a lane: small enough for a hot topic to be many, and as many as some slots have."""
+"""Bits of the items in one piece of a lane: few, so that a hot topic has many pieces, and a multiple of ``_SLOT``."""
 _RUNS_APART: Final = 40
-"""Bits for the numbers of one run's records."""
+"""Bits for the record numbers of one run."""
 
 
 class FastPath(msgspec.Struct, frozen=True):
-    """``delivery``: rows of the delivery table; ``joined``: what they are computed from, persisted; ``streams``: whose
-    they are; ``every``: whether these are all streams.
+    """``delivery``: rows of the delivery table; ``joined``: the persisted table from which they are computed;
+    ``streams``: the clean streams; ``every``: whether all streams are clean.
     """
 
     delivery: DataFrame
@@ -47,7 +47,7 @@ class FastPath(msgspec.Struct, frozen=True):
 
 def fast_path(
     rows: DataFrame,
-    heard: DataFrame,
+    raw_receipts: DataFrame,
     listeners: DataFrame,
     streams: DataFrame,
     received: DataFrame,
@@ -55,18 +55,18 @@ def fast_path(
     stale: DataFrame,
     settings: AuditSettings,
 ) -> FastPath:
-    """Join, judge, and look which streams are straight. Blocks for these jobs.
+    """Find the clean streams and judge their messages. Blocks for the jobs.
 
-    ``heard``: as of ``receipts.heard``; ``listeners``: (domain, topic, name); ``streams``: as of ``words.streams``;
-    ``received``: as of ``words.received_streams``; ``stale``: as of ``receipts.stale``.
+    ``raw_receipts``: see ``receipts.raw_receipts``; ``listeners``: (domain, topic, name); ``streams``: see
+    ``base_tables.streams``; ``received``: see ``base_tables.received_streams``; ``stale``: see ``receipts.stale``.
     """
     lanes = number(streams, listeners)
-    one_clock = skews.isEmpty()  # hosts are asked for only to find the skew between them
-    joined = _joined(rows, heard, lanes.table, None if one_clock else skews, settings).persist()
+    one_clock = skews.isEmpty()  # hosts are needed only to find the skew between them
+    joined = _joined(rows, raw_receipts, lanes.table, None if one_clock else skews, settings).persist()
     wrong = lanes.of(joined.filter(~F.col("fine")).select(lane(F.col("item")).alias("lane")).distinct())
-    unasked = received.join(lanes.table, [*STREAM, "name"], "left_anti").select(*STREAM)
+    unexpected = received.join(lanes.table, [*STREAM, "name"], "left_anti").select(*STREAM)
     of_stale = streams.join(stale.select("domain", "topic").distinct(), ["domain", "topic"]).select(*STREAM)
-    for more in (lanes.without, unasked, of_stale):
+    for more in (lanes.without, unexpected, of_stale):
         wrong = wrong.unionByName(more)
     wrong = settled(wrong.unionByName(lanes.of(_out_of_order(joined))).distinct())
     every = wrong.isEmpty()
@@ -78,10 +78,10 @@ def fast_path(
 
 
 def _joined(
-    rows: DataFrame, heard: DataFrame, lanes: DataFrame, skews: DataFrame | None, settings: AuditSettings
+    rows: DataFrame, raw_receipts: DataFrame, lanes: DataFrame, skews: DataFrame | None, settings: AuditSettings
 ) -> DataFrame:
-    """One row per sending expected by a replica and receipt of it, both of lanes; ``fine``: nothing is to be said
-    against the two.
+    """A full join of the sent messages that a replica expects with its receipts, both in lanes; ``fine``: the receipt
+    matches the sent message and was applied in time.
     """
     at = [item().alias("item"), F.shiftright(item(), _PIECE).alias("piece")]
     sent = rows.filter((F.col("kind") == "data") & (F.col("outcome") == "sent"))
@@ -90,13 +90,13 @@ def _joined(
         *(() if skews is None else (F.col("host").alias("publisher_host"),)),
     )  # fmt: skip
     taken = F.col("outcome").isin("applied", "old") & ~F.col("astray")
-    came = heard.join(F.broadcast(lanes), [*STREAM, "name"]).select(
-        *at, F.col("wall").alias("settled"), F.col("hash").alias("heard_hash"), taken.alias("taken"),
+    came = raw_receipts.join(F.broadcast(lanes), [*STREAM, "name"]).select(
+        *at, F.col("wall").alias("settled"), F.col("hash").alias("received_hash"), taken.alias("taken"),
         F.shiftleft("turn", _RUNS_APART).bitwiseOR(F.col("number")).alias("order"),
         *(() if skews is None else ("host",)),
     )  # fmt: skip
-    # In pieces: neighbours are in one place when they are to be compared, and no partition is larger than others, so
-    # what came of it is looked up in memory; to sort both sides takes half as long again.
+    # Partitioned by pieces: neighbours, which are compared later, are in one partition. All partitions have about the
+    # same size, so a hash join in memory is possible; a sort-merge join takes half as long again.
     looked_up = came.repartition("piece").hint("shuffle_hash")
     joined = expected.repartition("piece").join(looked_up, ["item", "piece"], "full")
     if skews is None:
@@ -107,7 +107,7 @@ def _joined(
         joined = with_skew(joined, "host", skews, settings)
     in_time = F.col("settled") - F.col("skew") <= F.col("p") + settings.bound
     known = F.col("settled") <= F.col("p") + settings.reach
-    fine = F.col("taken") & (F.col("sent_hash") == F.col("heard_hash")) & in_time & known
+    fine = F.col("taken") & (F.col("sent_hash") == F.col("received_hash")) & in_time & known
     return joined.select(
         "item", "service", "position", "nonce", "p", "written", "settled", "skew", "order",
         F.coalesce(fine, F.lit(False)).alias("fine"),
@@ -129,10 +129,10 @@ def _as_delivery(joined: DataFrame) -> DataFrame:
 
 
 def _out_of_order(joined: DataFrame) -> DataFrame:
-    """The lanes in which receipts did not come in the order of their sequences, or more than once.
+    """The lanes with receipts out of the order of their sequences, or received more than once.
 
-    Sorting all would take longer than the join. Instead a few neighbours at a time are compared, then the spans of
-    these with each other, then the spans of those, each time an eighth as many.
+    Sorting all receipts would take longer than the join. Instead eight neighbours at a time are compared, then the
+    spans of eight such groups, and so on; each step has an eighth of the rows of the step before.
     """
     at = [f"at{slot}" for slot in range(_SLOTS)]
     come = joined.filter("fine").select(F.col("item").alias("place"), "order")
@@ -145,15 +145,15 @@ def _out_of_order(joined: DataFrame) -> DataFrame:
     low, high = ([f"{name}{slot}" for slot in range(_SLOTS)] for name in ("low", "high"))
     for _ in range(_LEVELS):
         spans = _wider(
-            spans, F.max("crooked").alias("crooked"),
+            spans, F.max("disordered").alias("disordered"),
             *(F.min(F.when(_slot() == slot, F.col("low"))).alias(name) for slot, name in enumerate(low)),
             *(F.max(F.when(_slot() == slot, F.col("high"))).alias(name) for slot, name in enumerate(high)),
         )  # fmt: skip
-        spans = _compared(spans, low, high, F.col("crooked"))
+        spans = _compared(spans, low, high, F.col("disordered"))
     spans = spans.withColumn("lane", lane(F.col("place"), narrower=(_LEVELS + 1) * _SLOT))
     before = Window.partitionBy("lane").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
     overlaps = F.coalesce(F.max("high").over(before) >= F.col("low"), F.lit(False))
-    return spans.withColumn("crooked", F.col("crooked") | overlaps).filter("crooked").select("lane").distinct()
+    return spans.withColumn("disordered", F.col("disordered") | overlaps).filter("disordered").select("lane").distinct()
 
 
 def _slot() -> Column:
@@ -161,13 +161,14 @@ def _slot() -> Column:
 
 
 def _wider(spans: DataFrame, *sums: Column) -> DataFrame:
-    """``_SLOTS`` neighbours in one row."""
+    """Combines ``_SLOTS`` neighbours into one row."""
     return spans.groupBy(F.shiftright("place", _SLOT).alias("place")).agg(*sums)
 
 
-def _compared(wider: DataFrame, low: Sequence[str], high: Sequence[str], crooked: Column) -> DataFrame:
-    """The span from the lowest to the highest of each row, and whether any slots overlap."""
+def _compared(wider: DataFrame, low: Sequence[str], high: Sequence[str], disordered: Column) -> DataFrame:
+    """The span from the lowest to the highest value of each row, and whether any slots overlap."""
     for slot in range(1, _SLOTS):
         before = F.greatest(*high[:slot]) if slot > 1 else F.col(high[0])
-        crooked = crooked | F.coalesce(F.col(low[slot]) <= before, F.lit(False))
-    return wider.select("place", F.least(*low).alias("low"), F.greatest(*high).alias("high"), crooked.alias("crooked"))
+        disordered = disordered | F.coalesce(F.col(low[slot]) <= before, F.lit(False))
+    span = F.least(*low).alias("low"), F.greatest(*high).alias("high")
+    return wider.select("place", *span, disordered.alias("disordered"))

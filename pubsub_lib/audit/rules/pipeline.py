@@ -34,30 +34,30 @@ class Tables(msgspec.Struct, frozen=True):
     rows: DataFrame
     """The records themselves, for the trails of anomalies."""
     kept: DataFrame
-    """What ``delivery`` is computed from."""
+    """The persisted table from which ``delivery`` is computed."""
 
 
-STRAIGHT_FROM: Final = 200_000
-"""From so many messages on it pays to look first which streams are straight: that takes some jobs more, and then every
-message of such a stream costs a fraction."""
+FAST_PATH_FROM: Final = 200_000
+"""From this number of messages on, the fast path pays: it takes some more jobs, but each message of a clean stream then
+costs a fraction."""
 
 
-def audit(rows: DataFrame, settings: AuditSettings, straight_from: int = STRAIGHT_FROM) -> Tables:
+def audit(rows: DataFrame, settings: AuditSettings, fast_path_from: int = FAST_PATH_FROM) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``.
 
-    What several tables are made of is computed at once: plans that hold plans take longer to think about than small
-    journals to read.
+    Tables that several others need are computed at once: with small journals, planning nested plans takes longer than
+    reading the data.
     """
     events = settled(base_tables.events(rows))
     overview = settled(base_tables.overview(rows))
     runs = settled(base_tables.runs(overview, rows))
     intervals = settled(base_tables.intervals(events, rows, runs))
     commits = settled(base_tables.commits(rows, settings))
-    # Only commits and a changelog are compared with them.
+    # The sent points are compared with commits and the changelog only.
     has_changelog = not events.filter("kind = 'changelog'").isEmpty()
-    asked_for = has_changelog or not commits.isEmpty()
-    heard = receipts.heard(rows, runs, intervals, settings)
-    skews = settled(_all_skews(base_tables.skews(events, settings), overview, heard, rows, settings))
+    needs_points = has_changelog or not commits.isEmpty()
+    raw_receipts = receipts.raw_receipts(rows, runs, intervals, settings)
+    skews = settled(_all_skews(base_tables.skews(events, settings), overview, raw_receipts, rows, settings))
     topics = overview.filter(F.col("topic").isNotNull()).select("domain", "topic").distinct()
     known = _Known(
         overview=overview,
@@ -65,12 +65,12 @@ def audit(rows: DataFrame, settings: AuditSettings, straight_from: int = STRAIGH
         domains=settled(base_tables.domains(runs, settings)),
         intervals=intervals,
         commits=commits,
-        sent_points=settled(base_tables.sent_points(rows if asked_for else rows.limit(0))),
+        sent_points=settled(base_tables.sent_points(rows if needs_points else rows.limit(0))),
         skews=skews,
         histories=settled(delivery.histories(intervals, topics, skews)),
         stale=settled(receipts.stale(rows, events)),
     )
-    delivered, strayed, kept = _judged(rows, heard, known, settings, straight_from)
+    delivered, strayed, kept = _judged(rows, raw_receipts, known, settings, fast_path_from)
     findings = rows.limit(0).select(*POINT, F.lit("").alias("verdict"))
     if has_changelog:
         findings = changelog.findings(rows, events, commits, known.sent_points, known.domains, settings)
@@ -89,7 +89,7 @@ def audit(rows: DataFrame, settings: AuditSettings, straight_from: int = STRAIGH
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What verdicts are made of beside the messages themselves; all of it computed."""
+    """The computed tables that verdicts need, apart from the messages."""
 
     overview: DataFrame
     runs: DataFrame
@@ -103,34 +103,34 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 def _judged(
-    rows: DataFrame, heard: DataFrame, known: _Known, settings: AuditSettings, straight_from: int
+    rows: DataFrame, raw_receipts: DataFrame, known: _Known, settings: AuditSettings, fast_path_from: int
 ) -> tuple[DataFrame, DataFrame, DataFrame]:
-    """The tables of deliveries and of strays, and what is persisted of them."""
-    if _sum(known.overview, "sent") < straight_from:
+    """The tables of deliveries and of strays, and the persisted table behind the deliveries."""
+    if _sum(known.overview, "sent") < fast_path_from:
         delivered, strayed = _by_rules(rows, rows, known, settings)
         delivered = delivered.persist()
         return delivered, strayed, delivered
     listeners = known.histories.filter(~F.col("polls")).select("domain", "topic", "name")
     streams = settled(base_tables.streams(known.overview))
     received = base_tables.received_streams(known.overview, known.runs)
-    plain = fast_path.fast_path(rows, heard, listeners, streams, received, known.skews, known.stale, settings)
-    at_once = plain.delivery.select(*delivery.COLUMNS)
-    if plain.every and known.commits.isEmpty():
-        return at_once, unexpected_receipts.none(rows), plain.joined
-    delivered, strayed = _by_rules(plain.rest(rows), rows, known, settings)
-    return settled(delivered).unionByName(at_once), strayed, plain.joined
+    clean = fast_path.fast_path(rows, raw_receipts, listeners, streams, received, known.skews, known.stale, settings)
+    at_once = clean.delivery.select(*delivery.COLUMNS)
+    if clean.every and known.commits.isEmpty():
+        return at_once, unexpected_receipts.none(rows), clean.joined
+    delivered, strayed = _by_rules(clean.rest(rows), rows, known, settings)
+    return settled(delivered).unionByName(at_once), strayed, clean.joined
 
 
 def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSettings) -> tuple[DataFrame, DataFrame]:
     """Deliveries and strays of the messages in ``rest``: records of whole streams."""
     publications = settled(base_tables.publications(rest))
     streams = settled(receipts.sent_streams(publications))
-    heard = receipts.heard(rest, known.runs, known.intervals, settings)
-    heard = receipts.looked_up(settled(receipts.receipts(heard, streams)), publications, streams)
+    raw = receipts.raw_receipts(rest, known.runs, known.intervals, settings)
+    received = receipts.looked_up(settled(receipts.receipts(raw, streams)), publications, streams)
     publishers = settled(unexpected_receipts.publishers(known.overview, known.runs))
-    unsent = settled(unexpected_receipts.unsent(heard, publishers, known.skews, settings))
+    unsent = settled(unexpected_receipts.unsent(received, publishers, known.skews, settings))
     unrecorded = unexpected_receipts.unrecorded(
-        publications, publishers, heard, unsent, known.histories, known.commits, known.sent_points, settings
+        publications, publishers, received, unsent, known.histories, known.commits, known.sent_points, settings
     )
     items = delivery.items(publications, known.commits, known.sent_points, unrecorded.shown, settings)
     expected = delivery.expected(items, known.histories)
@@ -138,10 +138,10 @@ def _by_rules(rest: DataFrame, rows: DataFrame, known: _Known, settings: AuditSe
         (F.col("kind") == "data") & (F.col("side") == "replica") & F.col("outcome").isin("applied", "old")
     ).select(*RUN, "name", "topic", "position", "nonce", "number", "wall", "outcome")
     judged = delivery.delivery(
-        expected, heard, known.histories, applied, known.stale, known.skews, known.domains, settings
+        expected, received, known.histories, applied, known.stale, known.skews, known.domains, settings
     )
     delivered = judged.select(*delivery.COLUMNS).unionByName(_as_delivery(unrecorded.items))
-    return delivered, unexpected_receipts.strays(heard, known.runs, unsent)
+    return delivered, unexpected_receipts.strays(received, known.runs, unsent)
 
 
 _UNRECORDED: Final = {
@@ -162,9 +162,11 @@ def _sum(table: DataFrame, name: str) -> int:
 
 
 def _all_skews(
-    measured: DataFrame, overview: DataFrame, heard: DataFrame, rows: DataFrame, settings: AuditSettings
+    measured: DataFrame, overview: DataFrame, raw_receipts: DataFrame, rows: DataFrame, settings: AuditSettings
 ) -> DataFrame:
-    """Also of pairs of hosts before the first question compared them: their most negative latency, if there is one."""
+    """The skews, also of pairs of hosts before the first hello request measured them: their most negative latency, if
+    any latency is negative.
+    """
     measured = settled(measured)
     asked = measured.groupBy(*HOSTS).agg(F.min("since").alias("asked"))
     there = overview.filter("side = 'replica'").select("domain", F.col("host").alias("replica_host")).distinct()
@@ -181,7 +183,7 @@ def _all_skews(
     if unasked.isEmpty():
         return measured
     publications = base_tables.publications(rows).select(*base_tables.ID, "p", "publisher_host")
-    raw = heard.withColumnRenamed("host", "replica_host").join(publications, base_tables.ID)
+    raw = raw_receipts.withColumnRenamed("host", "replica_host").join(publications, base_tables.ID)
     since = base_tables.window_of(F.col("p"), settings)
     least = (
         raw.join(F.broadcast(unasked), HOSTS)

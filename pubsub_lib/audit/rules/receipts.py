@@ -1,4 +1,4 @@
-"""What replicas received, per item: the largest tables of the audit, in one pass each (docs/audit.md, "Words")."""
+"""The receipts of replicas, per item: the largest tables of the audit, in one pass each (docs/audit.md, "Words")."""
 
 from typing import Final
 
@@ -10,11 +10,11 @@ from pubsub_lib.audit.settings import AuditSettings
 
 STREAM: Final = ["domain", "run", "uuid", "topic"]
 _PIECE: Final = 16
-"""Bits of the positions in one piece of a chain."""
+"""Bits of the range of positions in one piece of a chain."""
 
 
 def sent_streams(publications: DataFrame) -> DataFrame:
-    """Per (domain, uuid, topic): the lowest and the highest sequence that was sent, and whether all between were."""
+    """Per (domain, uuid, topic): the lowest and highest sequence that was sent, and whether all between were sent."""
     return (
         publications.groupBy("domain", "uuid", "topic")
         .agg(F.min("sequence").alias("first_sent"), F.max("sequence").alias("last_sent"), F.count("*").alias("sent"))
@@ -23,39 +23,39 @@ def sent_streams(publications: DataFrame) -> DataFrame:
     )
 
 
-def heard(rows: DataFrame, runs: DataFrame, intervals: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per receipt: with the name, first wall and ``turn`` (the how-manieth of its participant) of its run, and
-    ``astray``.
+def raw_receipts(rows: DataFrame, runs: DataFrame, intervals: DataFrame, settings: AuditSettings) -> DataFrame:
+    """One row per receipt, with the name, first wall and ``turn`` (its number among the runs of its participant) of its
+    run, and ``astray``.
     """
     around = intervals.groupBy(*RUN, "topic").agg(F.collect_list(F.struct("begin", "end", "drop_mono")).alias("around"))
     everything = around.filter(F.col("topic") == "").select(*RUN, F.col("around").alias("around_all"))
     turn = F.row_number().over(Window.partitionBy("domain", "side", "name").orderBy("first_wall", "run"))
     about = runs.withColumn("turn", turn.cast("bigint")).filter(~F.col("polls"))
     about = about.select(*RUN, "first_wall", (F.size("gaps") > 0).alias("holed"), "turn").join(everything, RUN, "left")
-    heard = rows.filter(
+    found = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("uuid") != "") & (F.col("sequence") > 0)
     ).select(*ID, "run", "name", "host", "number", "wall", "mono", "outcome", "hash", "position", "nonce")
     of_topics = around.filter(F.col("topic") != "")
-    heard = heard.join(F.broadcast(about), RUN).join(F.broadcast(of_topics), [*RUN, "topic"], "left")
+    found = found.join(F.broadcast(about), RUN).join(F.broadcast(of_topics), [*RUN, "topic"], "left")
     inside = F.coalesce(_inside("around", settings), F.lit(False)) | F.coalesce(
         _inside("around_all", settings), F.lit(False)
     )
-    return heard.withColumn("astray", ~inside).drop("around", "around_all")
+    return found.withColumn("astray", ~inside).drop("around", "around_all")
 
 
-def receipts(heard: DataFrame, streams: DataFrame) -> DataFrame:
-    """What was heard, with ``overtaken`` and ``published``.
+def receipts(raw: DataFrame, streams: DataFrame) -> DataFrame:
+    """The raw receipts with ``overtaken`` and ``published``.
 
-    ``streams``: see ``sent_streams``. ``published`` is null where only a look at the publications can tell.
+    ``streams``: see ``sent_streams``. ``published`` is null where only the table of publications can decide.
     """
     earlier = Window.partitionBy(*STREAM).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
     counts = ~F.col("astray") & (F.col("sequence") <= F.col("last_sent"))
     highest = F.max(F.when(counts, F.col("sequence"))).over(earlier)
-    heard = heard.join(F.broadcast(streams), ["domain", "uuid", "topic"], "left")
+    joined = raw.join(F.broadcast(streams), ["domain", "uuid", "topic"], "left")
     among = F.col("sequence").between(F.col("first_sent"), F.col("last_sent"))
     published = F.when(F.coalesce(~among, F.lit(True)), F.lit(False)).when(F.col("whole"), F.lit(True))
     return (
-        heard.withColumn("overtaken", F.coalesce(highest > F.col("sequence"), F.lit(False)))
+        joined.withColumn("overtaken", F.coalesce(highest > F.col("sequence"), F.lit(False)))
         .withColumn("published", published)
         .drop("first_sent", "last_sent", "whole")
     )
@@ -73,31 +73,31 @@ def _inside(around: str, settings: AuditSettings) -> Column:
 
 
 def looked_up(receipts: DataFrame, publications: DataFrame, streams: DataFrame) -> DataFrame:
-    """With ``published`` told for all of them. Most audits have only whole streams, and need no join for it."""
-    torn = settled(streams.filter(~F.col("whole")).select("domain", "uuid", "topic"))
-    if torn.isEmpty():
+    """The receipts with ``published`` for all of them. Most audits have whole streams only, and need no join for it."""
+    partial = settled(streams.filter(~F.col("whole")).select("domain", "uuid", "topic"))
+    if partial.isEmpty():
         return receipts
-    sent = publications.join(F.broadcast(torn), ["domain", "uuid", "topic"], "left_semi")
-    known = sent.select(*ID, F.lit(True).alias("there"))
-    vague = receipts.filter(F.col("published").isNull()).join(known, ID, "left")
-    told = vague.withColumn("published", F.coalesce("there", F.lit(False))).drop("there")
-    return settled(receipts.filter(F.col("published").isNotNull()).unionByName(told))
+    sent = publications.join(F.broadcast(partial), ["domain", "uuid", "topic"], "left_semi")
+    known = sent.select(*ID, F.lit(True).alias("known"))
+    open_ones = receipts.filter(F.col("published").isNull()).join(known, ID, "left")
+    decided = open_ones.withColumn("published", F.coalesce("known", F.lit(False))).drop("known")
+    return settled(receipts.filter(F.col("published").isNotNull()).unionByName(decided))
 
 
 def received(receipts: DataFrame) -> DataFrame:
-    """One row per (domain, name, uuid, topic, sequence) that was received, with ``first``: what its run ρ shows.
+    """One row per (domain, name, uuid, topic, sequence) that was received, with ``first``: the receipts in its run ρ.
 
-    ``first`` is null when every receipt is astray; ``heard_last`` is the wall of the last one.
+    ``first`` is null when every receipt is astray; ``received_last`` is the wall of the last receipt.
     """
     together = receipts.repartition(*ID)  # so that both groupings and the join with publications share one exchange
-    straight = ~F.col("astray")
-    taken = straight & F.col("outcome").isin("applied", "old")
+    regular = ~F.col("astray")
+    taken = regular & F.col("outcome").isin("applied", "old")
     in_run = together.groupBy(*ID, "name", "run").agg(
         F.first("first_wall").alias("first_wall"),
         F.first("host").alias("host"),
-        F.min(F.when(straight, F.struct("number", "overtaken", "wall"))).alias("earliest"),
-        F.count(F.when(straight, 1)).alias("times"),
-        F.count(F.when(straight & (F.col("outcome") == "applied"), 1)).alias("applied"),
+        F.min(F.when(regular, F.struct("number", "overtaken", "wall"))).alias("earliest"),
+        F.count(F.when(regular, 1)).alias("times"),
+        F.count(F.when(regular & (F.col("outcome") == "applied"), 1)).alias("applied"),
         F.min(F.when(taken, F.col("wall"))).alias("settled"),
         F.min("hash").alias("low"),
         F.max("hash").alias("high"),
@@ -109,15 +109,15 @@ def received(receipts: DataFrame) -> DataFrame:
     )  # fmt: skip
     return in_run.groupBy(*ID, "name").agg(
         F.min(F.when(F.col("times") > 0, first)).alias("first"),
-        F.min("low").alias("heard_low"),
-        F.max("high").alias("heard_high"),
-        F.max("last").alias("heard_last"),
+        F.min("low").alias("received_low"),
+        F.max("high").alias("received_high"),
+        F.max("last").alias("received_last"),
     )
 
 
 def neighbours(receipts: DataFrame, asked: DataFrame) -> DataFrame:
-    """Per run, stream and sequence asked for: the lowest and the highest sequence that had come, not astray, at its
-    ``horizon``.
+    """Per run, stream and sequence in ``asked``: the lowest and highest sequence that the run had received, not astray,
+    at the ``horizon``.
     """
     asked = asked.distinct()
     streams = receipts.join(F.broadcast(asked.select(*STREAM).distinct()), STREAM, "left_semi")
@@ -127,12 +127,10 @@ def neighbours(receipts: DataFrame, asked: DataFrame) -> DataFrame:
         F.col("sequence").alias("came"),
         F.lit(None).cast("bigint").alias("sequence"),
     )
-    questions = asked.select(
-        *STREAM, F.col("horizon").alias("at"), F.lit(None).cast("bigint").alias("came"), "sequence"
-    )
+    lookups = asked.select(*STREAM, F.col("horizon").alias("at"), F.lit(None).cast("bigint").alias("came"), "sequence")
     until = Window.partitionBy(*STREAM).orderBy("at").rangeBetween(Window.unboundedPreceding, 0)
     return (
-        came.unionByName(questions)
+        came.unionByName(lookups)
         .withColumns({"lowest": F.min("came").over(until), "highest": F.max("came").over(until)})
         .filter(F.col("sequence").isNotNull())
         .select(*STREAM, "sequence", "lowest", "highest")
@@ -140,18 +138,19 @@ def neighbours(receipts: DataFrame, asked: DataFrame) -> DataFrame:
 
 
 def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """The points whose application took an object back to an older version: domain, run, topic, position, nonce, and
-    when that was first (``stale_at``).
+    """The points whose application set an object back to an older version: domain, run, topic, position, nonce, and the
+    time of the first such application (``stale_at``).
 
-    Only runs and topics in which links were not applied in the order of their chain are looked at object by object:
-    where each applied link begins at or after all that were applied before, and holds its versions, none is stale.
+    Only runs and topics in which links were not applied in the order of their chain are compared object by object. A
+    chain has no stale object when each applied link begins at or after all links applied before it, and its versions
+    lie between its own positions.
     """
     applied = rows.filter(
         (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
     ).select(*RUN, "topic", "number", "wall", "position", "nonce", "prev_position", "changes")
     piece = F.xxhash64(*RUN, "topic", F.shiftright("position", _PIECE))
     applied = applied.withColumns({"chain": F.xxhash64(*RUN, "topic"), "piece": piece})
-    # settled: most audits have none, and need no thought about objects then.
+    # settled: most audits have no suspects, and then no object needs to be compared.
     suspects = settled(_suspects(applied))
     if suspects.isEmpty():
         applied = applied.limit(0)
@@ -159,11 +158,12 @@ def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _suspects(applied: DataFrame) -> DataFrame:
-    """The chains (of a run and topic, as numbers) of which not every link begins at or after all applied before.
+    """The chains (of a run and topic, as numbers) in which some link begins before a link that was applied earlier.
 
-    By positions in pieces, so that many links of one chain are not one piece of work; then piece by piece. A piece is
-    one number, for sorts compare that fastest; in it each link is compared with the one before it, for where all these
-    are in order all links are. Two chains or pieces with one number are suspects, which does no harm.
+    A chain is split into pieces by position, so that a long chain is not a single task; then the pieces are compared.
+    A piece is identified by a number, because sorts compare numbers fastest. Within a piece each link is compared with
+    the link before it: when all these pairs are in order, all links are in order. Two chains or pieces with the same
+    number become suspects; this costs time but gives no wrong verdict.
     """
     versions = F.col("changes.version")
     strange = (F.array_max(versions) > F.col("position")) | (F.array_min(versions) <= F.col("prev_position"))
@@ -207,7 +207,7 @@ def _stale_objects(events: DataFrame, applied: DataFrame) -> DataFrame:
         .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", F.explode("changes").alias("change"))
         .select(*RUN, "topic", "epoch", "number", "wall", "position", "nonce", "change.*")
     )
-    # By number and not by row: changes of one message do not stand before each other.
+    # By number and not by row: the changes of one message have no order among each other.
     before = (
         Window.partitionBy(*RUN, "topic", "epoch", "table", "key")
         .orderBy("number")

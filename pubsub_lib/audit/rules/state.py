@@ -1,4 +1,4 @@
-"""What replicas hold against what the store holds, object by object (docs/audit.md, "State")."""
+"""Compares the objects of replicas with those of the store, one by one (docs/audit.md, "State")."""
 
 from typing import Final
 
@@ -17,8 +17,8 @@ _LISTING: Final = [*RUN, "topic", "sequence"]
 
 
 def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per object that differs, and one without a key where nothing can be said."""
-    if events.filter("kind = 'listing' and side = 'store'").isEmpty():  # there is nothing to compare with
+    """One row per object that differs, and one without a key for each topic that cannot be compared."""
+    if events.filter("kind = 'listing' and side = 'store'").isEmpty():  # without a store nothing is compared
         return _unknown(rows.limit(0))
     objects = rows.filter(F.col("kind") == "object").select(
         *_LISTING, F.get("changes", F.lit(0)).alias("object")
@@ -37,16 +37,17 @@ def differences(rows: DataFrame, events: DataFrame, runs: DataFrame, settings: A
         ["domain", "topic"],
         "left",
     )  # fmt: skip
-    # A topic that was never written has no listing of the store, and the replica's is empty.
-    pairs = pairs.filter(F.col("head").isNotNull() | (F.col("position") > 0) | (F.col("says") > 0))
-    dark = F.coalesce(F.col("position") > F.col("head"), F.lit(True))
-    unknown = _unknown(pairs.filter(dark))
-    pairs = settled(pairs.filter(~dark).join(F.broadcast(limits(events).select("domain", "floor")), "domain", "left"))
+    # A topic that was never written has no listing of the store, and an empty one of the replica.
+    pairs = pairs.filter(F.col("head").isNotNull() | (F.col("position") > 0) | (F.col("listed") > 0))
+    unclear = F.coalesce(F.col("position") > F.col("head"), F.lit(True))
+    unknown = _unknown(pairs.filter(unclear))
+    floors = F.broadcast(limits(events).select("domain", "floor"))
+    pairs = settled(pairs.filter(~unclear).join(floors, "domain", "left"))
     return _compared(pairs, objects, _changes(rows), settings).unionByName(unknown)
 
 
 def _unknown(pairs: DataFrame) -> DataFrame:
-    """Topics of replicas of which nothing can be said."""
+    """The rows for topics of replicas that cannot be compared."""
     return pairs.select(
         "domain", "name", "topic",
         F.lit("").alias("table"), F.lit("").alias("key"), F.lit("unknown").alias("verdict"),
@@ -58,10 +59,10 @@ def _unknown(pairs: DataFrame) -> DataFrame:
 def _whole(events: DataFrame, runs: DataFrame, objects: DataFrame) -> DataFrame:
     """The complete listings."""
     ends = events.filter(F.col("kind") == "listing").select(
-        *_LISTING, "name", "side", "number", "wall", "position", F.col("count").alias("says")
+        *_LISTING, "name", "side", "number", "wall", "position", F.col("count").alias("listed")
     )
     counted = objects.groupBy(*_LISTING).agg(F.count("*").alias("has"))
-    ends = ends.join(counted, _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("says"))
+    ends = ends.join(counted, _LISTING, "left").filter(F.coalesce("has", F.lit(0)) == F.col("listed"))
     return ends.join(F.broadcast(runs.select(*RUN, "first_wall")), RUN)
 
 
@@ -71,12 +72,12 @@ def _last(whole: DataFrame, side: str) -> DataFrame:
     else:
         key, order = ["domain", "name", "topic"], F.struct("first_wall", "run", "number")
     of_side = whole.filter(F.col("side") == side)
-    values = F.struct("run", "sequence", "position", "wall", "says")
+    values = F.struct("run", "sequence", "position", "wall", "listed")
     return of_side.groupBy(*key).agg(F.max_by(values, order).alias("last")).select(*key, "last.*")
 
 
 def _changes(rows: DataFrame) -> DataFrame:
-    """Committed changes: one row per (domain, topic, table, key), with an array of them by version."""
+    """Committed changes: one row per (domain, topic, table, key), with an array of its changes by version."""
     each = F.struct("change.version", "change.action", "written")
     return (
         rows.filter((F.col("kind") == "data") & (F.col("outcome") == "committed"))
@@ -106,7 +107,7 @@ def _compared(pairs: DataFrame, objects: DataFrame, changes: DataFrame, settings
     both = held.join(
         stored.drop("position", "wall", "head", "floor"), ["domain", "name", "topic", "table", "key"], "full"
     )
-    # Of an object that only the store has, what is known of the replica's listing comes from the pairs again.
+    # An object that only the store has lacks the columns of the replica's listing; they come from the pairs again.
     both = both.drop("position", "wall", "head", "floor").join(
         F.broadcast(pairs.select(*about)), ["domain", "name", "topic"]
     )

@@ -1,4 +1,4 @@
-"""Every sync of every replica: why, how long, how much, and whether it was needless (docs/audit.md, "Syncs")."""
+"""Every sync of every replica: cause, duration, size, and whether it was needless (docs/audit.md, "Syncs")."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ COLUMNS: Final = (
 
 
 def syncs(events: DataFrame) -> DataFrame:
-    """One row per ``sync_begin``; ``took`` (microseconds) and what follows are null for one that has no end."""
+    """One row per ``sync_begin``; ``took`` (microseconds) and the columns of the end are null when it has no end."""
     key = [*RUN, "topic", "sequence"]
     ends = (
         events.filter(F.col("kind") == "sync_end")

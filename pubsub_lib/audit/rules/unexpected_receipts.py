@@ -1,4 +1,4 @@
-"""What nobody expects, and what nobody recorded (docs/audit.md, "Unrecorded" and "Strays")."""
+"""Receipts that no replica should have, and unrecorded publications (docs/audit.md, "Unrecorded" and "Strays")."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ COLUMNS: Final = ("domain", "name", "uuid", "topic", "sequence", "verdict")
 
 
 def publishers(overview: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row per (domain, uuid) that sent: its host, since when its runs have gaps, its last record's wall."""
+    """One row per (domain, uuid) that sent: its host, the time of the first gap of its runs, its last record's wall."""
     sent = overview.filter(F.col("sent") > 0)
     of_runs = sent.groupBy(*RUN, "uuid", "host").agg(F.min("sent_wall").alias("wall"))
     by_run = of_runs.select(*RUN, "uuid", F.struct("wall", "run", "host").alias("first"))
@@ -30,8 +30,8 @@ def publishers(overview: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def unsent(receipts: DataFrame, publishers: DataFrame, skews: DataFrame, settings: AuditSettings) -> DataFrame:
-    """One row per received id without a publication: its first receipt (``p``), and whether it is provably a
-    ``phantom``.
+    """One row per received id without a publication: the time of its first receipt (``p``), and whether it is provably
+    a ``phantom``.
     """
     strange = receipts.filter(~F.col("published"))
     strange = strange.join(F.broadcast(publishers), ["domain", "uuid"], "left")
@@ -62,17 +62,17 @@ def strays(receipts: DataFrame, runs: DataFrame, unsent: DataFrame) -> DataFrame
 
 
 def none(rows: DataFrame) -> DataFrame:
-    """The table of strays where there cannot be any."""
+    """An empty table of strays."""
     return rows.limit(0).withColumn("verdict", F.lit("")).select(*COLUMNS)
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
-    """Messages whose publication nobody recorded."""
+    """Messages whose publication is not recorded."""
 
     items: DataFrame
-    """One row per sequence that is an item of its own, and replica that listened: domain, name, uuid, …, p."""
+    """One row per sequence that is an item and replica that listened: domain, name, uuid, …, p."""
     shown: DataFrame | None
-    """The points that receipts of such messages show, and when first (``shown_at``); None: there are none."""
+    """The points that receipts of such messages show, and the time of the first receipt (``shown_at``); None: none."""
 
 
 def unrecorded(
@@ -85,8 +85,8 @@ def unrecorded(
     sent_points: DataFrame,
     settings: AuditSettings,
 ) -> Unrecorded:
-    """The sequences of which receipts or gaps tell. A delivery counts once, so a sequence for which an unpublished
-    commit stands is left out.
+    """The sequences that follow from receipts or gaps. A delivery counts once, so a sequence that an unpublished commit
+    represents is left out.
     """
     received = unsent.filter(~F.col("phantom")).select(*ID, "p")
     holes = settled(_holes(publications, publishers, settings))
@@ -105,7 +105,7 @@ def unrecorded(
     horizon = F.col("p") + settings.reach
     unpublished = F.col("sent_at").isNull() | (F.col("sent_at") > horizon)
     stood_for = points.join(known, POINT).filter(unpublished).select(*ID).distinct()
-    # Of a hole, the commits between its ends that no other message shows.
+    # For each hole: the commits between its ends that no other message shows.
     unseen = unpublished & (F.col("shown_at").isNull() | (F.col("shown_at") > horizon))
     between = F.col("position").between(F.col("after") + 1, F.col("before") - 1)
     of_service = (F.col("service") == "") | (F.col("service") == F.col("publisher"))
@@ -115,7 +115,7 @@ def unrecorded(
         .groupBy("domain", "uuid", "topic", "first")
         .agg(F.count("*").alias("commits"))
     )
-    unheard = (
+    unreceived = (
         holes.select("domain", "uuid", "topic", "p", "first", F.explode(F.sequence("first", "last")).alias("sequence"))
         .join(unsent.select(*ID), ID, "left_anti")
         .withColumn(
@@ -124,7 +124,7 @@ def unrecorded(
         .join(stand, ["domain", "uuid", "topic", "first"], "left")
         .filter(F.col("place") > F.coalesce("commits", F.lit(0)))
     )
-    items = received.join(stood_for, ID, "left_anti").unionByName(unheard.select(*ID, "p"))
+    items = received.join(stood_for, ID, "left_anti").unionByName(unreceived.select(*ID, "p"))
     return Unrecorded(_listening(items, histories, settings), shown)
 
 
@@ -155,7 +155,7 @@ def _holes(publications: DataFrame, publishers: DataFrame, settings: AuditSettin
 
 
 def _listening(missing: DataFrame, histories: DataFrame, settings: AuditSettings) -> DataFrame:
-    """Each of these ids for every replica that listened at its horizon."""
+    """One row for each of these ids and each replica that listened at its horizon."""
     opened = F.array_min(F.transform("intervals", lambda each: each["opened"])).alias("opened")
     listeners = F.broadcast(histories.filter(~F.col("polls")).select("domain", "topic", "name", opened))
     there = missing.join(listeners, ["domain", "topic"])

@@ -51,7 +51,7 @@ def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Au
     def all_at_once(cases: Mapping[str, Sequence[Row]]) -> "Tables":
         path = tmp_path_factory.mktemp("cases") / "cases.parquet"
         write_cases(path, cases)
-        return run(spark.read.parquet(str(path)), SETTINGS, straight_from=0)
+        return run(spark.read.parquet(str(path)), SETTINGS, fast_path_from=0)
 
     return all_at_once
 

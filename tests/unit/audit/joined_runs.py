@@ -130,7 +130,7 @@ def judged_alike(spark: "SparkSession", path: Path, oracles: Mapping[str, Oracle
     from tests.unit.audit.rules.test_pipeline import by_domain
 
     write_cases(path, {domain: one.rows for domain, one in oracles.items()})
-    tables = audit(spark.read.parquet(str(path)), SETTINGS, straight_from=0)
+    tables = audit(spark.read.parquet(str(path)), SETTINGS, fast_path_from=0)
     by_spark: dict[str, Mapping[str, Sequence[object]]] = {
         "delivery": by_domain(tables.delivery, Verdict),
         "strays": by_domain(tables.strays, Stray),
