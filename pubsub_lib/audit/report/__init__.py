@@ -1,1 +1,1 @@
-"""What a reader gets of the verdicts: tables, a summary, text, a page, metrics."""
+"""The results of an audit: tables, a summary, text, an HTML page, metrics."""

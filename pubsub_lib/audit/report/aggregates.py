@@ -10,7 +10,7 @@ from pubsub_lib.audit.settings import AuditSettings
 
 
 class Aggregates(msgspec.Struct, frozen=True):
-    """The results, computed; each but ``cells`` is kept under its name."""
+    """The computed results. Each except ``cells`` is saved under its name."""
 
     cells: DataFrame
     """The delivery table counted (:mod:`~pubsub_lib.audit.report.windows`)."""
@@ -22,7 +22,7 @@ class Aggregates(msgspec.Struct, frozen=True):
 
 
 def aggregate(tables: Tables, settings: AuditSettings) -> Aggregates:
-    """Count. Blocks as long as the verdicts take, because they are computed for it."""
+    """Compute the tables. Blocks until the verdicts are computed, which this triggers."""
     grains = settled(windows.grains(tables.delivery, tables.domains, settings))
     cells = settled(windows.cells(grains))
     wrong = anomalies.anomalies(tables.delivery, tables.strays, tables.store, tables.state, settings)

@@ -1,4 +1,4 @@
-"""Everything that went wrong in one table, the first of each kind, the worst keys (docs/audit.md, "Tables")."""
+"""One table of all anomalies, the first of each kind, the worst keys (docs/audit.md, "Tables")."""
 
 from typing import Any, Final
 
@@ -11,11 +11,11 @@ from pubsub_lib.audit.settings import AuditSettings
 
 BLAMELESS: Final = ("ok", "excused", "pending")
 DROPPED_IN_ORDER: Final = ("reordered", "duplicate_dropped")
-"""No fault, unless the audit is strict."""
+"""A fault only when the audit is strict."""
 FIRST: Final = 20
-"""Anomalies of each kind that a summary names; the table holds all."""
+"""Maximum number of anomalies of each kind in a summary; the table holds all."""
 KEYS: Final = 20
-"""As many of the worst keys."""
+"""Maximum number of worst keys in a summary."""
 COLUMNS: Final = {
     "domain": "string", "of": "string", "verdict": "string", "detail": "string", "blame": "string", "name": "string",
     "kind": "string", "service": "string", "uuid": "string", "topic": "string", "sequence": "bigint",
@@ -23,7 +23,7 @@ COLUMNS: Final = {
     "stored_version": "bigint", "versions_behind": "bigint", "behind": "bigint", "p": "bigint", "detected": "bigint",
     "settled": "bigint", "skew": "bigint",
 }  # fmt: skip
-"""Column -> type. A kind of anomaly leaves those null that it does not have."""
+"""Column -> type. Columns that a kind of anomaly does not have are null."""
 _ORDER: Final = ("p", "position", "name", "uuid", "topic", "sequence", "table", "key")
 _CARRIES: Final = ("committed", "handed", "taken", "sent", "applied")
 
@@ -47,7 +47,7 @@ def _as_anomaly(table: DataFrame, of: str) -> DataFrame:
 
 
 def first(anomalies: DataFrame) -> list[dict[str, Any]]:
-    """The first ``FIRST`` of each domain and kind, in order; what a kind does not have is left out."""
+    """The first ``FIRST`` of each domain and kind, in order, without the columns that are null."""
     place = F.row_number().over(Window.partitionBy("domain", "of", "verdict").orderBy(*_ORDER))
     few = anomalies.withColumn("place", place).filter(F.col("place") <= FIRST)
     found = few.orderBy("domain", "of", "verdict", "place").drop("place").collect()
@@ -55,8 +55,8 @@ def first(anomalies: DataFrame) -> list[dict[str, Any]]:
 
 
 def worst_keys(anomalies: DataFrame, rows: DataFrame, settings: AuditSettings) -> list[dict[str, Any]]:
-    """The objects with the most anomalies that set a bit of the exit code: of messages that change them, and of their
-    state.
+    """The objects with the most anomalies that set a bit of the exit code. Anomalies of the messages that change an
+    object and of its state count.
     """
     grave = anomalies.filter(F.col("verdict").isin(*counting(settings)))
     of_point = grave.filter((F.col("of") == "delivery") & (F.col("position") > 0)).groupBy(*POINT).count()

@@ -1,4 +1,4 @@
-"""From the tables of an audit to its summary: here the jobs run, and what is collected is bounded."""
+"""Computes the summary from the tables of an audit: it runs the jobs and collects a bounded number of rows."""
 
 import time
 from collections import defaultdict
@@ -27,7 +27,7 @@ from pubsub_lib.audit.settings import AuditSettings
 
 
 def collect(tables: Tables, derived: Aggregates, settings: AuditSettings, problems: Sequence[str] = ()) -> Summary:
-    """Run the jobs and count. Blocks as long as they take."""
+    """Run the jobs and build the summary. Blocks until the jobs are done."""
     by = ("domain", "verdict", "detail", "blame", "way")
     of_delivery = derived.cells.groupBy(*by).agg(F.sum("rows").alias("rows")).collect()
     counts = [*_counts(of_delivery), *_findings(tables)]
@@ -98,26 +98,28 @@ def _balances(of_delivery: Iterable[Row]) -> dict[str, Balance]:
 
 
 def _domains(tables: Tables) -> dict[str, Row]:
-    """Every domain, with the number of replicas' runs whose first record is missing, and the first of these."""
+    """Every domain, with the number of replica runs whose first record is missing, and the first such run."""
     headless = F.when((F.col("side") == "replica") & (F.col("first_number") > 1), F.struct("run", "name"))
     of_domains = tables.runs.groupBy("domain").agg(F.count(headless).alias("headless"), F.min(headless).alias("one"))
     return {row["domain"]: row for row in of_domains.collect()}
 
 
 def _headless(domain: Row) -> str:
-    """A sentence, or none: a replica says only once what it asks for, and of what is not asked for nothing is lost."""
+    """The problem of missing first records, or "". A replica records each subscription only once, when it subscribes.
+    A message without a recorded subscription is not expected, so its loss is not noticed.
+    """
     if not domain["headless"]:
         return ""
     of = f" of {domain['domain']}" if domain["domain"] else ""
     return (
         f"the journals of {domain['headless']} replicas' runs{of} (first: {domain['one']['run']} of "
-        f"{domain['one']['name']}) lack the run's begin, where it says what the replica asked for, so losses may be "
-        "missed; give the journals from there on, and keep them for so long"
+        f"{domain['one']['name']}) lack the begin of the run with the replica's subscriptions, so losses may be "
+        "missed; add the older journals, and keep journals as long as a replica runs"
     )
 
 
 def _evidence(tables: Tables, settings: AuditSettings, every: Set[str]) -> tuple[list[str], list[str]]:
-    """Silent runs; domains, of ``every`` one, of which not even the first window is closed."""
+    """The silent runs, and the domains (of ``every``) whose first window is not closed."""
     about = tables.domains.select("domain", "latest")
     quiet = (
         tables.runs.filter(F.col("side").isin(*PARTICIPANTS) & ~F.col("over"))
@@ -143,7 +145,7 @@ def _syncs(table: DataFrame) -> list[dict[str, Any]]:
 
 
 def _detector(counts: Iterable[Count], syncs: Iterable[Mapping[str, Any]]) -> list[Detector]:
-    """What did not arrive by itself has a blame: items of the second table that were lost, repaired, or late."""
+    """Every failed delivery has a blame: items of the second table that were lost, repaired, or late."""
     found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(Detector.__struct_fields__[1:], 0))
     for each in counts:
         one = found[each.domain]

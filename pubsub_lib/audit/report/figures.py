@@ -16,21 +16,21 @@ from pubsub_lib.audit.report.labels import HOPS, SUMS
 from pubsub_lib.audit.report.summary import Balance, Losses
 
 ROWS: Final = 20
-"""At most so many rows (domains, replicas, streams) has a figure."""
+"""Maximum number of rows (domains, replicas, streams) of a figure."""
 POINTS: Final = 1000
-"""At most so many slices or syncs."""
+"""Maximum number of slices or syncs of a figure."""
 TEXT: Final = 48
-"""At most so many characters has a label."""
+"""Maximum number of characters of a label."""
 
 _INK, _GRID = "#33404d", "#e4e8ec"
 _COLORS: Final = ("#3a6ea5", "#d98032", "#2f9e78", "#7d63ad", "#b8609a", "#5c8d9e", "#a08b3d", "#8a8f98")
-"""Of hops, domains and causes. None is red: red is for what needs a person."""
+"""Colours of hops, domains and causes. None is red: red marks faults that need an operator."""
 _PERCENTILES: Final = {"p50": "50 %", "p95": "95 %", "p99": "99 %", "p999": "99.9 %", "max": "max"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time(microseconds: int | None) -> str | None:
-    """A wall as text in UTC, which plotly understands too; None when it is no time of our calendar."""
+    """A wall as text in UTC, in a form that plotly understands; None when the wall is outside of the calendar."""
     if microseconds is None:
         return None
     try:
@@ -88,7 +88,7 @@ def balance(balances: Mapping[str, Balance]) -> str:
 
 
 def over_time(slices: Sequence[Mapping[str, Any]]) -> str:
-    """Expected against applied, summed up; beneath, what went wrong in each slice."""
+    """The running sums of expected and applied deliveries; below, the deliveries that failed in each slice."""
     some = [each for each in slices if time(each["slice"]) is not None][:POINTS]
     if not some:
         return ""
@@ -115,14 +115,14 @@ def over_time(slices: Sequence[Mapping[str, Any]]) -> str:
     return _figure(
         "over-time", [*lines, *bars], 380 if two else 300, barmode="stack", hovermode="x unified",
         xaxis={"type": "date", "anchor": "y2" if two else "y"},
-        yaxis={"title": {"text": "summed up"}, "domain": [0.4, 1] if two else [0, 1], "rangemode": "tozero"},
-        **({"yaxis2": {"title": {"text": "in the slice"}, "domain": [0, 0.3], "rangemode": "tozero"}} if two else {}),
+        yaxis={"title": {"text": "running sum"}, "domain": [0.4, 1] if two else [0, 1], "rangemode": "tozero"},
+        **({"yaxis2": {"title": {"text": "per slice"}, "domain": [0, 0.3], "rangemode": "tozero"}} if two else {}),
     )  # fmt: skip
 
 
 def latencies(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Percentiles in milliseconds, on a logarithmic axis (which cannot show 0 and less): of every hop; of several
-    domains only of the whole way."""
+    """Percentiles in milliseconds, on a logarithmic axis (which cannot show values of 0 or less). One domain: of every
+    hop; several domains: of publish → apply only."""
     domains = list(dict.fromkeys(row["domain"] for row in rows))[: len(_COLORS)]
     if len(domains) > 1:
         rows = [row for row in rows if row["hop"] == "publish_apply" and row["domain"] in domains]
@@ -144,8 +144,8 @@ def latencies(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def losses(rows: Sequence[Losses]) -> str:
-    """A row for each stream, from its lowest to its highest sequence: how many messages did not arrive in each part of
-    it, the darkest where its most were. Parts in which one was lost for good are red, the others blue.
+    """A row for each stream, from its lowest to its highest sequence: the number of messages missing in each part. The
+    part with the most is the darkest. Parts with a lost message are red, parts with only repaired ones are blue.
     """
     some = [each for each in rows if any(each.lost) or any(each.repaired)][:ROWS]
     if not some:
@@ -183,11 +183,11 @@ def _stream(losses: Losses, place: int) -> str:
     if not losses.stream:
         return "all streams"
     domain, name, uuid, topic = losses.stream
-    return f"{place}. {label(domain, name, topic, uuid[:8])}"  # numbered: two labels that were cut may be equal
+    return f"{place}. {label(domain, name, topic, uuid[:8])}"  # numbered, because two shortened labels may be equal
 
 
 def timeline(syncs: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each replica with the longest syncs, one bar for each sync, coloured by its cause."""
+    """A row for each replica with long syncs, one bar for each sync, coloured by its cause."""
     some = [each for each in syncs if time(each["began"]) is not None][:POINTS]
     replicas = list(dict.fromkeys(label(each["domain"], each["name"]) for each in some))[:ROWS]
     shown = [each for each in some if label(each["domain"], each["name"]) in set(replicas)]
@@ -213,5 +213,5 @@ def timeline(syncs: Sequence[Mapping[str, Any]]) -> str:
 def _about(sync: Mapping[str, Any]) -> str:
     took = "no end recorded" if sync["took"] is None else f"{sync['took'] / 1000:.1f} ms"
     needless = "needless" if sync["needless"] else ""
-    what = f"{sync['count'] or 0} brought, {sync['size'] or 0} bytes"
+    what = f"{sync['count'] or 0} read, {sync['size'] or 0} bytes"
     return label(sync["cause"], sync["outcome"], took, needless) + "<br>" + label(sync["topic"] or "everything", what)

@@ -1,4 +1,4 @@
-"""What verdicts, hops and blames mean, in the sentences of the page and of the metrics (docs/audit.md defines them)."""
+"""Descriptions of verdicts, hops and blames for the page and the metrics (docs/audit.md defines them)."""
 
 from typing import Final
 
@@ -6,37 +6,37 @@ from pubsub_lib.audit.report.summary import BITS, CORRUPT, DIVERGENCE, INCOMPLET
 
 VERDICTS: Final = {
     "ok": "received, or read by polling, and applied in time",
-    "lost": "never applied, and no sync read it, although its time is over",
-    "corrupt": "received with other contents than were sent",
-    "phantom": "received, and provably never sent",
-    "misrouted": "received by a replica that had not asked for its topic",
-    "phantom_publish": "sent, although the changelog has no such commit",
+    "lost": "neither applied nor read by a sync before its time limit",
+    "corrupt": "received with other content than was sent",
+    "phantom": "received, but provably never sent",
+    "misrouted": "received by a replica that had not subscribed to its topic",
+    "phantom_publish": "sent, but the changelog has no such commit",
     "missing": "the store has the object, the replica does not",
     "stale": "the replica holds an older version of the object than the store",
-    "wrong_value": "same version, another value; or a version that the store does not have yet",
-    "zombie": "the replica still holds an object that was deleted",
-    "chain_broken": "a link of the changelog does not begin where the one before it ended",
+    "wrong_value": "same version with another value, or a version that the store does not have yet",
+    "zombie": "the replica still holds a deleted object",
+    "chain_broken": "a link of the changelog does not begin where the previous link ended",
     "late": "settled, but later than the bound allows",
     "duplicate_applied": "one message was applied more than once",
-    "stale_applied": "an object was taken back to an older version",
-    "unknown": "the evidence does not tell what became of it",
+    "stale_applied": "an object was set back to an older version",
+    "unknown": "the evidence is not sufficient for a verdict",
     "repaired": "the message did not arrive or was not applied; the replica got the change in another way, in time",
-    "unpublished": "committed, and no service published it",
-    "reordered": "came after a later one",
-    "duplicate_dropped": "came more than once, and was applied once",
-    "excused": "nobody was obliged to have it",
+    "unpublished": "committed, but not published by any service",
+    "reordered": "received after a later message",
+    "duplicate_dropped": "received more than once, applied once",
+    "excused": "the replica was not required to receive it",
     "pending": "its window is not closed yet",
-    "behind": "the replica does not have it yet, and need not",
+    "behind": "the replica does not have it yet, but still has time",
 }
-"""Every verdict, the gravest first."""
+"""Every verdict, the most severe first."""
 
 BLAMES: Final = {
-    "writer": "Committed; nothing shows that the writer handed it over.",
-    "hop": "Handed to the hop; the service never took it.",
+    "writer": "Committed; no record shows that the writer handed it over.",
+    "hop": "Handed over by the writer; the service never took it.",
     "service": "Taken by the service; never sent.",
     "wire": "Sent; the replica never received it.",
     "subscriber": "Received by the replica; neither applied nor settled by a sync in time.",
-    "polling": "Committed; polling did not bring it in time.",
+    "polling": "Committed; polling did not read it in time.",
 }
 
 HOPS: Final = {
@@ -44,8 +44,8 @@ HOPS: Final = {
     "publish_receive": "publish → receive",
     "receive_apply": "receive → apply",
     "publish_apply": "publish → apply",
-    "detect": "missing → noticed",
-    "repair": "missing → repaired",
+    "detect": "publish → detected",
+    "repair": "publish → repaired",
 }
 
 SUMS: Final = {
@@ -56,23 +56,23 @@ SUMS: Final = {
     "excused": "#a3adb8",
     "unknown": "#7d63ad",
 }
-"""The sums of the balance, and their colours on the page. Red is for what needs a person."""
+"""The sums of the balance, and their colours on the page. Red marks faults that need an operator."""
 
 _FAULTS: Final = {
-    LOSS: ("loss", "something was lost and not repaired"),
-    CORRUPT: ("corrupt", "something was corrupt, never published, or sent to the wrong place"),
-    DIVERGENCE: ("divergence", "a replica or the changelog is not what it should be"),
-    LATE: ("late", "something came later than the bound"),
-    POLICY: ("policy", "something was applied twice, or an older version over a newer one"),
+    LOSS: ("loss", "a change was lost and not repaired"),
+    CORRUPT: ("corrupt", "a message was corrupt, never sent, never committed, or sent to the wrong replica"),
+    DIVERGENCE: ("divergence", "a replica differs from the store, or the changelog is broken"),
+    LATE: ("late", "a change arrived later than the bound"),
+    POLICY: ("policy", "a message was applied twice, or an older version over a newer one"),
     INCOMPLETE: ("incomplete", "the evidence is incomplete"),
 }
-"""Bit of the exit code -> its short name, its words."""
+"""Bit of the exit code -> its short name, its description."""
 
-assert set(_FAULTS) == set(BITS)  # every bit has its words
+assert set(_FAULTS) == set(BITS)  # every bit has a description
 
 
 def faults(exit_code: int) -> dict[str, bool]:
-    """Which faults an exit code says, by their short names."""
+    """The faults of an exit code, by their short names."""
     return {name: bool(exit_code & bit) for bit, (name, _) in _FAULTS.items()}
 
 
@@ -80,6 +80,6 @@ def verdict(summary: Summary) -> str:
     """The result in one sentence."""
     expected = sum(balance.expected for balance in summary.balance.values())
     if not summary.exit_code:
-        return f"Nothing is wrong: of {expected} expected deliveries every one is accounted for."
-    said = [words for bit, (_, words) in _FAULTS.items() if summary.exit_code & bit]
-    return f"Of {expected} expected deliveries: {'; '.join(said)} (exit code {summary.exit_code})."
+        return f"No fault found: all {expected} expected deliveries are accounted for."
+    found = [text for bit, (_, text) in _FAULTS.items() if summary.exit_code & bit]
+    return f"Of {expected} expected deliveries: {'; '.join(found)} (exit code {summary.exit_code})."

@@ -1,7 +1,7 @@
-"""How long every hop took, as percentiles (docs/audit.md, "Latencies").
+"""The latency of every hop, as percentiles (docs/audit.md, "Latencies").
 
-Latencies are counted by value, with three digits each, and percentiles are found in the counts: one pass over the
-delivery table, and the same result whatever the partitions.
+Latencies are cut to three digits and counted by value; the percentiles are computed from the counts. So one pass
+over the delivery table is enough, and the result does not depend on the partitions.
 """
 
 from typing import Final
@@ -16,23 +16,23 @@ HOPS: Final = ("commit_publish", "publish_receive", "receive_apply", "publish_ap
 PERCENTILES: Final = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 """Name -> thousandths."""
 _AT_ONCE: Final = len(HOPS)
-"""In place of a hop: what was applied as it was received, as nearly all is. One value counts for three hops then."""
+"""Stands for three hops of a message that was applied when it was received, as most are: one value for all three."""
 _GROUP: Final = ["domain", "name", "hop"]
 _LONGEST: Final = 19
-"""Digits of the longest latency: as many as a 64-bit number has."""
+"""Maximum number of digits of a latency: those of a 64-bit number."""
 
 
 def latencies(delivery: DataFrame) -> DataFrame:
-    """One row per hop and replica that has any, and one per hop with an empty name, of all replicas of a domain."""
-    # settled: they are asked for twice.
+    """One row per hop and replica with latencies, and one per hop with an empty name for all replicas of a domain."""
+    # settled: the counts are read twice.
     counts = settled(counted(_values(delivery).withColumnRenamed("place", "hop")))
     hop = F.element_at(F.array(*[F.lit(name) for name in HOPS]), F.col("hop") + 1)
     return percentiles(_apart(counts).withColumn("hop", hop))
 
 
 def _values(delivery: DataFrame) -> DataFrame:
-    """domain, name, place (of the hop in ``HOPS``), value: a row for each hop of a delivery whose ends are known; one
-    with the place ``_AT_ONCE`` for three hops of what was applied as it was received.
+    """domain, name, place (of the hop in ``HOPS``), value: one row for each hop of a delivery whose ends are known. A
+    message that was applied when it was received has one row with the place ``_AT_ONCE`` for three hops.
     """
     p, done = F.col("p"), F.col("settled") - F.col("skew")
     same = (F.col("received") == F.col("settled")) & (done - p).isNotNull()
@@ -52,14 +52,14 @@ def _values(delivery: DataFrame) -> DataFrame:
 
 
 def _each(table: DataFrame, hops: dict[str, Column]) -> DataFrame:
-    # Numbers and not names: most of the time goes into the rows that this makes.
+    # Numbers instead of names: most of the time is spent on the rows that this makes.
     places = F.array(*[F.lit(HOPS.index(name) if name else _AT_ONCE) for name in hops])
     found = table.select("domain", "name", F.posexplode(F.array(*hops.values())).alias("place", "value"))
     return found.filter(F.col("value").isNotNull()).withColumn("place", F.element_at(places, F.col("place") + 1))
 
 
 def _apart(counts: DataFrame) -> DataFrame:
-    """With the counts of ``_AT_ONCE`` at each of the hops that they stand for."""
+    """The counts, with those of ``_AT_ONCE`` moved to each of the three hops."""
     at_once = counts.filter(F.col("hop") == _AT_ONCE)
     ways = F.array(*[F.lit(HOPS.index(name)) for name in ("publish_receive", "publish_apply")])
     nothing = {name: F.lit(0).cast("bigint") for name in ("cut", "negative", "max")}
@@ -71,7 +71,7 @@ def _apart(counts: DataFrame) -> DataFrame:
 
 
 def counted(values: DataFrame) -> DataFrame:
-    """Per group and cut value: how many rows, how many of them negative, the greatest."""
+    """Per group and cut value: the number of rows, the number of negative ones, the maximum."""
     return values.groupBy(*_GROUP, cut(F.col("value")).alias("cut")).agg(
         F.count("*").alias("rows"),
         F.sum(F.when(F.col("value") < 0, 1).otherwise(0)).alias("negative"),
@@ -80,7 +80,7 @@ def counted(values: DataFrame) -> DataFrame:
 
 
 def cut(value: Column) -> Column:
-    """A number of which all digits after the third are 0. In integers: no rounding."""
+    """The number with all digits after the third replaced by 0. Computed in integers: no rounding."""
     size = F.abs(value)
     found = size - F.pmod(size, F.lit(10 ** (_LONGEST - 3)))
     for digits in range(_LONGEST - 1, 3, -1):
@@ -91,7 +91,7 @@ def cut(value: Column) -> Column:
 
 
 def percentiles(counts: DataFrame) -> DataFrame:
-    """The nearest ranks, for every replica and for all together."""
+    """The percentiles by nearest rank, for every replica and for all together."""
     together = counts.groupBy("domain", F.lit("").alias("name"), "hop", "cut").agg(
         F.sum("rows").alias("rows"), F.sum("negative").alias("negative"), F.max("max").alias("max")
     )

@@ -20,24 +20,24 @@ def registry(summary: Summary) -> CollectorRegistry:
     def gauge(name: str, text: str, *labels: str) -> Gauge:
         return Gauge(_PREFIX + name, text, labels, registry=found)
 
-    gauge("exit_code", "Sum of the bits of what is wrong; 0: nothing.").set(summary.exit_code)
-    gauge("time_seconds", "When the audit was made, in seconds since 1970.").set(summary.audited / 1e6)
-    gauge("problems", "What could not be read, and runs that fell silent.").set(
+    gauge("exit_code", "Exit code of the audit: the sum of the bits of its faults; 0: none.").set(summary.exit_code)
+    gauge("time_seconds", "Time of the audit, in seconds since 1970.").set(summary.audited / 1e6)
+    gauge("problems", "Problems of the evidence: unreadable files, silent runs.").set(
         len(summary.problems) + len(summary.silent)
     )
-    fault = gauge("fault", "Whether there is such a fault.", "fault")
-    for name, there in faults(summary.exit_code).items():
-        fault.labels(name).set(there)
-    deliveries = gauge("deliveries", "The balance: expected is the sum of the others.", "domain", "result")
+    fault = gauge("fault", "1 when the audit found a fault of this kind, else 0.", "fault")
+    for name, found_one in faults(summary.exit_code).items():
+        fault.labels(name).set(found_one)
+    deliveries = gauge("deliveries", "The balance: expected is the sum of the other results.", "domain", "result")
     for domain, balance in summary.balance.items():
         for result in Balance.__struct_fields__:
             deliveries.labels(domain, result).set(getattr(balance, result))
-    verdicts = gauge("verdicts", "How often a verdict was given.", "domain", "of", "verdict", "detail", "blame")
+    verdicts = gauge("verdicts", "Number of rows with this verdict.", "domain", "of", "verdict", "detail", "blame")
     for each in summary.counts:
         verdicts.labels(each.domain, each.of, each.verdict, each.detail, each.blame).inc(each.count)
-    latency = gauge("latency_seconds", "How long a hop took; quantile 1 is the longest.", "domain", "hop", "quantile")
-    measured = gauge("latencies", "How many latencies of a hop are known.", "domain", "hop")
-    negative = gauge("negative_latencies", "How many of them are below 0.", "domain", "hop")
+    latency = gauge("latency_seconds", "Latency of a hop; quantile 1 is the maximum.", "domain", "hop", "quantile")
+    measured = gauge("latencies", "Number of known latencies of a hop.", "domain", "hop")
+    negative = gauge("negative_latencies", "Number of latencies of a hop that are below 0.", "domain", "hop")
     for row in summary.latencies:
         of: Mapping[str, str] = {"domain": row["domain"], "hop": row["hop"]}
         measured.labels(**of).set(row["count"])
@@ -47,9 +47,9 @@ def registry(summary: Summary) -> CollectorRegistry:
     numbers = {
         name: gauge(f"detector_{name}", text, "domain")
         for name, text in (
-            ("holes", "Deliveries that did not come by themselves."), ("missed", "Those that were lost for good."),
-            ("syncs", "Syncs."),
-            ("needless", "Syncs that nobody needed."), ("bytes", "What syncs read."),
+            ("holes", "Deliveries that failed; a sync repaired them, or they were lost."),
+            ("missed", "Deliveries that were lost."), ("syncs", "Syncs."),
+            ("needless", "Needless syncs."), ("bytes", "Bytes read by syncs."),
         )
     }  # fmt: skip
     for one in summary.detector:
@@ -59,5 +59,5 @@ def registry(summary: Summary) -> CollectorRegistry:
 
 
 def write_metrics(summary: Summary, file: Path) -> None:
-    """Write the file in one step: who reads it sees the old one or the new one, whole. Raises OSError."""
+    """Write the file in one step: a reader sees either the whole old file or the whole new one. Raises OSError."""
     write_to_textfile(str(file), registry(summary))

@@ -1,7 +1,7 @@
-"""The result of an audit as one HTML page that needs nothing else (docs/audit.md, "The page").
+"""The result of an audit as one self-contained HTML page (docs/audit.md, "The page").
 
-A pure function of a summary: no Spark, no files read but the template and plotly's script. Whatever the summary holds,
-the page's size is bounded; every text from data is escaped (by the template; by ``figures`` where plotly shows it).
+A pure function of a summary: it needs no Spark and reads only the template and plotly's script. The size of the page is
+bounded for every summary. Every text from data is escaped (by the template; by ``figures`` where plotly shows it).
 """
 
 from collections import defaultdict
@@ -19,21 +19,21 @@ from pubsub_lib.audit.report.labels import BLAMES, HOPS, VERDICTS, verdict
 from pubsub_lib.audit.report.summary import BITS, INCOMPLETE, TABLES, Summary
 
 LIMIT: Final = 8_000_000
-"""Bytes of the page, at most; most of them are plotly's script."""
+"""Maximum number of bytes of the page; most of them are plotly's script."""
 ROWS: Final = 20
-"""At most so many rows has a table, and so many anomalies a kind."""
+"""Maximum number of rows of a table, and of anomalies of a kind."""
 TRAILS: Final = 5
-"""At most so many anomalies of a kind have a trail."""
+"""Maximum number of anomalies of a kind that have a trail."""
 RECORDS: Final = 24
-"""At most so many records has a trail."""
+"""Maximum number of records of a trail."""
 TEXT: Final = 80
-"""At most so many characters has a text of the data."""
+"""Maximum number of characters of a text from data."""
 _FAULTS: Final = frozenset().union(*(kinds for bit, kinds in BITS.items() if bit != INCOMPLETE))
 _TIMES: Final = {"p": "published", "detected": "sync began", "settled": "settled"}
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One record of a trail. ``after``: milliseconds since the one before, by two clocks perhaps."""
+    """One record of a trail. ``after``: milliseconds since the record before, which may be from another clock."""
 
     what: str
     who: str
@@ -43,7 +43,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Anomaly(msgspec.Struct, frozen=True):
-    """One anomaly as the page tells it."""
+    """One anomaly on the page."""
 
     title: str
     more: str
@@ -52,7 +52,7 @@ class Anomaly(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind of anomaly: how many, and the first of them. ``fault``: it needs a person."""
+    """One kind of anomaly: the number of anomalies, and the first ones. ``fault``: the kind is a fault."""
 
     of: str
     verdict: str
@@ -64,7 +64,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def page(summary: Summary, tables: str = "") -> str:
-    """The whole page. ``tables``: the folder of the tables, seen from the page, ending in ``/``; "": beside it."""
+    """The whole page. ``tables``: the folder of the tables relative to the page, ending in ``/``; "": the same."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pubsub_lib.audit.report", ""), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -89,7 +89,7 @@ def page(summary: Summary, tables: str = "") -> str:
 
 
 def _state(summary: Summary) -> str:
-    """How grave it is: a fault, evidence that is incomplete, or nothing."""
+    """The severity of the result: "bad": a fault; "unsure": incomplete evidence; "good": neither."""
     return "bad" if summary.exit_code & ~INCOMPLETE else "unsure" if summary.exit_code else "good"
 
 
@@ -100,22 +100,22 @@ def _span(summary: Summary) -> tuple[str | None, str | None] | None:
 
 
 def _verdicts(summary: Summary) -> list[tuple[str, str, str, str, str, int]]:
-    """of, verdict, detail, blame, meaning, count; of all domains together, the gravest first."""
+    """of, verdict, detail, blame, meaning, count; of all domains together, the most severe first."""
     sums: dict[tuple[str, str, str, str], int] = defaultdict(int)
     for each in summary.counts:
         sums[each.of, each.verdict, each.detail, each.blame] += each.count
     found = [(*kind, VERDICTS.get(kind[1], ""), count) for kind, count in sums.items()]
-    return sorted(found, key=lambda row: (_gravity(row[1]), row[:4]))
+    return sorted(found, key=lambda row: (_severity(row[1]), row[:4]))
 
 
-def _gravity(kind: str) -> int:
+def _severity(kind: str) -> int:
     order = list(VERDICTS)
     place = order.index(kind) if kind in order else len(order)
     return len(order) if kind == "ok" else place
 
 
 def _kinds(summary: Summary, tables: str) -> list[Kind]:
-    """A section for each kind of anomaly, the gravest first."""
+    """A section for each kind of anomaly, the most severe first."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for count in summary.counts:
         counts[count.of, count.verdict] += count.count
@@ -128,7 +128,7 @@ def _kinds(summary: Summary, tables: str) -> list[Kind]:
             f"{quote(tables)}anomaly/verdict={quote(kind, safe='')}/",
             [_anomaly(each, with_trail=place < TRAILS) for place, each in enumerate(some[:ROWS])],
         )
-        for (of, kind), some in sorted(first.items(), key=lambda item: (_gravity(item[0][1]), item[0]))
+        for (of, kind), some in sorted(first.items(), key=lambda item: (_severity(item[0][1]), item[0]))
     ]  # fmt: skip
 
 
@@ -140,9 +140,9 @@ def _anomaly(each: Mapping[str, Any], *, with_trail: bool) -> Anomaly:
         where.append(f"sequence {each['sequence']}")
     else:
         where.append(_named(each, "position", "position "))
-    times = [f"{said} {figures.time(each[name])}" for name, said in _TIMES.items() if each.get(name)]
-    told = ("detail", "kind", "service", "uuid", "position", "version", "stored_version", "versions_behind")
-    numbers = [f"{name.replace('_', ' ')} {_text(each[name])}" for name in told if each.get(name)]
+    times = [f"{text} {figures.time(each[name])}" for name, text in _TIMES.items() if each.get(name)]
+    shown = ("detail", "kind", "service", "uuid", "position", "version", "stored_version", "versions_behind")
+    numbers = [f"{name.replace('_', ' ')} {_text(each[name])}" for name in shown if each.get(name)]
     late = [f"behind {each['behind'] / 1e6:.3f} s"] if each.get("behind") else []
     skew = [f"clock skew {each['skew'] / 1000:.3f} ms"] if each.get("skew") else []
     return Anomaly(
@@ -163,8 +163,8 @@ def _steps(trail: Sequence[Mapping[str, Any]]) -> list[Step]:
     for record in trail[:RECORDS]:
         wall = record["wall"]
         what = record.get("outcome") or record["kind"]
-        told = ("cause", "uuid", "sequence", "position", "version")
-        more = [f"{name} {_text(record[name], 36)}" for name in told if record.get(name)]
+        shown = ("cause", "uuid", "sequence", "position", "version")
+        more = [f"{name} {_text(record[name], 36)}" for name in shown if record.get(name)]
         found.append(
             Step(
                 _text(what), f"{record['side']} {_text(record['name'], 40)} @ {_text(record['host'], 40)}",
@@ -177,7 +177,7 @@ def _steps(trail: Sequence[Mapping[str, Any]]) -> list[Step]:
 
 
 def _text(value: object, limit: int = TEXT) -> str:
-    """A text of the data, cut. Escaping is the template's."""
+    """A text from data, shortened to ``limit``. The template escapes it."""
     text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

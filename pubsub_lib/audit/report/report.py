@@ -1,4 +1,4 @@
-"""A summary as text, and as files beside the tables."""
+"""Prints a summary as text, and saves it as files beside the tables."""
 
 import os
 import shutil
@@ -23,14 +23,14 @@ SUMMARY: Final = "summary.json"
 PAGE: Final = "page.html"
 METRICS: Final = "audit.prom"
 _FOLDERS: Final = {"anomaly": "verdict"}
-"""Tables in folders, by this column."""
+"""Tables that are partitioned into folders by a column."""
 
 
 def text(summary: Summary) -> Iterator[str]:
     """The report in lines."""
     yield verdict(summary)
     yield from (f"problem: {each}" for each in summary.problems)
-    yield from (f"silent run, neither ended nor writing: {run}" for run in summary.silent)
+    yield from (f"silent run (it has not ended, but wrote no more records): {run}" for run in summary.silent)
     yield from (f"no window is closed yet{_of(domain)}" for domain in summary.open_domains)
     for domain, balance in summary.balance.items():
         yield ""
@@ -42,17 +42,17 @@ def text(summary: Summary) -> Iterator[str]:
         yield from (_latency(each) for each in summary.latencies if each["domain"] == domain)
         yield from (_detector(each) for each in summary.detector if each.domain == domain)
     kinds = counting(summary.settings)
-    grave = [each for each in summary.first if each["verdict"] in kinds]
-    if grave:
+    faulty = [each for each in summary.first if each["verdict"] in kinds]
+    if faulty:
         yield ""
         yield "first of each kind:"
-        for each in grave:
-            told = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
-            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in told.items())
+        for each in faulty:
+            shown = {name: value for name, value in each.items() if name != "trail" and value not in ("", None, False)}
+            yield "  " + " ".join(f"{name}={_shown(value)}" for name, value in shown.items())
 
 
 def _shown(value: object) -> str:
-    """A value without anything that a terminal would obey."""
+    """A value without control characters, which a terminal would interpret."""
     text = str(value)
     return text if text.isprintable() else ascii(text)
 
@@ -80,16 +80,16 @@ def _detector(one: Detector) -> str:
 
 
 def check_free(folder: Path) -> Path:
-    """Its real path. Raises ConfigError when results cannot go there: a file, not empty, or not to be written."""
+    """The folder's real path. Raises ConfigError when the folder is a file, is not empty, or cannot be written."""
     folder = Path(os.path.realpath(folder))
     beside = _beside(folder)
     try:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise ConfigError(f"{folder} is there and not an empty folder; name a new one for the results")
+            raise ConfigError(f"{folder} already exists and is not an empty folder; name a new folder for the results")
         if os.path.ismount(folder) or folder == Path.cwd():
-            # Results come by one rename, which would fail, or take the folder away from under who stands in it.
-            raise ConfigError(f"{folder} is a mount point or the current folder; name a new one in it for the results")
-        # Now and not after the audit, when everything was computed for nothing.
+            # The results are moved there by one rename. It would fail, or replace the current folder of a process.
+            raise ConfigError(f"{folder} is a mount point or the current folder; name a new folder in it")
+        # Checked before the audit, because a failure after it would waste the computation.
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         beside.rmdir()
@@ -103,9 +103,9 @@ def _beside(folder: Path) -> Path:
 
 
 def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
-    """Write the tables as Parquet, and what ``save_summary`` writes; all of it is there, or nothing. Blocks.
+    """Write the tables as Parquet, and the files of ``save_summary``; all of them or none. Blocks.
 
-    ``folder``: as ``check_free`` gave it. Raises ConfigError when the folder cannot be written, and what Spark raises.
+    ``folder``: the result of ``check_free``. Raises ConfigError when the folder cannot be written, and Spark's errors.
     """
     beside = _beside(folder)
     shutil.rmtree(beside, ignore_errors=True)
@@ -115,7 +115,7 @@ def save(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path
     except OSError as error:
         raise _not_written(folder, error) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)  # whatever broke it off: half of the results only fills the disk
+        shutil.rmtree(beside, ignore_errors=True)  # also after an error: partial results would only fill the disk
 
 
 def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder: Path) -> None:
@@ -129,7 +129,7 @@ def _save_into(tables: "Tables", derived: "Aggregates", summary: Summary, folder
 
 
 def save_summary(summary: Summary, folder: Path) -> None:
-    """Write the summary as JSON, the page and the metrics, which is all there is without input.
+    """Write the summary as JSON, the page and the metrics. An audit without input saves only these.
 
     Raises ConfigError when the folder cannot be written.
     """
@@ -143,7 +143,7 @@ def save_summary(summary: Summary, folder: Path) -> None:
 
 
 def _not_written(folder: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"{folder} cannot be written ({error.strerror}); correct its rights or its disk")
+    return ConfigError(f"{folder} cannot be written ({error.strerror}); check its permissions and its disk")
 
 
 def save_page(summary: Summary, folder: Path, file: Path) -> None:
@@ -156,12 +156,12 @@ def save_page(summary: Summary, folder: Path, file: Path) -> None:
 
 
 def read_summary(folder: Path) -> Summary:
-    """What ``save`` wrote. Raises ConfigError when it is not there or is something else."""
+    """The summary that ``save`` wrote. Raises ConfigError when the file is missing or is not a summary."""
     try:
         return msgspec.json.decode((folder / SUMMARY).read_bytes(), type=Summary)
     except OSError as error:
         raise ConfigError(
-            f"{folder / SUMMARY} cannot be read ({error.strerror}); name the folder of --out of an audit"
+            f"{folder / SUMMARY} cannot be read ({error.strerror}); name the --out folder of an audit"
         ) from error
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{folder / SUMMARY} is not a summary of an audit ({error}); audit again") from error
+        raise ConfigError(f"{folder / SUMMARY} is not a summary of an audit ({error}); run the audit again") from error

@@ -1,4 +1,4 @@
-"""Streams: what became of every numbered row of messages, and where in it the losses lie (docs/audit.md, "Tables")."""
+"""Streams: the sums of each numbered sequence of messages, and the places of its losses (docs/audit.md, "Tables")."""
 
 from typing import Final
 
@@ -10,13 +10,13 @@ from pubsub_lib.audit.rules.delivery import REPAIR
 
 STREAM: Final = ["domain", "name", "uuid", "topic"]
 BINS: Final = 50
-"""In so many parts of equal length a stream is shown."""
+"""Number of parts of equal length in which a stream is shown."""
 
 
 def streams(grains: DataFrame) -> DataFrame:
-    """One row per replica and stream. ``grains``: as of :func:`pubsub_lib.audit.report.windows.grains`."""
+    """One row per replica and stream. ``grains``: see :func:`pubsub_lib.audit.report.windows.grains`."""
     numbered = grains.filter("numbered")
-    # In two steps: the greatest of a string in one would sort all rows. Unrecorded items have no service.
+    # In two steps, because max() of a string over all rows would sort them. Unrecorded items have no service.
     by_service = numbered.groupBy(*STREAM, "service").agg(
         F.min("lowest").alias("lowest"), F.max("highest").alias("highest"), *sums(F.col("rows"))
     )
@@ -29,7 +29,7 @@ def streams(grains: DataFrame) -> DataFrame:
 
 
 def places(delivery: DataFrame, streams: DataFrame) -> DataFrame:
-    """What did not come by itself, per stream and ``bin`` (0: the first part of it): ``lost``, and ``repaired``."""
+    """The number of ``lost`` and of ``repaired`` messages per stream and ``bin`` (0: the first part of the stream)."""
     lost, repaired = F.col("verdict") == "lost", F.col("way") == REPAIR
     missed = delivery.filter((lost | repaired) & (F.col("sequence") > 0))
     ends = streams.filter(F.col("lost") + F.col("repaired") > 0).select(*STREAM, "lowest", "highest")

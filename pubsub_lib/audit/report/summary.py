@@ -27,11 +27,11 @@ STRICT: Final = frozenset({"reordered", "duplicate_dropped"})
 TABLES: Final = (
     "delivery", "strays", "store", "state", "syncs", "skews", "balance", "window", "stream", "anomaly", "latency",
 )  # fmt: skip
-"""The tables that are kept as Parquet."""
+"""The tables that are saved as Parquet."""
 TIMELINE: Final = 1000
-"""Syncs of a summary's time line: the longest ones."""
+"""Maximum number of syncs in a summary's time line: the longest ones."""
 WORST: Final = 12
-"""Streams with the most losses, and replicas with the slowest deliveries, that a summary names."""
+"""Maximum number of streams with the most losses, and of the slowest replicas, in a summary."""
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Balance(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was forgotten."""
+        """Whether the sums add up to ``expected``."""
         return bool(self.expected == sum(getattr(self, name) for name in CATEGORIES))
 
 
@@ -56,7 +56,7 @@ CATEGORIES: Final = Balance.__struct_fields__[1:]
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How often a verdict was given. ``of``: delivery, strays, store or state."""
+    """The number of rows with a verdict. ``of``: delivery, strays, store or state."""
 
     domain: str
     of: str
@@ -67,8 +67,8 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Detector(msgspec.Struct, frozen=True):
-    """How well losses were noticed: how many messages did not arrive, how many of these were lost for good, and what
-    the repair of the others cost.
+    """The detection of losses: the number of failed deliveries (``holes``), the number of those that were lost
+    (``missed``), and the cost of repairing the others.
     """
 
     domain: str
@@ -80,10 +80,10 @@ class Detector(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """Where in a stream messages did not arrive: how many in each part of it, from its lowest to its highest sequence.
+    """The messages of a stream that did not arrive: their number in each part, from its lowest to its highest sequence.
 
-    ``stream``: domain, replica, UUID and topic; empty for all streams together. ``lost``: for good; ``repaired``: the
-    replica got the change in another way.
+    ``stream``: domain, replica, UUID and topic; empty for all streams together. ``lost``: not repaired; ``repaired``:
+    the replica got the change in another way.
     """
 
     stream: Sequence[str]
@@ -94,15 +94,15 @@ class Losses(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """All that a report or the page needs without reading the tables again; its size is bounded, but for the number
-    of domains. Latencies, walls and durations in microseconds; rows of tables are mappings by column names.
+    """The data of the report and the page, so that the tables are not read again. Its size is bounded, except for the
+    number of domains. Latencies, walls and durations are in microseconds; rows of tables are mappings by column.
     """
 
     exit_code: int
     balance: Mapping[str, Balance]
     counts: Sequence[Count]
     skews: Sequence[Mapping[str, Any]]
-    """Of each pair of hosts as it was known in the end."""
+    """The last known skew of each pair of hosts."""
     silent: Sequence[str]
     open_domains: Sequence[str]
     syncs: Sequence[Mapping[str, Any]]
@@ -111,16 +111,16 @@ class Summary(msgspec.Struct, frozen=True):
     """The first anomalies of each kind; the first of these with their ``trail``."""
     problems: Sequence[str] = ()
     audited: int = 0
-    """When the audit was made."""
+    """Time of the audit."""
     settings: AuditSettings = AuditSettings()
     latencies: Sequence[Mapping[str, Any]] = ()
-    """Of all replicas of a domain."""
+    """Of all replicas of a domain together."""
     slowest: Sequence[Mapping[str, Any]] = ()
     """``publish_apply`` of the replicas with the greatest 99th percentile."""
     detector: Sequence[Detector] = ()
     over_time: Sequence[Mapping[str, Any]] = ()
     losses: Sequence[Losses] = ()
-    """Of all streams together, then of the worst ones."""
+    """Of all streams together, then of the streams with the most losses."""
     timeline: Sequence[Mapping[str, Any]] = ()
     """The longest syncs."""
     keys: Sequence[Mapping[str, Any]] = ()
@@ -136,16 +136,16 @@ def exit_code(verdicts: set[str], settings: AuditSettings, *, incomplete: bool, 
 
 
 def counting(settings: AuditSettings) -> frozenset[str]:
-    """The verdicts that set a bit of the exit code: these need a person."""
+    """The verdicts that set a bit of the exit code."""
     kinds = frozenset[str]().union(*BITS.values())
     return kinds | STRICT if settings.strict else kinds
 
 
 def nothing(problems: Sequence[str]) -> Summary:
-    """Of no input at all."""
+    """The summary of an audit without input."""
     return Summary(INCOMPLETE, {}, [], [], [], [], [], [], problems, audited=time.time_ns() // 1000)
 
 
 def category(verdict: str, way: str) -> str:
-    """Which part of the balance a row of the delivery table belongs to."""
+    """The part of the balance to which a row of the delivery table belongs."""
     return {"message": "delivered", "polling": "delivered", "repair": "repaired"}.get(way, verdict)

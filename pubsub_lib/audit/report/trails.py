@@ -1,4 +1,4 @@
-"""The records of one message or object, hop by hop: what journals say of an anomaly (docs/audit.md, "The page")."""
+"""Trails of anomalies: the journal records of one message or object, hop by hop (docs/audit.md, "The page")."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from pubsub_lib.audit.rules.base_tables import POINT
 from pubsub_lib.audit.spark.arrow_tables import small
 
 WITH_TRAIL: Final = 5
-"""Anomalies of each kind that get a trail."""
+"""Maximum number of anomalies of each kind that get a trail."""
 RECORDS: Final = 24
-"""Records of a trail that are shown: the first of every stage, then by time."""
+"""Maximum number of records of a trail: the first of every stage, then the earliest."""
 _STAGES: Final = ("committed", "handed", "taken", "sent", "applied")
 _SHOWN: Final = (
     "side", "name", "host", "run", "number", "kind", "outcome", "cause", "wall", "uuid", "sequence", "position",
@@ -28,7 +28,7 @@ _WANTED: Final = pa.schema(
 
 
 def with_trails(first: Sequence[Mapping[str, Any]], rows: DataFrame) -> list[dict[str, Any]]:
-    """The same anomalies; the first ``WITH_TRAIL`` of each kind have ``trail``: records by column names."""
+    """The same anomalies; the first ``WITH_TRAIL`` of each kind also have ``trail``: records as dictionaries."""
     chosen, seen = [], Counter[tuple[str, str]]()
     for index, each in enumerate(first):
         seen[each["of"], each["verdict"]] += 1
@@ -50,7 +50,7 @@ def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) ->
     whole = found[0]
     for other in found[1:]:
         whole = whole.unionByName(other)
-    # Bounded here; a few more than are shown, so that the rest needs no further exchange.
+    # Limited here; a few more rows than are shown, because the exact choice in Spark would need another exchange.
     of_stage = Window.partitionBy("index", "side", "kind", "outcome").orderBy("wall", "number")
     kept = whole.withColumn("again", F.row_number().over(of_stage)).filter(F.col("again") <= RECORDS)
     records: dict[int, list[Row]] = {index: [] for index, _ in chosen}
@@ -60,7 +60,7 @@ def _trails(chosen: Sequence[tuple[int, Mapping[str, Any]]], rows: DataFrame) ->
 
 
 def _shown(records: Sequence[Row]) -> list[dict[str, Any]]:
-    """The first of every stage, then the earliest others, in the order of the way: a replica's after all others."""
+    """The first record of every stage and the earliest others, in the order of the hops, the replica's records last."""
 
     def way(row: Row) -> tuple[bool, int, int, int]:
         late = row["side"] == "replica"
@@ -77,12 +77,12 @@ def _stage(row: Row) -> int:
 
 
 def _concerned(of: str) -> Column:
-    """Records of replicas are of this one; an anomaly without a replica concerns all."""
+    """Selects a replica's record only for anomalies of that replica, or for anomalies without a replica."""
     return (F.col("side") != "replica") | F.col(f"{of}.name").isNull() | (F.col("rows.name") == F.col(f"{of}.name"))
 
 
 def _record(version: Column) -> list[Column]:
-    """A commit's time is when it was written, not when the changelog was read."""
+    """The columns of a record. The time of a commit is that of its writing, not that of reading the changelog."""
     read_late = (F.col("rows.outcome") == "committed") & (F.col("rows.written") > 0)
     special = {
         "wall": F.when(read_late, F.col("rows.written")).otherwise(F.col("rows.wall")),
@@ -110,7 +110,7 @@ def _by_id(rows: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def _by_object(rows: DataFrame, wanted: DataFrame) -> DataFrame:
-    """What changed the object, and what listings say of it."""
+    """The records that changed the object, and its records in listings."""
     flat = rows.filter(F.col("kind").isin("data", "object")).withColumn("change", F.explode("changes"))
     same = (F.col("rows.change.table") == F.col("wanted.table")) & (F.col("rows.change.key") == F.col("wanted.key"))
     return _joined(flat, wanted, ("domain", "topic"), same, F.col("rows.change.version"))

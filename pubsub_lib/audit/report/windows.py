@@ -1,7 +1,7 @@
-"""How many deliveries were expected and what became of them: by replica, window and time (docs/audit.md, "Tables").
+"""Counts of expected deliveries and their results, by replica, window and time (docs/audit.md, "Tables").
 
-One pass over the delivery table counts *grains*, by stream, too; sums of these are *cells*, which are few, and
-everything else here is a sum of cells.
+One pass over the delivery table counts *grains*, which are also split by stream. Sums of grains over all streams are
+*cells*. Cells are few, and every other table here is a sum of cells.
 """
 
 from typing import Final
@@ -15,18 +15,18 @@ from pubsub_lib.audit.rules.delivery import MESSAGE, POLLING, REPAIR
 from pubsub_lib.audit.settings import AuditSettings
 
 SUMS: Final = ("expected", *CATEGORIES)
-_SAID: Final = ("verdict", "detail", "blame", "way")
-_CELL: Final = ("domain", "name", "window", "slice", "settled_slice", *_SAID)
+_RESULT: Final = ("verdict", "detail", "blame", "way")
+_CELL: Final = ("domain", "name", "window", "slice", "settled_slice", *_RESULT)
 SLICES: Final = 200
-"""In so many slices of equal length the time of all journals is shown."""
+"""Number of slices of equal length into which the time of all journals is divided."""
 
 
 def grains(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> DataFrame:
-    """Rows of the delivery table counted as ``rows``, by all that balance, streams, windows, and the course of time
-    need; with their ``lowest`` and ``highest`` sequence. The only look at all deliveries but that for latencies.
+    """The number of rows of the delivery table (``rows``), by all keys that balance, streams, windows and the course of
+    time need, with the ``lowest`` and ``highest`` sequence. Only this and the latencies read all deliveries.
 
-    ``slice`` is the begin of the slice in which an item was published, ``settled_slice`` the one in which it was
-    settled, by the publisher's clock; null: never, or not known. ``numbered``: whether they have sequences.
+    ``slice`` is the begin of the slice in which an item was published, ``settled_slice`` that of the slice in which it
+    was settled, by the publisher's clock; null: never or unknown. ``numbered``: whether the rows have sequences.
     """
     length = F.max("latest") - F.min("begin") + SLICES
     whole = domains.agg(F.min("begin").alias("from"), (length / SLICES).cast("bigint").alias("width"))
@@ -36,26 +36,28 @@ def grains(delivery: DataFrame, domains: DataFrame, settings: AuditSettings) -> 
         .groupBy(
             "domain", "name", "service", "uuid", "topic", (F.col("sequence") > 0).alias("numbered"),
             window_of(p, settings).alias("window"),
-            _slice(p).alias("slice"), _slice(at).alias("settled_slice"), *_SAID,
+            _slice(p).alias("slice"), _slice(at).alias("settled_slice"), *_RESULT,
         )
         .agg(F.count("*").alias("rows"), F.min("sequence").alias("lowest"), F.max("sequence").alias("highest"))
     )  # fmt: skip
 
 
 def cells(grains: DataFrame) -> DataFrame:
-    """Of all streams together."""
+    """The grains summed over all streams."""
     return grains.groupBy(*_CELL).agg(F.sum("rows").alias("rows"))
 
 
 def _slice(time: Column) -> Column:
-    """A time that no record has (a wrong clock, a ``written`` of garbage) is in the first slice or after the last."""
+    """The slice of a time. A time outside of the journals (a wrong clock, a wrong ``written``) gets the first slice or
+    the one after the last.
+    """
     last = F.col("from") + F.col("width") * SLICES
     inside = F.when(time.isNotNull(), F.greatest(F.col("from"), F.least(time, last)))
     return inside - F.pmod(inside - F.col("from"), F.col("width"))
 
 
 def sums(number: Column) -> list[Column]:
-    """The sums of the balance, of rows that count ``number`` times."""
+    """The sums of the balance; each row counts ``number`` times."""
     delivered = F.col("way").isin(MESSAGE, POLLING)
     category = F.when(delivered, "delivered").when(F.col("way") == REPAIR, "repaired").otherwise(F.col("verdict"))
     return [F.sum(number).alias("expected"), *(_sum(number, category == name).alias(name) for name in CATEGORIES)]
@@ -79,7 +81,7 @@ def windows(cells: DataFrame, domains: DataFrame, settings: AuditSettings) -> Da
 
 
 def over_time(cells: DataFrame) -> DataFrame:
-    """One row per slice, of all replicas together, in order: the sums of what was published in it, and ``settled``."""
+    """One row per slice, of all replicas together, in order: the sums of the items published in it, and ``settled``."""
     published = cells.filter(F.col("slice").isNotNull()).groupBy("slice").agg(*sums(F.col("rows")))
     settled = cells.filter(F.col("settled_slice").isNotNull()).groupBy(F.col("settled_slice").alias("slice"))
     both = published.join(settled.agg(F.sum("rows").alias("settled")), "slice", "full")

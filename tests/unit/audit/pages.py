@@ -1,4 +1,4 @@
-"""Summaries built by hand, with as many anomalies as asked for, and hostile texts in every place for texts."""
+"""Summaries built by hand, with a given number of anomalies, and with hostile texts in every text field."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ FAULTS = [kind for kind in VERDICTS if kind not in ("ok", "excused", "pending", 
 
 
 def trail(name: str, number: int) -> list[dict[str, Any]]:
-    """From the commit to the service's sending, which is the last that is known."""
+    """The records from the commit to the service's sending, which is the last known one."""
     steps = ("store", "committed"), ("writer", "handed"), ("service", "taken"), ("service", "sent")
     return [
         {
@@ -38,7 +38,7 @@ def anomaly(kind: str, number: int, text: str) -> dict[str, Any]:
 
 
 def summary(anomalies: int, text: str = "<b>&", problems: int = 2) -> Summary:
-    """Of every kind in turn; more than a summary of an audit ever names, because the page must bound itself."""
+    """A summary with anomalies of every kind in turn. It may name more than an audit does: the page limits them."""
     kinds = [FAULTS[number % len(FAULTS)] for number in range(anomalies)]
     first = [anomaly(kind, number + 1, text) for number, kind in enumerate(kinds)]
     hops = [

@@ -221,7 +221,7 @@ def test_a_store_that_is_not_there_is_no_empty_one(tmp_path: Path, capsys: pytes
 
 def test_no_report_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path)]) == 64
-    assert "name the folder of --out" in capsys.readouterr().err
+    assert "name the --out folder of an audit" in capsys.readouterr().err
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""Figures: red is for what needs a person, and for nothing else."""
+"""Figures: red marks faults that need an operator, and nothing else."""
 
 import colorsys
 import re
@@ -30,7 +30,7 @@ def sync(cause: str, place: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_of_the_sums_only_lost_is_red() -> None:
+def test_only_lost_is_red_among_the_sums() -> None:
     assert [name for name, color in SUMS.items() if is_red(color)] == ["lost"]
 
 
@@ -52,7 +52,7 @@ def test_no_sync_is_red_whatever_its_cause(number: int) -> None:
     assert reds(drawn) == []
 
 
-def test_what_was_repaired_is_not_red() -> None:
+def test_repaired_messages_are_not_red() -> None:
     parts = [place % 3 for place in range(50)]
     assert reds(figures.losses([Losses((), 0, 0, [0] * 50, parts)])) == []
     assert reds(figures.losses([Losses((), 0, 0, parts, [0] * 50)])) != []

@@ -1,4 +1,4 @@
-"""The text file says what the summary says, and is written in one step."""
+"""The metrics file has the numbers of the summary, and is written in one step."""
 
 from pathlib import Path
 
@@ -36,13 +36,13 @@ def test_every_number_of_the_summary(tmp_path: Path) -> None:
     assert found["pubsub_audit_detector_missed", ""] == 5
 
 
-def test_each_fault_is_there_so_that_an_alert_can_end(tmp_path: Path) -> None:
+def test_every_fault_has_a_sample_so_that_alerts_can_resolve(tmp_path: Path) -> None:
     write_metrics(nothing(["no journals in x"]), tmp_path / "audit.prom")
     faults = {labels[1]: value for labels, value in written(tmp_path / "audit.prom").items() if len(labels) == 2}
     assert faults == {"loss": 0, "corrupt": 0, "divergence": 0, "late": 0, "policy": 0, "incomplete": 1}
 
 
-def test_texts_of_the_data_do_no_harm(tmp_path: Path) -> None:
+def test_hostile_texts_of_data_are_escaped(tmp_path: Path) -> None:
     one = summary(3, HOSTILE + '"\n}')
     write_metrics(one, tmp_path / "audit.prom")
     assert written(tmp_path / "audit.prom")

@@ -1,4 +1,4 @@
-"""The page opens in a browser without a network, shows what a summary says, and nothing in it can do harm."""
+"""The page opens in a browser without a network, shows the summary, and escapes every text from data."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,16 +31,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 
 
 def opened(browser: webdriver.Chrome, folder: Path, one: Summary) -> webdriver.Chrome:
-    """Saved as an audit saves it, opened, and without a single message in the console."""
+    """Save the page as an audit does, open it, and check that the browser's console is empty."""
     save_summary(one, folder)
     browser.get((folder / "page.html").as_uri())
-    said: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
-    assert said == []
+    logged: list[Any] = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    assert logged == []
     return browser
 
 
 @pytest.mark.parametrize("anomalies", [10, 10_000])
-def test_figures_and_anomalies_are_there(browser: webdriver.Chrome, tmp_path: Path, anomalies: int) -> None:
+def test_page_has_figures_and_anomalies(browser: webdriver.Chrome, tmp_path: Path, anomalies: int) -> None:
     one = summary(anomalies)
     shown = opened(browser, tmp_path, one)
     assert (tmp_path / "page.html").stat().st_size < LIMIT
@@ -63,7 +63,7 @@ def test_figures_and_anomalies_are_there(browser: webdriver.Chrome, tmp_path: Pa
     assert (tmp_path / "anomaly").as_uri() + "/verdict=lost/" in links
 
 
-def test_no_text_of_the_data_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_texts_of_data_do_not_become_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
     shown = opened(browser, tmp_path, summary(60, HOSTILE))
     assert shown.execute_script("return window.harmed") is None
     assert not shown.find_elements(By.CSS_SELECTOR, "img, main b:not(.numbers b), iframe, object")
@@ -75,22 +75,22 @@ def test_no_text_of_the_data_becomes_markup(browser: webdriver.Chrome, tmp_path:
     ("one", "state"),
     [(nothing(["no journals in x"]), "unsure"), (Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], []), "good")],
 )
-def test_of_little_there_is_little_to_show(browser: webdriver.Chrome, tmp_path: Path, one: Summary, state: str) -> None:
+def test_page_without_anomalies(browser: webdriver.Chrome, tmp_path: Path, one: Summary, state: str) -> None:
     shown = opened(browser, tmp_path, one)
     assert shown.title.startswith("Audit: ")
     assert shown.find_element(By.ID, "verdict").get_attribute("class") == f"verdict {state}"
 
 
-def test_its_size_is_bounded_whatever_the_texts_are() -> None:
+def test_page_size_is_bounded_for_long_texts() -> None:
     assert len(page(summary(10_000, "<" * 500, problems=5000)).encode()) < LIMIT
 
 
-def test_it_asks_for_nothing_from_elsewhere() -> None:
+def test_page_loads_no_other_resources() -> None:
     whole = page(summary(10))
     assert "default-src 'none'" in whole
     assert "<script src" not in whole
     assert "<link rel=\"stylesheet\"" not in whole
 
 
-def test_links_lead_to_the_tables_from_wherever_it_stands() -> None:
+def test_links_of_the_page_use_the_given_folder() -> None:
     assert 'href="../out%20%22/anomaly/verdict=lost/"' in page(summary(1), '../out "/')

@@ -1,4 +1,4 @@
-"""What a run leaves behind can be shown again."""
+"""The results of a run are saved, and can be shown again."""
 
 import errno
 from pathlib import Path
@@ -28,15 +28,15 @@ ONE = Summary(
 )
 
 
-def test_a_summary_comes_back(tmp_path: Path) -> None:
+def test_saved_summary_is_read_unchanged(tmp_path: Path) -> None:
     save_summary(ONE, tmp_path / "out")
     assert msgspec.to_builtins(read_summary(tmp_path / "out")) == msgspec.json.decode(msgspec.json.encode(ONE))
 
 
-def test_the_text_says_balance_blame_and_the_first_ones() -> None:
+def test_text_has_balance_blame_and_first_anomalies() -> None:
     assert list(text(ONE)) == [
-        "Of 5 expected deliveries: something was lost and not repaired (exit code 1).",
-        "silent run, neither ended nor writing: ab",
+        "Of 5 expected deliveries: a change was lost and not repaired (exit code 1).",
+        "silent run (it has not ended, but wrote no more records): ab",
         "",
         "balance: 5 expected = 4 delivered + 0 repaired + 1 lost + 0 pending + 0 excused + 0 unknown",
         "  delivery  lost                          1  middle, blame: wire",
@@ -47,7 +47,7 @@ def test_the_text_says_balance_blame_and_the_first_ones() -> None:
     ]
 
 
-def test_the_text_lists_nothing_that_needs_nobody() -> None:
+def test_text_lists_only_anomalies_that_are_faults() -> None:
     first = [{"of": "delivery", "verdict": kind} for kind in ("repaired", "reordered", "lost", "unknown")]
     first.append({"of": "store", "verdict": "unpublished"})
     mixed = msgspec.structs.replace(ONE, first=first)
@@ -58,21 +58,21 @@ def test_the_text_lists_nothing_that_needs_nobody() -> None:
     assert "first of each kind:" not in list(text(healed))
 
 
-def test_a_clean_result_says_so() -> None:
+def test_verdict_of_a_result_without_faults() -> None:
     clean = Summary(0, {"": Balance(5, 5)}, [], [], [], [], [], [])
-    assert verdict(clean) == "Nothing is wrong: of 5 expected deliveries every one is accounted for."
+    assert verdict(clean) == "No fault found: all 5 expected deliveries are accounted for."
 
 
-def test_results_go_only_where_nothing_is(tmp_path: Path) -> None:
+def test_check_free_accepts_only_new_and_empty_folders(tmp_path: Path) -> None:
     check_free(tmp_path / "new")
     check_free(tmp_path)
     (tmp_path / "file").touch()
     for taken in (tmp_path, tmp_path / "file"):
-        with pytest.raises(ConfigError, match="name a new one for the results"):
+        with pytest.raises(ConfigError, match="name a new folder for the results"):
             check_free(taken)
 
 
-def test_where_results_cannot_go_is_said_before_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_free_refuses_folders_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"file/out cannot be written \(Not a directory\)"):
         check_free(tmp_path / "file" / "out")
@@ -81,14 +81,14 @@ def test_where_results_cannot_go_is_said_before_the_audit(tmp_path: Path, monkey
             check_free(Path(mount))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(ConfigError, match="or the current folder; name a new one in it"):
+    with pytest.raises(ConfigError, match="or the current folder; name a new folder in it"):
         check_free(Path())
     monkeypatch.setattr("os.path.ismount", lambda _path: True)
     with pytest.raises(ConfigError, match="is a mount point"):
         check_free(tmp_path / "new")
 
 
-def test_the_folder_of_results_is_the_real_one_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_check_free_resolves_links_and_removes_unfinished_results(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("empty")
     (tmp_path / ".empty.unfinished" / "delivery").mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_the_folder_of_results_is_the_real_one_and_nothing_is_left_beside_it(tmp
 
 
 class Table:
-    """In place of a DataFrame: a file that cannot be finished."""
+    """Replaces a DataFrame: writing it fails after its folder was made."""
 
     @property
     def write(self) -> "Table":
@@ -111,7 +111,7 @@ class Table:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_half_of_the_results_is_not_left_behind(tmp_path: Path) -> None:
+def test_failed_save_leaves_no_files(tmp_path: Path) -> None:
     table: Any = Table()
     tables = Tables(*[table] * len(Tables.__struct_fields__))
     derived = Aggregates(*[table] * len(Aggregates.__struct_fields__))
@@ -120,8 +120,8 @@ def test_half_of_the_results_is_not_left_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"name the folder of --out"):
+def test_read_summary_refuses_other_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"name the --out folder of an audit"):
         read_summary(tmp_path)
     (tmp_path / "summary.json").write_text("[]")
     with pytest.raises(ConfigError, match="is not a summary of an audit"):

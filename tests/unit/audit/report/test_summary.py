@@ -25,16 +25,16 @@ def test_bits_add_up() -> None:
 
 
 @pytest.mark.parametrize("kind", ["reordered", "duplicate_dropped"])
-def test_strict_makes_faults_of_them(kind: str) -> None:
+def test_strict_audit_counts_reordered_and_repeated_messages_as_faults(kind: str) -> None:
     assert exit_code({kind}, AuditSettings(strict=True), incomplete=False, problems=()) == 16
 
 
-def test_what_could_not_be_read_is_incomplete() -> None:
+def test_problems_make_the_evidence_incomplete() -> None:
     assert exit_code(set(), AuditSettings(), incomplete=False, problems=("a file",)) == 32
     assert nothing(()).exit_code == 32
 
 
-def test_a_balance_that_forgets_does_not_hold() -> None:
+def test_balance_holds_only_when_its_sums_add_up() -> None:
     assert Balance(6, 1, 1, 1, 1, 1, 1).holds
     assert not Balance(7, 1, 1, 1, 1, 1, 1).holds
 

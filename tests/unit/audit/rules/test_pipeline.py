@@ -830,4 +830,4 @@ def a_begin_that_is_missing_is_told(summary: Summary, journals: Mapping[str, lis
     assert told.keys() == expected.keys()
     for domain, runs in expected.items():
         assert f" of {len(runs)} replicas' runs of {domain} (first: {runs[0]} of " in told[domain]
-    assert "lack the run's begin, where it says what the replica asked for, so losses may be missed" in told[name]
+    assert "lack the begin of the run with the replica's subscriptions, so losses may be missed" in told[name]
