@@ -1,1 +1,1 @@
-"""``pubsub-audit follow``: verdicts while journals still arrive."""
+"""``pubsub-audit follow``: audits journals while they still grow."""

@@ -1,4 +1,4 @@
-"""``pubsub-audit follow``: verdicts of windows as they close, as long as it runs (docs/audit.md, "Following")."""
+"""``pubsub-audit follow``: prints the verdicts of each window when it closes (docs/audit.md, "Following")."""
 
 import argparse
 import signal
@@ -31,25 +31,27 @@ if TYPE_CHECKING:
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Those that ``run`` does not have, or has otherwise."""
+    """Add the options that ``run`` does not have, or that differ from those of ``run``."""
     command.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="where each closed window is written"
+        "--out", type=Path, required=True, metavar="FOLDER", help="folder for the results of each closed window"
     )
-    command.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="what a restart needs (OUT/checkpoint)")
     command.add_argument(
-        "--every", type=seconds, default=10.0, metavar="SECONDS", help="between two looks (%(default)s)"
+        "--checkpoint", type=Path, metavar="FOLDER", help="folder for the state that a restart needs (OUT/checkpoint)"
     )
-    command.add_argument("--once", action="store_true", help="take in what is there, close what can be closed, and end")
+    command.add_argument(
+        "--every", type=seconds, default=10.0, metavar="SECONDS", help="pause between two rounds (%(default)s)"
+    )
+    command.add_argument("--once", action="store_true", help="run one round: read all files, close windows, and end")
     command.add_argument(
         "--patience", type=seconds, default=60.0, metavar="SECONDS",
-        help="a file that is missing between others counts as lost after so long (%(default)s)",
+        help="time after which a missing file between existing ones counts as lost (%(default)s)",
     )  # fmt: skip
 
 
 def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]]) -> int:
-    """Follow until a signal comes (with ``--once``: one round). Returns the exit code of all that was found so far.
+    """Follow until a signal arrives (with ``--once``: one round). Returns the exit code of all closed windows.
 
-    Blocks. Raises ConfigError for wrong options and for a checkpoint that does not fit. Only in the main thread.
+    Blocks. Raises ConfigError for invalid options and for a checkpoint that does not fit. Call it in the main thread.
     """
     for name in ("every", "patience"):
         if getattr(options, name) < 0:
@@ -58,17 +60,17 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
         raise ConfigError(f"--every is {options.every}; it can be {threading.TIMEOUT_MAX} at most")
     checkpoint = options.checkpoint or options.out / "checkpoint"
     if not checkpoint.exists() and (options.out / "windows").exists():
-        raise ConfigError(f"{options.out} has windows, but {checkpoint} is gone; bring it back, or name a new --out")
+        raise ConfigError(f"{options.out} has windows, but {checkpoint} is missing; restore it, or name a new --out")
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{error.filename} cannot be made ({error.strerror}); name another folder") from error
+        raise ConfigError(f"{error.filename} cannot be created ({error.strerror}); name another folder") from error
     spark, ours = session(
         options.master,
         memory=options.memory,
         quiet=not sys.stderr.isatty(),
-        # Who follows for long compiles well; one round is over before that pays.
+        # A long follower gains from optimized code; a single round ends before that pays.
         options=tuning(_size(folders)) if options.once else None,
     )
     try:
@@ -81,15 +83,15 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
 def _stop(spark: "SparkSession") -> None:
     from py4j.protocol import Py4JError
 
-    with suppress(Py4JError, OSError):  # its process may be gone, which was told
+    with suppress(Py4JError, OSError):  # its process may have ended, which was reported
         spark.stop()
 
 
 def _size(folders: Mapping[str, Sequence[Path]]) -> int:
-    """Bytes of the files that are there now."""
+    """Bytes of the present files."""
     size = 0
     for place in (place for places in folders.values() for place in places):
-        with suppress(OSError):  # what cannot be read is told when it is taken in
+        with suppress(OSError):  # the intake reports unreadable files
             size += sum(each.stat().st_size for each in place.iterdir())
     return size
 
@@ -102,10 +104,10 @@ def _run(
     intake = Intake(folders, stream.spool, options.patience)
     judge = spark_judge(spark, settings, options.out)
     loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000)
-    said = Output(windows.written(options.out), options.format == "json", settings)
+    output = Output(windows.written(options.out), options.format == "json", settings)
     try:
         with _stopped_by_signals() as stop:
-            while _round(loop, said, options.out, last=options.once):
+            while _round(loop, output, options.out, last=options.once):
                 if options.once or stop.wait(options.every):
                     break
     except BrokenPipeError:
@@ -113,53 +115,53 @@ def _run(
         return CLOSED_PIPE
     finally:
         loop.close()
-    # A round that was broken off may have written windows that no later one brings.
-    said.count(windows.written(options.out))
-    return said.exit_code(loop.problems)
+    # A round that failed may have written windows, and later rounds do not return them.
+    output.count(windows.written(options.out))
+    return output.exit_code(loop.problems)
 
 
-def _round(loop: AuditLoop, said: "Output", out: Path, *, last: bool) -> bool:
-    """One round; whether another one may follow. What Spark or a disk broke off, that one repeats."""
+def _round(loop: AuditLoop, output: "Output", out: Path, *, last: bool) -> bool:
+    """Run one round. Returns whether another round may follow; it repeats a round that failed by Spark or a disk."""
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    said.broken = True
+    output.broken = True
     try:
         found = loop.round(last=last)
     except (PySparkException, Py4JJavaError) as error:
-        said.problem(f"Spark broke a round off: {first_line(error)}; give it more --memory if that is what it lacks")
+        output.problem(f"Spark failed, the round is retried: {first_line(error)}; give more --memory if it was short")
         return True
-    except (Py4JError, ConnectionError) as error:  # before OSError, of which the latter is one
-        said.problem(
-            f"Spark's Java process is gone ({first_line(error)}); if the system killed it for want of memory, give it "
-            "less --memory or the host more; follow again, nothing is lost by that"
+    except (Py4JError, ConnectionError) as error:  # before OSError, because ConnectionError is an OSError
+        output.problem(
+            f"Spark's Java process ended ({first_line(error)}); if the system killed it because memory was short, give "
+            "less --memory or add memory; start follow again, no result is lost"
         )
         return False
     except OSError as error:
-        said.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is tried again")
+        output.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is retried")
         return True
-    said.broken = not _print(found, said, out)
-    return not said.broken
+    output.broken = not _print(found, output, out)
+    return not output.broken
 
 
-def _print(found: Round, said: "Output", out: Path) -> bool:
-    """Whether it was told. That it was not is no broken round, which would be repeated. Raises BrokenPipeError."""
+def _print(found: Round, output: "Output", out: Path) -> bool:
+    """Print a round. Returns whether that succeeded; a failure does not repeat the round. Raises BrokenPipeError."""
     try:
-        said.round(found)
+        output.round(found)
     except BrokenPipeError:
         raise
     except OSError as error:
         streams.discard_unwritable()
-        said.problem(
-            f"the output cannot be written ({error.strerror or error}); make room or name another, and follow again; "
-            f"all closed windows stand in {out}"
+        output.problem(
+            f"the output cannot be written ({error.strerror or error}); free disk space and start follow again; "
+            f"all closed windows are in {out}"
         )
         return False
     return True
 
 
 class Output:
-    """What goes to stdout (closed windows) and stderr (problems), and the exit code that follows from it."""
+    """Prints closed windows to stdout and problems to stderr, and computes the exit code."""
 
     def __init__(self, before: Sequence[Closed], as_json: bool, settings: AuditSettings) -> None:
         self._code = 0
@@ -171,18 +173,18 @@ class Output:
         self.broken = False
 
     def count(self, windows: Sequence[Closed]) -> None:
-        """Let their exit codes count; any number of times."""
+        """Add the exit codes of windows. The same window may be added more than once."""
         for closed in windows:
             self._code |= closed.exit_code
             self._any = True
 
     def exit_code(self, problems: Sequence[str]) -> int:
-        """Of all windows that were ever closed; incomplete when something could not be read, or none is closed."""
+        """The exit code of all closed windows; incomplete when a file could not be read, or no window is closed."""
         incomplete = problems or self.broken or not self._any
         return self._code | INCOMPLETE if incomplete else self._code
 
     def round(self, one: Round) -> None:
-        """Tell what a round brought. Raises OSError when that cannot be written; it counts all the same."""
+        """Print the result of a round. Raises OSError when the output cannot be written; the windows count anyway."""
         lines = []
         for closed in one.closed:
             self.count([closed])
@@ -193,12 +195,12 @@ class Output:
             print(line, flush=True)  # noqa: T201
         for domain, (run, until) in one.waiting.items():
             if self._waiting.get(domain, ("", None))[0] != run:
-                known = "nothing of it is known yet" if until is None or until < 0 else f"known until {_time(until)}"
+                known = "no record is known yet" if until is None or until < 0 else f"known until {_time(until)}"
                 print(f"pubsub-audit: windows{_of(domain)} wait for the run {run} ({known})", file=sys.stderr)  # noqa: T201
         self._waiting = one.waiting
 
     def problem(self, sentence: str) -> None:
-        """One sentence to stderr."""
+        """Print one sentence to stderr."""
         print(f"pubsub-audit: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
 
     def _line(self, closed: Closed) -> str:
@@ -224,7 +226,9 @@ def _time(micros: int) -> str:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by SIGTERM or SIGINT: the round is finished then. A second one ends the process, which loses nothing."""
+    """An event that SIGTERM or SIGINT sets; the present round is then completed. A second signal ends the process; no
+    result is lost by that.
+    """
     stop = threading.Event()
 
     def handle(number: int, _frame: object) -> None:

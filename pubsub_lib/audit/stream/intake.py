@@ -1,6 +1,6 @@
-"""What arrives in folders of journals, put where a stream reads it, whole and once (docs/audit.md, "Following").
+"""Takes each complete journal file once from its folder into the spool of the stream (docs/audit.md, "Following").
 
-Nothing here is decided by Spark: a file is looked at before Spark sees it, so that none can break the stream.
+Every file is checked here before Spark reads it, so that a bad file cannot end the stream.
 """
 
 import os
@@ -22,14 +22,14 @@ from pubsub_lib.journal.entries import parse
 from pubsub_lib.journal.reading import unreadable
 
 _HEAD: Final = 1 << 16
-"""So much of a file that is being written is read: its header and first entry."""
+"""Maximum number of bytes read from a file that is still being written: they hold its header and first entry."""
 _PART: Final = re.compile(r"(.+)-(\d{6})")
-_Outcome = Literal["taken", "no journal", "gone", "unreadable", "no room"]
-"""What became of a file that was to be taken in."""
+_Outcome = Literal["taken", "invalid", "gone", "unreadable", "no room"]
+"""The result of taking in a file."""
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """What the file of a run that is still being written says in its first bytes. ``wall``: of its first record."""
+    """The data in the first bytes of a file that is still being written. ``wall``: that of its first record."""
 
     side: str
     name: str
@@ -38,44 +38,43 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Coming(msgspec.Struct):
-    """What of one run is not there yet: parts that are being written (``open``), and what one of them says."""
+    """The unfinished parts of one run: the numbers of those being written (``open``), and the begin of one of them."""
 
     open: set[int] = msgspec.field(default_factory=set)
     begun: Begun | None = None
 
 
 class Look(msgspec.Struct, frozen=True):
-    """One look at all folders. ``arrived``: how many files are new in the spool."""
+    """The result of listing all folders once. ``arrived``: the number of new files in the spool."""
 
     arrived: int
     coming: Mapping[str, Mapping[str, Coming]]
     """Per domain and run."""
     given_up: Mapping[str, frozenset[tuple[str, int]]]
-    """Per domain: (run, part) that nobody can read any more."""
+    """Per domain: each (run, part) that is lost."""
     problems: Sequence[str]
 
 
 def run_and_part(stem: str) -> tuple[str, int]:
-    """Of a file's name without its ending; part 0 when the name has none."""
+    """The run and part in a file's name without its suffix; part 0 when the name has none."""
     match = _PART.fullmatch(stem)
     return (match[1], int(match[2])) if match else (stem, 0)
 
 
 def folder_of(domain: str) -> str:
-    """The name of a folder for a domain, whatever characters that has."""
+    """The name of the folder of a domain. The domain may have any characters."""
     return f"domain={quote(domain, safe='')}"
 
 
 def domain_of(folder: str) -> str:
-    """The domain of such a folder."""
+    """The domain of a folder that ``folder_of`` named."""
     return unquote(folder.removeprefix("domain="))
 
 
 class Intake:
-    """Moves what is whole into the spool. Of one thread.
+    """Puts complete files into the spool. Only one thread may use an intake.
 
-    ``patience`` (seconds): a part that is neither there nor being written is waited for so long,
-    then it counts as lost.
+    ``patience`` (seconds): a part that neither exists nor is being written counts as lost after this time.
     """
 
     def __init__(
@@ -90,18 +89,20 @@ class Intake:
         self._patience = patience
         self._clock = clock
         self._bad: dict[Path, tuple[int, int]] = {}
-        """Files that are no journals, by time of change and size: looked at again when these change."""
+        """Files that are not journals, with their time of change and size: checked again when these change."""
         self._refused: dict[Path, str] = {}
-        """What was told of files that rights or a disk refused, neither of which changes them: tried at each look."""
-        self._missed: dict[tuple[str, str, int], float] = {}
-        """Since when a part is missed."""
-        self._told: set[tuple[str, str, int]] = set()
-        """Of which it was said that they do not come."""
+        """The last reported permission or I/O error of a file. Such a file is retried at each look, because it need not
+        change before it can be read.
+        """
+        self._missing: dict[tuple[str, str, int], float] = {}
+        """The time since which a part is missing."""
+        self._reported: set[tuple[str, str, int]] = set()
+        """Missing parts that were reported as lost."""
         for domain in folders:
             (spool / folder_of(domain)).mkdir(parents=True, exist_ok=True)
 
     def look(self) -> Look:
-        """List every folder and take in what is new. Blocks for the reading; what cannot be read becomes a sentence."""
+        """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
         problems: list[str] = []
         coming: dict[str, dict[str, Coming]] = {}
         given_up: dict[str, frozenset[tuple[str, int]]] = {}
@@ -126,16 +127,16 @@ class Intake:
         problems: list[str],
     ) -> None:  # fmt: skip
         try:
-            # What is being written first: a file that is rolled meanwhile is then seen in the one form or the other.
+            # Append files are listed first: a file that is rolled meanwhile is then in at least one of the two lists.
             opened = sorted(each for each in place.iterdir() if each.suffix == OPEN_SUFFIX)
             others = sorted(each for each in place.iterdir() if not each.name.startswith("."))
         except OSError as error:
-            problems.append(f"the journals' folder {place} cannot be read ({error.strerror}); bring it back")
+            problems.append(f"the journals' folder {place} cannot be read ({error.strerror}); restore it")
             return
         for path in others:
             if path.suffix == BAD_SUFFIX:
                 lost.add(run_and_part(path.stem))
-                self._tell(path, f"{path} was no journal when it was rolled; its records count as lost", problems)
+                self._report(path, f"{path} was an invalid journal when it was rolled; its records are lost", problems)
             elif (
                 path.suffix == PARQUET_SUFFIX
                 and path.stem not in there
@@ -157,12 +158,12 @@ class Intake:
             self._refuse(path, unreadable(path, error), problems)
             fd = None
         try:
-            # Between its making and its lock a file is empty.
+            # A file is empty until its writer has locked it.
             if fd is not None and os.fstat(fd).st_size:
                 outcome = self._take(path, domain, there, problems)
-                if outcome == "no journal":  # and nobody writes it any more, so there is nothing to wait for
+                if outcome == "invalid":  # no process writes it any more, so waiting would not help
                     lost.add(run_and_part(path.stem))
-                if outcome in ("taken", "no journal"):
+                if outcome in ("taken", "invalid"):
                     return
         finally:
             if fd is not None:
@@ -173,26 +174,26 @@ class Intake:
         one.begun = one.begun or _begun(path)
 
     def _take(self, path: Path, domain: str, there: set[str], problems: list[str]) -> _Outcome:
-        """Put it into the spool, if it is a journal. ``no room``: what hinders is the spool's disk."""
+        """Put a file into the spool if it is a journal. ``no room``: the spool cannot be written."""
         try:
             state = path.stat()
             if self._bad.get(path) == (state.st_mtime_ns, state.st_size):
-                return "no journal"
+                return "invalid"
             target = self._spool / folder_of(domain) / f"{path.stem}{PARQUET_SUFFIX}"
             if as_parquet(path, target) == path:
                 self._link(path, target)
         except JournalError as error:
-            self._tell(path, str(error), problems)
-            return "no journal"
+            self._report(path, str(error), problems)
+            return "invalid"
         except FileNotFoundError:
-            return "gone"  # it was rolled, or fell to retention: the next look shows which
+            return "gone"  # rolled, or deleted by retention: the next look shows which
         except OSError as error:
-            if error.filename == str(path) and error.filename2 is None:  # two: of a copy, which any of both may refuse
+            if error.filename == str(path) and error.filename2 is None:  # a copy has two names: either may be the cause
                 self._refuse(path, unreadable(path, error), problems)
                 return "unreadable"
             why = error.strerror or error
-            told = f"{path} cannot be put into {self._spool} ({why}); make room there, or correct the rights or disks"
-            self._refuse(path, told, problems)
+            sentence = f"{path} cannot be copied to {self._spool} ({why}); free disk space, or check permissions"
+            self._refuse(path, sentence, problems)
             return "no room"
         there.add(path.stem)
         self._bad.pop(path, None)
@@ -200,13 +201,13 @@ class Intake:
         return "taken"
 
     def _refuse(self, path: Path, sentence: str, problems: list[str]) -> None:
-        """Once for each reason."""
+        """Report a permission or I/O error of a file, once for each error."""
         if self._refused.get(path) != sentence:
             self._refused[path] = sentence
             problems.append(sentence)
 
-    def _tell(self, path: Path, sentence: str, problems: list[str]) -> None:
-        """Once for each state of a file."""
+    def _report(self, path: Path, sentence: str, problems: list[str]) -> None:
+        """Report that a file is not a journal, once for each state of the file."""
         try:
             state = path.stat()
         except OSError:
@@ -217,7 +218,7 @@ class Intake:
 
     @staticmethod
     def _link(source: Path, target: Path) -> None:
-        """A second name costs no room, and retention in the source's folder does not take it away."""
+        """Link the file into the spool. A link needs no disk space, and retention in the source folder keeps it."""
         beside = target.with_name(f".{target.name}.new")
         beside.unlink(missing_ok=True)
         try:
@@ -230,30 +231,30 @@ class Intake:
         self, domain: str, there: set[str], coming: Mapping[str, Coming], lost: set[tuple[str, int]],
         problems: list[str],
     ) -> set[tuple[str, int]]:  # fmt: skip
-        """Parts that were waited for in vain."""
+        """The missing parts that were not found within the patience."""
         parts: dict[str, set[int]] = {}
         for run, part in map(run_and_part, there):
             parts.setdefault(run, set()).add(part)
         overdue = set()
-        now = self._clock()  # one for all: what is missed together is also told together
+        now = self._clock()  # one time for all, so that parts which go missing together are reported together
         for run, have in parts.items():
             opened = coming[run].open if run in coming else set()
             new = []
             for part in set(range(1, max(have | opened))) - have - opened:
                 if (run, part) in lost:
                     continue
-                since = self._missed.setdefault((domain, run, part), now)
+                since = self._missing.setdefault((domain, run, part), now)
                 if now - since >= self._patience:
                     overdue.add((run, part))
-                    if (domain, run, part) not in self._told:
-                        self._told.add((domain, run, part))
+                    if (domain, run, part) not in self._reported:
+                        self._reported.add((domain, run, part))
                         new.append(part)
-            problems += [_vain(run, first, last) for first, last in ranges(new)]
+            problems += [_missing_parts(run, first, last) for first, last in ranges(new)]
         return overdue
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last of each run of successive numbers, in their order."""
+    """The first and the last number of each range of successive numbers, in order."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -263,10 +264,10 @@ def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _vain(run: str, first: int, last: int) -> str:
+def _missing_parts(run: str, first: int, last: int) -> str:
     if first == last:
-        return f"part {first} of the run {run} does not come; its records count as lost"
-    return f"parts {first} to {last} of the run {run} do not come; their records count as lost"
+        return f"part {first} of the run {run} is missing; its records count as lost"
+    return f"parts {first} to {last} of the run {run} are missing; their records count as lost"
 
 
 def _begun(path: Path) -> Begun | None:

@@ -1,7 +1,7 @@
-"""A follower: rounds of taking in journals, closing windows, and giving their verdicts (docs/audit.md, "Following").
+"""A follower: each round takes in journals, closes windows, and writes their verdicts (docs/audit.md, "Following").
 
-Whatever happens between two steps, the next round repeats what was not finished: files in the spool are there whole or
-not at all, the stream's batches are repeated by Spark, windows by their names, and the state is replaced last.
+After an error or a crash the next round repeats the unfinished steps: files in the spool are complete or do not exist,
+Spark repeats the stream's batches, windows are recognized by their names, and the state is replaced last.
 """
 
 import os
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 _STATE: Final = "state.json"
 Judge = Callable[[Mapping[str, Sequence[Path]], Mapping[str, Span]], list[Closed]]
-"""Gives windows of domains their verdicts from these files, writes them, and returns the new ones."""
+"""Computes the verdicts of windows of domains from these files, writes them, and returns the new windows."""
 
 
 class State(msgspec.Struct):
-    """What outlives a follower. ``closed``: per domain the end of its last closed window."""
+    """The persistent state of a follower. ``closed``: the end of the last closed window of each domain."""
 
     settings: AuditSettings
     closed: dict[str, int] = {}
     seen: dict[str, set[str]] = {}
-    """Per domain the files (stems) that were there when windows were closed, or were told to be too late."""
+    """Per domain the files (stems) that existed when windows were closed, or were reported as too late."""
     problems: list[str] = []
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What one round brought. ``waiting``: per domain the run that keeps the next windows open, and until when it is
-    known.
+    """The result of one round. ``waiting``: per domain the run that keeps the next windows open, and the time until
+    which that run is known.
     """
 
     closed: Sequence[Closed]
@@ -51,14 +51,14 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class AuditLoop:
-    """Of one thread. Owns the checkpoint folder until it is closed."""
+    """Owns the checkpoint folder until ``close``. Only one thread may use it."""
 
     def __init__(
         self, stream: Stream, intake: Intake, judge: Judge, settings: AuditSettings, checkpoint: Path,
         now: Callable[[], int],
     ) -> None:  # fmt: skip
-        """``now``: the wall clock in microseconds. Raises ConfigError when somebody else follows with this
-        checkpoint, or it was made with other settings.
+        """``now``: the wall clock in microseconds. Raises ConfigError when another follower uses this checkpoint, or
+        when it was made with other settings.
         """
         self._stream, self._intake, self._judge = stream, intake, judge
         self._settings = settings
@@ -74,40 +74,40 @@ class AuditLoop:
         try:
             state = msgspec.json.decode(self._path.read_bytes(), type=State)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{self._path} is no state of a follower ({error}); name another --checkpoint") from error
+            raise ConfigError(f"{self._path} is not a follower's state ({error}); name another --checkpoint") from error
         if state.settings != self._settings:
             raise ConfigError(
-                f"{self._path.parent} was made with other settings ({state.settings}); follow with those, or name "
+                f"{self._path.parent} was made with other settings ({state.settings}); use these settings, or name "
                 "another --checkpoint and another --out"
             )
         return state
 
     def close(self) -> None:
-        """Let go of the checkpoint. Idempotent."""
+        """Release the checkpoint. Idempotent."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     @property
     def problems(self) -> Sequence[str]:
-        """Everything that was told, also by followers before this one with the same checkpoint."""
+        """All reported problems, also those of earlier followers with the same checkpoint."""
         return self._state.problems
 
     def round(self, *, last: bool = False) -> Round:
-        """Take in what came, and write the windows that are closed now. ``last``: nobody new is expected any more, so
-        when every run is over all is closed. Blocks as long as Spark needs; raises what Spark raises, and OSError.
+        """Take in new files, and write the windows that are closed now. ``last``: no new run is expected, so all
+        windows are closed when every run is over. Blocks until Spark is done. Raises Spark's errors, and OSError.
         """
         look = self._intake.look()
         if look.arrived or not self._advanced:
             self._stream.advance()
             self._advanced = True
         parts = self._stream.parts()
-        told = [*look.problems, *parts.problems]
+        problems = [*look.problems, *parts.problems]
         files: dict[str, Sequence[Path]] = {}
         spans: dict[str, Span] = {}
         waiting: dict[str, tuple[str, int | None]] = {}
         for domain, of_domain in sorted(parts.good.items()):
-            told += self._late(domain, of_domain)
+            problems += self._late(domain, of_domain)
             given_up = look.given_up.get(domain, frozenset()) | parts.unusable.get(domain, set())
             end, whole, held = self._closing(of_domain, look, domain, given_up, last=last)
             if held is not None:
@@ -117,7 +117,7 @@ class AuditLoop:
                 spans[domain] = Span(begin, end)
                 files[domain] = self._stream.files(domain, whole)
         closed = self._judge(files, spans) if spans else []
-        new = [each for each in dict.fromkeys(told) if each not in self._state.problems]
+        new = [each for each in dict.fromkeys(problems) if each not in self._state.problems]
         if spans or new:
             self._keep(spans, parts.good, new)
         return Round(closed, new, waiting)
@@ -129,7 +129,7 @@ class AuditLoop:
         until = frontier(runs)
         now = self._now()
         if last:
-            # Beyond everything that was ever recorded.
+            # Later than the last record.
             reach = self._settings.reach + self._settings.window
             now = max((each.last_wall for each in parts), default=0) + reach
         end = closed_before(until, now, self._settings)
@@ -138,11 +138,11 @@ class AuditLoop:
         return end, whole, held
 
     def _late(self, domain: str, parts: Sequence[JournalPart]) -> list[str]:
-        """Sentences about files that came after what they tell of was closed."""
+        """The problems of files that arrived after the windows of their records were closed."""
         end, seen = self._state.closed.get(domain), self._state.seen.get(domain, set())
         of = f" of {domain}" if domain else ""
         return [
-            f"{part.stem} came after windows{of} that it tells of had been closed; audit the journals again with run"
+            f"{part.stem} arrived after windows{of} of its records were closed; audit the journals again with run"
             for part in parts
             if part.stem not in seen and too_late(part, end, self._settings)
         ]
@@ -159,12 +159,12 @@ class AuditLoop:
 def _locked(checkpoint: Path) -> int:
     fd = claim(checkpoint)
     if fd is None:
-        raise ConfigError(f"{checkpoint} is used by another follower; end it, or name another --checkpoint")
+        raise ConfigError(f"{checkpoint} is used by another follower; stop that one, or name another --checkpoint")
     return fd
 
 
 def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Judge:
-    """The pipeline of ``run`` over all files, of which the closed windows are kept."""
+    """A judge that runs the pipeline of ``run`` over all files and keeps the closed windows."""
 
     def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
         from pubsub_lib.audit.rules.pipeline import audit

@@ -1,4 +1,4 @@
-"""How far each run is known, and which windows that closes (docs/audit.md, "Following"). Arithmetic on few numbers."""
+"""Computes until when each run is known, and which windows are closed then (docs/audit.md, "Following")."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -13,7 +13,7 @@ PARTICIPANTS: Final = ("writer", "service", "replica")
 
 
 class JournalPart(msgspec.Struct, frozen=True):
-    """What one file of a journal says of its run. ``number``: of the part; 0 when its name has none."""
+    """The data of one journal file about its run. ``number``: that of the part; 0 when the file name has none."""
 
     stem: str
     run: str
@@ -22,9 +22,9 @@ class JournalPart(msgspec.Struct, frozen=True):
     name: str
     host: str
     whole: bool
-    """Whether as many records were read as the file says it has."""
+    """Whether the number of records that were read equals the number in the file's metadata."""
     first: int
-    """Its first record's running number."""
+    """The number of its first record."""
     first_wall: int
     last_wall: int
     last_mark: int | None
@@ -32,28 +32,28 @@ class JournalPart(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """One run: the parts without one missing before them, and whether more is known to come."""
+    """One run: the parts up to the first missing part, and whether more parts are expected (``more``)."""
 
     who: tuple[str, str, str]
     parts: Sequence[JournalPart]
     more: bool
     first_wall: int | None
-    """Of its first record; null when nothing at all is known."""
+    """The wall of its first record; null when no record is known."""
 
     @property
     def closed(self) -> bool:
-        """Whether it ended in order."""
+        """Whether the run ended in order."""
         return any(each.closed for each in self.parts)
 
     @property
     def last_wall(self) -> int | None:
-        """Of what is known."""
+        """The last wall in the known parts."""
         return max((each.last_wall for each in self.parts), default=self.first_wall)
 
 
 class Frontier(msgspec.Struct, frozen=True):
-    """Until when everything of a domain is known. ``until`` null: nothing is missing any more (every run is over);
-    ``of``: the run that holds it back, ``nothing``: there is no participant.
+    """The time until which all records of a domain are known. ``until`` null: no limit, because every run is over.
+    ``of``: the run that limits the time. ``nothing``: the domain has no participant.
     """
 
     until: int | None = None
@@ -64,7 +64,7 @@ class Frontier(msgspec.Struct, frozen=True):
 def known(
     parts: Iterable[JournalPart], coming: Mapping[str, Coming], given_up: Set[tuple[str, int]]
 ) -> dict[str, Known]:
-    """Every run of a domain, also those of which only an unfinished file is there."""
+    """Every run of a domain, also runs that have only an unfinished file."""
     by_run: dict[str, list[JournalPart]] = defaultdict(list)
     for part in parts:
         by_run[part.run].append(part)
@@ -73,9 +73,9 @@ def known(
         have = sorted(by_run.get(run, ()), key=lambda each: (each.number, each.first))
         opened = coming[run].open if run in coming else set()
         numbers = {each.number for each in have if each.number}
-        awaited = set(range(1, max(numbers | opened, default=0) + 1)) - numbers
-        awaited -= {number for of, number in given_up if of == run}
-        limit = min(awaited | opened, default=None)
+        missing = set(range(1, max(numbers | opened, default=0) + 1)) - numbers
+        missing -= {number for of, number in given_up if of == run}
+        limit = min(missing | opened, default=None)
         whole = [each for each in have if limit is None or each.number < limit]
         begun = coming[run].begun if run in coming else None
         if whole:
@@ -90,7 +90,7 @@ def known(
 
 
 def frontier(runs: Mapping[str, Known]) -> Frontier:
-    """The least time up to which each run that is not over is known, by its marks."""
+    """The earliest time until which any run that is not over is known, by its marks."""
     taking_part = {run: each for run, each in runs.items() if not each.who[0] or each.who[0] in PARTICIPANTS}
     if not any(each.parts for each in taking_part.values()):
         return Frontier(nothing=True)
@@ -114,9 +114,9 @@ def _followed(run: str, one: Known, runs: Mapping[str, Known]) -> bool:
 
 
 def closed_before(frontier: Frontier, now: int, settings: AuditSettings) -> int | None:
-    """The end of the last window that is closed, for a follower whose clock says ``now``; null: none is.
+    """The end of the last closed window, for a follower with the time ``now``; null: no window is closed.
 
-    Where every run is over, who may still begin is known by the clock alone.
+    When every run is over, the clock limits the result, because a new run may still begin.
     """
     if frontier.nothing:
         return None
@@ -125,10 +125,10 @@ def closed_before(frontier: Frontier, now: int, settings: AuditSettings) -> int 
 
 
 def horizon(end: int, settings: AuditSettings) -> int:
-    """Evidence of a window that ends at ``end`` stands before this time."""
+    """The time after which no evidence counts for a window that ends at ``end``."""
     return end + settings.reach
 
 
 def too_late(part: JournalPart, end: int | None, settings: AuditSettings) -> bool:
-    """Whether a file that has just come belongs to windows that are closed already."""
+    """Whether a new file has records that belong to closed windows."""
     return end is not None and part.side in PARTICIPANTS and part.first_wall < horizon(end, settings)

@@ -1,4 +1,4 @@
-"""Spark's stream of files from the spool, and what each batch says of runs (docs/audit.md, "Following")."""
+"""Spark's stream of files from the spool, and the run data of each batch (docs/audit.md, "Following")."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +21,7 @@ _SPOOL, _BATCHES, _STATE = "spool", "batches", "stream"
 
 
 class WindowRows(msgspec.Struct, frozen=True):
-    """What all batches said. ``unusable``: per domain, (run, part) of files that are empty or damaged inside."""
+    """The data of all batches. ``unusable``: per domain, (run, part) of files that are empty or damaged."""
 
     good: dict[str, list[JournalPart]]
     unusable: dict[str, set[tuple[str, int]]]
@@ -29,17 +29,19 @@ class WindowRows(msgspec.Struct, frozen=True):
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """So that it is there whole or not at all."""
+    """Write a file so that a reader sees it complete or not at all."""
     beside = path.with_name(f".{path.name}.new")
     beside.write_bytes(content)
     beside.replace(path)
 
 
 class Stream:
-    """Reads the spool in batches; each leaves one small file, the same one when it is repeated. Of one thread."""
+    """Reads the spool in batches. Each batch writes one small file, the same one when the batch is repeated. Only one
+    thread may use a stream.
+    """
 
     def __init__(self, spark: "SparkSession", checkpoint: Path) -> None:
-        """Makes what is missing below ``checkpoint``."""
+        """Creates the missing folders below ``checkpoint``."""
         self._spark = spark
         self._checkpoint = checkpoint
         self.spool = checkpoint / _SPOOL
@@ -49,13 +51,13 @@ class Stream:
             (checkpoint / name).mkdir(parents=True, exist_ok=True)
 
     def advance(self) -> None:
-        """Read all files that are new in the spool. Blocks for some seconds; raises what Spark raises."""
+        """Read all new files in the spool. Blocks for some seconds. Raises Spark's errors."""
         rows = (
             self._spark.readStream.schema(SCHEMA)
             .option("recursiveFileLookup", "true")
             .option("maxFilesPerTrigger", FILES_PER_BATCH)
             .option("maxFileAge", "36500d")  # a file may be copied here long after it was written
-            # Damage behind a sound end is found by counting, below; it must not end the stream.
+            # A damaged file with a sound end is found below, by its number of rows; it must not end the stream.
             .option("ignoreCorruptFiles", "true")
             .parquet(to_read(self.spool))
         )
@@ -95,33 +97,33 @@ class Stream:
         write_whole(self._checkpoint / _BATCHES / f"{number:09d}.json", msgspec.json.encode(parts))
 
     def parts(self) -> WindowRows:
-        """Of all files in the spool. Blocks for looking at those that are new."""
-        told: dict[str, dict[str, JournalPart]] = {}
+        """The parts of all files in the spool. Blocks while it checks the new files."""
+        reported: dict[str, dict[str, JournalPart]] = {}
         for path in sorted((self._checkpoint / _BATCHES).glob("[!.]*.json")):
             if path not in self._read:
                 self._read[path] = msgspec.json.decode(path.read_bytes(), type=dict[str, list[JournalPart]])
             for domain, parts in self._read[path].items():
-                told.setdefault(domain, {}).update((each.stem, each) for each in parts)
+                reported.setdefault(domain, {}).update((each.stem, each) for each in parts)
         found = WindowRows({}, {}, [])
         for folder in sorted(self.spool.iterdir()):
             domain = domain_of(folder.name)
             good, unusable = found.good.setdefault(domain, []), found.unusable.setdefault(domain, set())
             for path in sorted(folder.glob(f"[!.]*{PARQUET_SUFFIX}")):
-                part = told.get(domain, {}).get(path.stem)
+                part = reported.get(domain, {}).get(path.stem)
                 if part is not None and part.whole:
                     good.append(part)
                     continue
                 unusable.add(run_and_part(path.stem))
                 if part is not None or self._rows(path):
-                    found.problems.append(f"{path.stem} is damaged inside; its records count as lost")
+                    found.problems.append(f"{path.stem} is damaged; its records count as lost")
         return found
 
     def _rows(self, path: Path) -> int:
-        """As many as the file says it has; kept of those in which Spark found nothing, which are few."""
+        """The number of rows by the file's metadata. Cached; called only for the few files without rows in Spark."""
         if path not in self._counted:
             self._counted[path] = pq.read_metadata(path).num_rows
         return self._counted[path]
 
     def files(self, domain: str, parts: Iterable[JournalPart]) -> list[Path]:
-        """Of these parts."""
+        """The files of these parts in the spool."""
         return [self.spool / folder_of(domain) / f"{each.stem}{PARQUET_SUFFIX}" for each in parts]

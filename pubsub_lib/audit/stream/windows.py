@@ -1,4 +1,4 @@
-"""The verdicts of windows that are now closed, written once for each (docs/audit.md, "Following")."""
+"""Writes the verdicts of each closed window, once (docs/audit.md, "Following")."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -26,44 +26,44 @@ _SPANS: Final = pa.schema(
     [("place", pa.int32()), ("domain", pa.string()), ("begin", pa.int64()), ("end", pa.int64())]
 )
 _PART: Final = 1_000_000
-"""So many rows are written by one task."""
+"""Number of rows that one task writes."""
 _BLAMELESS: Final = frozenset({"ok", "excused", "pending"})
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Windows from ``begin`` (of the first; null: from the first on) to ``end`` (of the last), in microseconds."""
+    """Windows from ``begin`` (of the first window; null: no limit) to ``end`` (of the last), in microseconds."""
 
     begin: int | None
     end: int
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """What is said of one closed window. ``window``: its begin, in microseconds."""
+    """The result of one closed window. ``window``: its begin, in microseconds."""
 
     domain: str
     window: int
     exit_code: int
     balance: Balance
     anomalies: int
-    """Rows that are not as they should be."""
+    """Number of rows that are anomalies."""
     counts: Sequence[Count]
 
 
 def place_of(out: Path, domain: str, window: int) -> Path:
-    """Where the tables of a window stand."""
+    """The folder of the tables of a window."""
     return out / "windows" / folder_of(domain) / f"window={window}"
 
 
 def written(out: Path) -> list[Closed]:
-    """All windows that are there, by domain and time. Blocks for reading their summaries."""
+    """All windows in the folder, by domain and time. Blocks while it reads their summaries."""
     files = (out / "windows").glob(f"domain=*/window=*/{SUMMARY}")
     found = [msgspec.json.decode(path.read_bytes(), type=Closed) for path in files]
     return sorted(found, key=lambda each: (each.domain, each.window))
 
 
 def timed(tables: "Tables", settings: AuditSettings) -> "dict[str, DataFrame]":
-    """Delivery with each row's window (its begin); where there are any, strays with that of their first receipt by the
-    replica.
+    """The table ``delivery`` with the window (its begin) of each row. When there are strays, also the table ``strays``
+    with the window of their first receipt by the replica.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -74,17 +74,17 @@ def timed(tables: "Tables", settings: AuditSettings) -> "dict[str, DataFrame]":
     strays = tables.strays
     if not strays.isEmpty():
         of_replica = ["domain", "uuid", "topic", "sequence", "name"]
-        heard = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
-        at = heard.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
+        received = tables.rows.filter((F.col("kind") == "data") & (F.col("side") == "replica"))
+        at = received.join(F.broadcast(strays.select(*of_replica).distinct()), of_replica, "left_semi")
         at = at.groupBy(*of_replica).agg(F.min("wall").alias("p"))
         found["strays"] = strays.join(at, of_replica).withColumn("window", window).drop("p")
     return found
 
 
 def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, out: Path) -> list[Closed]:
-    """Give the closed windows their folders; those that are there stay as they are. Returns the new ones.
+    """Write a folder for each closed window; existing folders are not changed. Returns the new windows.
 
-    Blocks for Spark's jobs; raises what Spark raises, and OSError.
+    Blocks until Spark's jobs are done. Raises Spark's errors, and OSError.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -101,14 +101,14 @@ def write(tables: "Tables", spans: Mapping[str, Span], settings: AuditSettings, 
     )
     counted: dict[tuple[str, int], list[tuple[Count, str]]] = {}
     for name, table in timed(tables, settings).items():
-        # `domain` stays a column of the files, so the folder is named by a number here.
+        # The folders are named by a number, so that `domain` stays a column of the files.
         chosen = table.join(known, "domain").filter(inside).drop("begin", "end").persist()
         rows = 0
         for row in _counts(chosen, name):
             rows += row["count"]
             count = Count(row["domain"], name, row["verdict"], row["detail"], row["blame"], row["count"])
             counted.setdefault((row["domain"], row["window"]), []).append((count, row["way"]))
-        # Each part writes a file for each window that it has something of.
+        # Each partition writes one file for each window of which it has rows.
         chosen.coalesce(1 + rows // _PART).write.partitionBy("place", "window").parquet(to_write(aside / name))
         chosen.unpersist()
     found = []
@@ -142,7 +142,7 @@ def _counts(chosen: "DataFrame", name: str) -> list[Any]:
 
 
 def summed(domain: str, window: int, counts: Sequence[tuple[Count, str]], settings: AuditSettings) -> Closed:
-    """The summary of one window, from its counts and the way of each."""
+    """The summary of one window, from its counts and the way of each count."""
     sums = dict.fromkeys(Balance.__struct_fields__, 0)
     for count, way in counts:
         if count.of == "delivery":

@@ -105,8 +105,8 @@ def test_an_output_that_cannot_be_written_ends_it_and_costs_no_loss(
         assert followed(tmp_path) == 1 + 32
     assert len(list(left)) == 1
     assert capsys.readouterr().err == (
-        "pubsub-audit: the output cannot be written (No space left on device); make room or name another, and follow "
-        f"again; all closed windows stand in {tmp_path}/out\n"
+        "pubsub-audit: the output cannot be written (No space left on device); free disk space and start follow again; "
+        f"all closed windows are in {tmp_path}/out\n"
     )
 
 
@@ -144,8 +144,8 @@ def test_a_follower_whose_java_died_ends_with_one_sentence(
     assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "0"]) == 1 + 32
     assert len(list(left)) == 1
     assert capsys.readouterr().err == (
-        f"pubsub-audit: Spark's Java process is gone ({why}); if the system killed it for want of memory, give it less "
-        "--memory or the host more; follow again, nothing is lost by that\n"
+        f"pubsub-audit: Spark's Java process ended ({why}); if the system killed it because memory was short, give "
+        "less --memory or add memory; start follow again, no result is lost\n"
     )
 
 
@@ -163,7 +163,7 @@ def test_windows_of_a_round_that_was_broken_off_count(
     monkeypatch.setattr(AuditLoop, "round", broken)
     assert followed(tmp_path, "--once") == 1 + 32
     assert capsys.readouterr().err == (
-        "pubsub-audit: state.json cannot be used (No space left on device); it is tried again\n"
+        "pubsub-audit: state.json cannot be used (No space left on device); it is retried\n"
     )
 
 
@@ -202,7 +202,7 @@ def test_garbage_alone_is_told_and_is_32(
     assert f"the journals' folder {tmp_path}/gone cannot be read (No such file or directory)" in said.err
     assert "Traceback" not in said.err
     assert main([*command, "--bound", "11"]) == 64
-    assert "follow with those, or name another --checkpoint and another --out" in capsys.readouterr().err
+    assert "use these settings, or name another --checkpoint and another --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -234,4 +234,4 @@ def test_windows_without_their_checkpoint_are_not_gone_on_with(
 ) -> None:
     (tmp_path / "out" / "windows").mkdir(parents=True)
     assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out")]) == 64
-    assert "is gone; bring it back, or name a new --out" in capsys.readouterr().err
+    assert "is missing; restore it, or name a new --out" in capsys.readouterr().err

@@ -124,8 +124,8 @@ def test_a_full_disk_of_the_spool_is_told_once_and_waited_for(
     with files_that_end_at(1000):
         look = place.look()
         for path, said in zip(sorted(place.folder.iterdir()), look.problems, strict=True):
-            assert said.startswith(f"{path} cannot be put into {place.spool} (")
-            assert said.endswith("File too large); make room there, or correct the rights or disks")
+            assert said.startswith(f"{path} cannot be copied to {place.spool} (")
+            assert said.endswith("File too large); free disk space, or check permissions")
         for place.now in (30.0, 90.0):
             look = place.look()
             assert (look.arrived, look.problems) == (0, [])
@@ -176,7 +176,7 @@ def test_a_folder_that_vanishes_is_told_and_may_come_back(tmp_path: Path) -> Non
     place = Place(tmp_path)
     place.folder.rmdir()
     (problem,) = place.look().problems
-    assert problem == f"the journals' folder {place.folder} cannot be read (No such file or directory); bring it back"
+    assert problem == f"the journals' folder {place.folder} cannot be read (No such file or directory); restore it"
     place.folder.mkdir()
     place.journal().close()
     assert place.look().arrived == 1
@@ -193,7 +193,7 @@ def test_a_missing_part_is_waited_for_with_patience(tmp_path: Path) -> None:
     place.now = 60.0
     look = place.look()
     assert look.given_up["net 1/ä"] == {(one.run, 1)}
-    assert look.problems == [f"part 1 of the run {one.run} does not come; its records count as lost"]
+    assert look.problems == [f"part 1 of the run {one.run} is missing; its records count as lost"]
     assert place.look().problems == []
 
 
@@ -211,8 +211,8 @@ def test_parts_that_do_not_come_are_told_in_ranges(tmp_path: Path) -> None:
     look = place.look()
     assert len(look.given_up["net 1/ä"]) == 1998
     assert look.problems == [
-        f"parts 1 to 4 of the run {one.run} do not come; their records count as lost",
-        f"parts 6 to 1999 of the run {one.run} do not come; their records count as lost",
+        f"parts 1 to 4 of the run {one.run} are missing; their records count as lost",
+        f"parts 6 to 1999 of the run {one.run} are missing; their records count as lost",
     ]
 
 

@@ -141,7 +141,7 @@ def test_every_closed_window_is_as_in_the_batch(
     assert found == truth, (list((found - truth).items())[:5], list((truth - found).items())[:5])
     assert earlier.total() < found.total()
     as_known(found)
-    assert "came after windows" not in capfd.readouterr().err
+    assert "arrived after windows" not in capfd.readouterr().err
     verdicts = Counter(each.verdict for _, _, each in found.elements())
     windows = len(written(tmp_path / "out"))
     tell(
