@@ -1,4 +1,4 @@
-"""Journals' files that come bit by bit, as a follower sees them: cut into parts, in any order, some being written."""
+"""Journal files that arrive one by one, as a follower sees them: in parts, in any order, some still being written."""
 
 import random
 from collections import defaultdict
@@ -30,7 +30,7 @@ class File(NamedTuple):
 
 
 def cut(domain: str, rows: Sequence[Row], rng: random.Random, moments: Sequence[int] = ()) -> list[File]:
-    """Each run in parts: that end at these moments, without any in one to three."""
+    """Each run cut into parts that end at these moments; without moments, into one to three parts."""
     runs: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda each: (each.run, each.number)):
         runs[row.run].append(row)
@@ -47,7 +47,7 @@ def cut(domain: str, rows: Sequence[Row], rng: random.Random, moments: Sequence[
 
 
 def write_part(folder: Path, file: File) -> Path:
-    """As a journal's roller does it."""
+    """Write a part as the roller of a journal does."""
     schema = arrow_schema().with_metadata({SCHEMA_KEY: str(SCHEMA).encode()})
     path, beside = folder / f"{file.stem}.parquet", folder / f".{file.stem}.parquet.1"
     pq.write_table(pa.Table.from_pylist([as_dict(row) for row in file.rows], schema=schema), beside)
@@ -57,15 +57,15 @@ def write_part(folder: Path, file: File) -> Path:
 
 
 class Arrivals:
-    """Folders of domains. Until a part comes, and once its run has begun, it is there as a file that is being written
-    (an empty one, which nobody takes for a finished one).
+    """Folders of domains. From the begin of its run until it arrives, a part exists as a file that is being written: an
+    empty file, which a follower does not take for a finished one.
     """
 
     def __init__(
         self, root: Path, cases: Mapping[str, Sequence[Row]], rng: random.Random, punctual: Collection[str] = (),
         moments: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """The files of the domains that are ``punctual`` end at these moments, and come then."""
+        """The files of the ``punctual`` domains end at these moments, and arrive then."""
         self.folders = {domain: [root / f"f{index}"] for index, domain in enumerate(sorted(cases))}
         for (folder,) in self.folders.values():
             folder.mkdir(parents=True)
@@ -78,8 +78,8 @@ class Arrivals:
         ]
 
     def come(self, until: int, begun: int, share: float = 1.0) -> None:
-        """Of the files that end by ``until`` so many come, in any order, and all that are punctual; runs that begin
-        by ``begun`` show, and of each domain of which more is to come at least one.
+        """Let files that end by ``until`` arrive in random order: a ``share`` of them, and all of punctual domains.
+        Runs that begin by ``begun`` get an unfinished file, and so does at least one run of each unfinished domain.
         """
         ready = [
             file

@@ -1,6 +1,6 @@
-"""Journals with random planted faults, as rows. A small model of the data path; what it plants is up to chance.
+"""Journals with random planted faults, as rows. A small model of the data path plants the faults at random.
 
-Times are in microseconds, but everything is small: a window has ``WINDOW``.
+Times are in microseconds, and small: a window has ``WINDOW``.
 """
 
 import random
@@ -15,7 +15,7 @@ BEGIN = 1_000_000
 
 
 class Participant:
-    """One run: its events are numbered in the end, in the order of their times."""
+    """One run. ``rows`` numbers its events in the order of their times."""
 
     def __init__(self, side: Side, name: str, host: str, run: str, skew: int, begin: int) -> None:
         self.side: Side = side
@@ -25,7 +25,7 @@ class Participant:
         self.clean = True
         self.events: list[tuple[int, dict[str, Any]]] = [(begin, {"kind": "open"})]
 
-    def say(self, time: int, **columns: Any) -> None:
+    def record(self, time: int, **columns: Any) -> None:
         self.events.append((time, columns))
 
     def alive(self, time: int) -> bool:
@@ -50,7 +50,7 @@ class Participant:
 
 
 class Generator:
-    """One domain's journals. ``faults`` scales how often something goes wrong; 0: never."""
+    """The journals of one domain. ``faults`` scales the probability of faults; 0: no faults."""
 
     def __init__(self, rng: random.Random, faults: float = 1.0, domain: str = "d") -> None:
         self.rng = rng
@@ -77,7 +77,7 @@ class Generator:
         self.participants.append(one)
         return one
 
-    # -- the whole ---------------------------------------------------------------------------------------------------
+    # -- all journals ------------------------------------------------------------------------------------------------
 
     def rows(self) -> list[Row]:
         rng = self.rng
@@ -122,7 +122,7 @@ class Generator:
         return found
 
     def _follows(self, replica: Participant, polling: bool) -> list[tuple[str, int, int | None]]:
-        """(topic, from, until): what it follows when."""
+        """(topic, from, until): the topics that the replica follows, and when."""
         rng = self.rng
         topics = [""] if rng.random() < 0.25 else rng.sample(self.topics, rng.randint(1, len(self.topics)))
         found: list[tuple[str, int, int | None]] = []
@@ -131,18 +131,18 @@ class Generator:
             while True:
                 until = time + rng.randrange(1, 40_000) if rng.random() < 0.25 else None
                 found.append((topic, time, until))
-                replica.say(time, kind="interest", topic=topic, cause="poll" if polling else "")
+                replica.record(time, kind="interest", topic=topic, cause="poll" if polling else "")
                 if self.chance(0.05):
-                    replica.say(time + 1, kind="interest", topic=topic, cause="poll" if polling else "")
+                    replica.record(time + 1, kind="interest", topic=topic, cause="poll" if polling else "")
                 if until is None:
                     break
-                replica.say(until, kind="drop", topic=topic)
+                replica.record(until, kind="drop", topic=topic)
                 if rng.random() < 0.5:
                     break
                 time = until + rng.randrange(1, 9000)
         return found
 
-    # -- the way of a link -------------------------------------------------------------------------------------------
+    # -- the path of a link ------------------------------------------------------------------------------------------
 
     def _commit(self, writer: Participant, services: list[Participant], replicas: list[Participant]) -> None:
         rng = self.rng
@@ -164,14 +164,14 @@ class Generator:
         origin = services[0].name if services else "s0"
         if self.chance(0.05):
             return
-        writer.say(self.time + 1, **columns, outcome="handed", cause=origin)
+        writer.record(self.time + 1, **columns, outcome="handed", cause=origin)
         if not services or self.chance(0.05):
             return
         for service in services if self.chance(0.1) else services[:1]:
             time = self.time + rng.randrange(2, 30)
             if not service.alive(time):
                 continue
-            service.say(time, **columns, outcome="taken", cause=origin)
+            service.record(time, **columns, outcome="taken", cause=origin)
             if self.chance(0.05):
                 continue
             self._publish(service, time + 1, columns, replicas)
@@ -181,12 +181,12 @@ class Generator:
         uuid = f"u-{service.run}"
         self.sequences[uuid, columns["topic"]] += 1
         if self.chance(0.02):
-            self.sequences[uuid, columns["topic"]] += 1  # a publisher that leaves one out
+            self.sequences[uuid, columns["topic"]] += 1  # the publisher skips a sequence
         sequence = self.sequences[uuid, columns["topic"]]
         sent = {**columns, "outcome": "sent", "service": service.name, "uuid": uuid, "sequence": sequence}
-        service.say(time, **sent)
+        service.record(time, **sent)
         if self.chance(0.02):
-            service.say(time + 1, **{**sent, "hash": rng.getrandbits(62)} if rng.random() < 0.5 else sent)
+            service.record(time + 1, **{**sent, "hash": rng.getrandbits(62)} if rng.random() < 0.5 else sent)
         if self.chance(0.02):
             return self._unrecord(service)
         for replica in replicas:
@@ -210,9 +210,9 @@ class Generator:
             if self.chance(0.02):
                 received["hash"] = rng.getrandbits(62)
             if self.chance(0.01):
-                received["sequence"] += rng.choice((50, 1))  # one that was never sent, or a neighbour's number
+                received["sequence"] += rng.choice((50, 1))  # one that was never sent, or that of another message
             if self.chance(0.01):
-                received["uuid"] = "u-nobody"
+                received["uuid"] = "u-unknown"
             if self.chance(0.02):
                 received["topic"] = rng.choice([*self.topics, "elsewhere"])
             self.arrivals[replica.run].append((at, columns, received))
@@ -264,9 +264,9 @@ class Generator:
                     outcome = rng.choice(("applied", "old", "waiting"))
                 if self.chance(0.12) and outcome == "old":
                     outcome = "applied"
-                replica.say(time, **{**received, "outcome": outcome})
+                replica.record(time, **{**received, "outcome": outcome})
                 if outcome == "waiting" and rng.random() < 0.3:
-                    replica.say(time + rng.choice((5, 100, 4000)), **{**columns, "outcome": "applied"})
+                    replica.record(time + rng.choice((5, 100, 4000)), **{**columns, "outcome": "applied"})
                 elif outcome == "waiting" and rng.random() < 0.8:
                     syncs += 1
                     chain = topic if any(name == topic for name, _, _ in follows) else ""
@@ -287,7 +287,7 @@ class Generator:
         head = visible[-1] if visible else {"position": 0, "nonce": 0}
         before = known[topic]
         cause = "history changed" if self.faults and time % 16 == 0 else "expired"
-        replica.say(time, kind="sync_begin", sequence=number, topic=topic, cause=cause, prev_position=before)
+        replica.record(time, kind="sync_begin", sequence=number, topic=topic, cause=cause, prev_position=before)
         if self.chance(0.1):
             return
         outcome = "failed" if self.chance(0.1) else "full" if full or self.chance(0.1) else "delta"
@@ -297,14 +297,14 @@ class Generator:
             for link in visible:
                 if link["position"] > known[link["topic"]]:
                     brought += 1
-                    replica.say(end - 1, **{**link, "outcome": "applied", "cause": "delta"})
+                    replica.record(end - 1, **{**link, "outcome": "applied", "cause": "delta"})
                     known[link["topic"]] = link["position"]
         elif outcome == "full":
             brought = 1
             for link in visible:
                 known[link["topic"]] = max(known[link["topic"]], link["position"])
         known[topic] = max(known[topic], head["position"])
-        replica.say(
+        replica.record(
             end, kind="sync_end", sequence=number, topic=topic, outcome=outcome, position=head["position"],
             nonce=head["nonce"], count=brought, size=brought * 9,
         )  # fmt: skip
@@ -324,18 +324,18 @@ class Generator:
             key = self.rng.choice(sorted(state))
             version = state[key].version + self.rng.choice((0, 0, 3))
             state[key] = ChangeRow("t", key, version, "set", 5, 9)
-        self._say_listing(replica, topic, position, time, list(state.values()))
+        self._record_listing(replica, topic, position, time, list(state.values()))
 
-    def _say_listing(
+    def _record_listing(
         self, who: Participant, topic: str, position: int, time: int, objects: Sequence[ChangeRow]
     ) -> None:
         number = len(who.events)
         common = {"topic": topic, "sequence": number, "position": position}
         for each in objects:
             change = ChangeRow(each.table, each.key, each.version, "set", each.hash, each.size)
-            who.say(time, kind="object", changes=(change,), **common)
+            who.record(time, kind="object", changes=(change,), **common)
         short = 1 if self.chance(0.05) else 0
-        who.say(time, kind="listing", count=len(objects) + short, **common)
+        who.record(time, kind="listing", count=len(objects) + short, **common)
 
     # -- marks, hellos, gaps, the store --------------------------------------------------------------------------------
 
@@ -343,13 +343,13 @@ class Generator:
         for each in self.participants:
             end = each.end or self.last + self.rng.choice((0, 9000, 9000, 30_000))
             for time in range(each.begin + 1, end, 1500):
-                each.say(time, kind="mark")
+                each.record(time, kind="mark")
             if each.end is not None:
                 each.events = [(time, columns) for time, columns in each.events if time < each.end]
                 if each.clean:
-                    each.say(each.end, kind="close")
+                    each.record(each.end, kind="close")
             elif self.rng.random() < 0.4:
-                each.say(max(time for time, _ in each.events) + 1, kind="close")
+                each.record(max(time for time, _ in each.events) + 1, kind="close")
 
     def _hellos(self, services: list[Participant], replicas: list[Participant]) -> None:
         number = 0
@@ -361,11 +361,11 @@ class Generator:
                     if not (replica.alive(time - 50) and replica.alive(time + 300) and service.alive(time)):
                         continue
                     nonce, uuid = f"n{number}", f"u-{service.run}"
-                    replica.say(time - self.rng.randrange(50), kind="ask", peer=nonce)
-                    service.say(time, kind="hello", peer=nonce, uuid=uuid, service=service.name)
+                    replica.record(time - self.rng.randrange(50), kind="ask", peer=nonce)
+                    service.record(time, kind="hello", peer=nonce, uuid=uuid, service=service.name)
                     if not self.chance(0.1):
                         there = time + self.rng.randrange(300)
-                        replica.say(there, kind="hello", peer=nonce, uuid=uuid, service=service.name)
+                        replica.record(there, kind="hello", peer=nonce, uuid=uuid, service=service.name)
 
     def _with_gaps(self, rows: list[Row]) -> list[Row]:
         for each in self.participants:
@@ -392,8 +392,8 @@ class Generator:
                 columns = dict(link)
                 if self.chance(0.01):
                     columns["prev_nonce"] += 1
-                store.say(self.last + 2, **columns, outcome="committed", cause="s0")
-            store.say(self.last + 3, kind="changelog", prev_position=floor, position=self.position)
+                store.record(self.last + 2, **columns, outcome="committed", cause="s0")
+            store.record(self.last + 3, kind="changelog", prev_position=floor, position=self.position)
         if rng.random() < 0.8:
             for topic in self.topics:
                 if not self.chance(0.1):
@@ -405,5 +405,6 @@ class Generator:
                             else:
                                 state[each.key] = each
                     behind = rng.choice((0, 0, 0, 2))
-                    self._say_listing(store, topic, max(0, self.position - behind), self.last + 4, list(state.values()))
+                    position = max(0, self.position - behind)
+                    self._record_listing(store, topic, position, self.last + 4, list(state.values()))
         return store.rows()

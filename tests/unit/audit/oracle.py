@@ -1,6 +1,6 @@
-"""The audit by brute force, written from docs/audit.md alone. It shares no code with the pipeline.
+"""A brute-force audit, written from docs/audit.md alone. It shares no code with the pipeline.
 
-Slow and plain on purpose: sets, loops, one function per definition.
+It is slow and simple on purpose: sets, loops, one function per definition.
 """
 
 from collections import defaultdict
@@ -105,7 +105,7 @@ class Oracle:
         ]
         self._skews: dict[tuple[str, str, int], int] = {}
 
-    # -- words ---------------------------------------------------------------------------------------------------
+    # -- definitions ---------------------------------------------------------------------------------------------
 
     def first_wall(self, run: str) -> int:
         return min(row.wall for row in self.runs[run])
@@ -206,14 +206,14 @@ class Oracle:
 
     def _measured(self, replica: str, publisher: str, window: int) -> int:
         samples = [
-            (answer.wall - ask.wall, (ask.wall + answer.wall) // 2 - said.wall)
+            (received.wall - ask.wall, (ask.wall + received.wall) // 2 - sent.wall)
             for ask in self.rows
             if ask.kind == "ask" and ask.host == replica
-            for answer in self.runs[ask.run]
-            if answer.kind == "hello" and answer.peer == ask.peer and answer.wall // self.window <= window
-            for said in self.rows
-            if said.kind == "hello" and said.side != "replica" and said.host == publisher
-            if (said.peer, said.uuid) == (ask.peer, answer.uuid)
+            for received in self.runs[ask.run]
+            if received.kind == "hello" and received.peer == ask.peer and received.wall // self.window <= window
+            for sent in self.rows
+            if sent.kind == "hello" and sent.side != "replica" and sent.host == publisher
+            if (sent.peer, sent.uuid) == (ask.peer, received.uuid)
         ]
         if samples:
             return min(samples)[1]
@@ -240,7 +240,7 @@ class Oracle:
         return time + self.bound + 2 * self.grace
 
     def until(self, intervals: list[Interval], horizon: int) -> list[Interval]:
-        """What can be known of them at the horizon: those that were open, and the syncs until then."""
+        """The intervals that were open at the horizon, with their syncs until then."""
         return [
             each._replace(syncs=tuple(row for row in each.syncs if row.wall <= horizon))
             for each in intervals
@@ -306,7 +306,7 @@ class Oracle:
         return sorted(found)
 
     def _received(self, item: Item, name: str) -> list[Row]:
-        """All receipts of the item by this replica, in their order."""
+        """All receipts of the item by this replica, in order."""
         if item.kind != "publication":
             return []
         found = [
@@ -337,7 +337,7 @@ class Oracle:
         return min(walls, default=None)
 
     def _covers(self, end: Row, position: int) -> bool:
-        """Whether a sync read what was committed at a position. A delta does not read what is before its begin."""
+        """Whether a sync read the commit at a position. A delta reads no commits before its begin."""
         if end.outcome == "full":
             return end.position >= position
         begins = [
@@ -348,7 +348,7 @@ class Oracle:
         return min(begins, default=0) < position <= end.position
 
     def _polled(self, item: Item, interval: Interval) -> int | None:
-        """When a replica that polls noted the item itself."""
+        """The time when a polling replica recorded the item itself."""
         walls = [
             row.wall
             for row in self.runs[interval.run]
@@ -497,7 +497,7 @@ class Oracle:
     def _where(self, item: Item, run: str) -> str:
         if item.kind != "publication":
             return ""
-        heard = [
+        received = [
             row.sequence
             for row in self.receipts
             if row.run == run
@@ -505,11 +505,11 @@ class Oracle:
             and row.wall <= self.horizon(item.p)
             and not self.astray(row)
         ]
-        if not heard or item.sequence > max(heard):
+        if not received or item.sequence > max(received):
             return "suffix"
-        return "prefix" if item.sequence < min(heard) else "middle"
+        return "prefix" if item.sequence < min(received) else "middle"
 
-    # -- what nobody expects, and what nobody recorded -----------------------------------------------------------------
+    # -- unexpected receipts and unrecorded publications ---------------------------------------------------------------
 
     def _is_phantom(self, uuid: str, topic: str, sequence: int) -> bool:
         mine = sorted(
@@ -517,16 +517,16 @@ class Oracle:
             key=lambda row: (row.wall, row.run, row.number),
         )
         runs = {row.run for row in mine}
-        if not mine or any(self._holed(run, self.light(uuid, topic, sequence)) for run in runs):
+        if not mine or any(self._holed(run, self.unrecorded_p(uuid, topic, sequence)) for run in runs):
             return False
-        heard = [
-            row.wall - self.skew(row.host, mine[0].host, self.light(uuid, topic, sequence))
+        received = [
+            row.wall - self.skew(row.host, mine[0].host, self.unrecorded_p(uuid, topic, sequence))
             for row in self.receipts
             if (row.uuid, row.topic, row.sequence) == (uuid, topic, sequence)
         ]
-        return max(self.last_wall(run) for run in runs) >= min(heard)
+        return max(self.last_wall(run) for run in runs) >= min(received)
 
-    def light(self, uuid: str, topic: str, sequence: int) -> int:
+    def unrecorded_p(self, uuid: str, topic: str, sequence: int) -> int:
         """The p of an unrecorded item."""
         walls = [row.wall for row in self.receipts if (row.uuid, row.topic, row.sequence) == (uuid, topic, sequence)]
         later = [each for each in self.publications if each[:2] == (uuid, topic) and each[2] > sequence]
@@ -536,8 +536,8 @@ class Oracle:
         return any(lo_wall <= self.horizon(time) for _, lo_wall, _, _ in self.gaps(run))
 
     def _unrecorded(self) -> list[tuple[str, str, str, int]]:
-        heard = {(row.uuid, row.topic, row.sequence) for row in self.receipts}
-        missing = {each for each in heard if self._is_unrecorded(*each) and not self._commit_stands_for(*each)}
+        received = {(row.uuid, row.topic, row.sequence) for row in self.receipts}
+        missing = {each for each in received if self._is_unrecorded(*each) and not self._commit_stands_for(*each)}
         streams = defaultdict(set)
         runs: dict[str, set[str]] = defaultdict(set)
         for (uuid, topic, sequence), rows in self.publications.items():
@@ -547,14 +547,14 @@ class Oracle:
             for one, two in pairwise(sorted(sequences)):
                 after = self.publications[uuid, topic, two][0].wall
                 if any(self._holed(run, after) for run in runs[uuid]):
-                    unheard = [each for each in range(one + 1, two) if (uuid, topic, each) not in heard]
+                    unreceived = [each for each in range(one + 1, two) if (uuid, topic, each) not in received]
                     stand = self._commits_between(uuid, topic, one, two)
-                    missing |= {(uuid, topic, each) for each in unheard[stand:]}
+                    missing |= {(uuid, topic, each) for each in unreceived[stand:]}
         return [
             (name, *each)
             for each in missing
             for name in self.names()
-            if self.until(self.matching(each[1], name, polling=False), self.horizon(self.light(*each)))
+            if self.until(self.matching(each[1], name, polling=False), self.horizon(self.unrecorded_p(*each)))
         ]
 
     def _is_unrecorded(self, uuid: str, topic: str, sequence: int) -> bool:
@@ -574,8 +574,8 @@ class Oracle:
         )
 
     def _commit_stands_for(self, uuid: str, topic: str, sequence: int) -> bool:
-        """Whether the delivery is counted as that of an unpublished commit."""
-        horizon = self.horizon(self.light(uuid, topic, sequence))
+        """Whether an unpublished commit represents the delivery."""
+        horizon = self.horizon(self.unrecorded_p(uuid, topic, sequence))
         points = {
             (row.topic, row.position, row.nonce)
             for row in self.receipts
@@ -584,7 +584,7 @@ class Oracle:
         return any(point in self.commits and not self._published_until(point, horizon) for point in points)
 
     def _commits_between(self, uuid: str, topic: str, one: int, two: int) -> int:
-        """How many unpublished commits the sequences between two neighbours may have carried unseen."""
+        """The number of unpublished commits that the sequences between two neighbours may have carried."""
         before, after = self.publications[uuid, topic, one][0], self.publications[uuid, topic, two][0]
         horizon = self.horizon(after.wall)
         return sum(
@@ -607,13 +607,14 @@ class Oracle:
         return sorted(found)
 
     def timed(self) -> list[tuple[Verdict | Stray, int]]:
-        """Delivery and strays with the time by which each belongs to a window."""
+        """The rows of delivery and strays, each with the time that decides its window."""
         times: dict[tuple[object, ...], int] = {item[:7]: item.p for item in self.items()}
         found: list[tuple[Verdict | Stray, int]] = []
         for row in self.delivery():
             of_item = tuple(row)[1:8]
-            dark = row.kind == "unrecorded"
-            found.append((row, self.light(row.uuid, row.topic, row.sequence) if dark else times[of_item]))
+            unrecorded = row.kind == "unrecorded"
+            time = self.unrecorded_p(row.uuid, row.topic, row.sequence) if unrecorded else times[of_item]
+            found.append((row, time))
         for stray in self.strays():
             walls = [
                 row.wall for row in self.receipts if (row.name, row.uuid, row.topic, row.sequence) == tuple(stray)[:4]
@@ -637,8 +638,8 @@ class Oracle:
         found = set()
         for item in self.items():
             point = (item.topic, item.position, item.nonce)
-            surely = self.closed(item.p) and not self._hidden_at_publisher(item)
-            if item.kind == "unpublished" and point in committed and surely:
+            certain = self.closed(item.p) and not self._hidden_at_publisher(item)
+            if item.kind == "unpublished" and point in committed and certain:
                 found.add(StoreFinding(*point, "unpublished"))
         found |= {
             StoreFinding(*point, "unknown" if self._may_be_restored(point, set(committed)) else "phantom_publish")
@@ -656,7 +657,7 @@ class Oracle:
         return sorted(found)
 
     def _may_be_restored(self, point: tuple[str, int, int], committed: set[tuple[str, int, int]]) -> bool:
-        """Whether some sync may have seen the end of the history that had this point."""
+        """Whether some sync may have noticed that the history with this point was replaced by a backup."""
         published = min(
             row.wall
             for rows in self.publications.values()
@@ -665,12 +666,12 @@ class Oracle:
         )
         for row in self.rows:
             if row.kind == "sync_begin" and row.cause == "history changed" and row.wall >= published - self.grace:
-                older = [each for each in committed if self.horizon(self._light_of(each)) <= row.wall]
+                older = [each for each in committed if self.horizon(self._commit_p(each)) <= row.wall]
                 if all(position < point[1] for _, position, _ in older):
                     return True
         return False
 
-    def _light_of(self, commit: tuple[str, int, int]) -> int:
+    def _commit_p(self, commit: tuple[str, int, int]) -> int:
         """The p of a commit."""
         rows = self.commits[commit]
         written = [row.written for row in rows if row.written > 0]

@@ -1,4 +1,4 @@
-"""Small journals with one thing wrong, built by hand. Times are in microseconds; a window has ``WINDOW``."""
+"""Small journals with one fault, built by hand. Times are in microseconds; a window has ``WINDOW``."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ WAY = 5  # from the sending to the receipt
 
 
 class Scenario:
-    """A writer, a service and replicas that begin at ``BEGIN``; ``rows()`` ends them all in order."""
+    """A writer, a service and a replica that begin at ``BEGIN``; ``rows()`` ends all of them in order."""
 
     def __init__(self, domain: str, skew: int = 0) -> None:
         self.domain = domain
@@ -39,18 +39,18 @@ class Scenario:
     ) -> None:  # fmt: skip
         """Follow a topic; a full sync at ``base`` ends a little later."""
         who = replica or self.replica
-        who.say(at, kind="interest", topic=topic, cause="poll" if polls else "")
+        who.record(at, kind="interest", topic=topic, cause="poll" if polls else "")
         self.sync(at + 10, topic, base, replica=who, outcome="full")
 
     def sync(
         self, at: int, topic: str, position: int, replica: Participant | None = None, outcome: str = "delta",
         count: int = 1, after: int = 0,
     ) -> None:  # fmt: skip
-        """``after``: what the replica knew when it began."""
+        """Record a sync. ``after``: the position that the replica knew at its begin."""
         who = replica or self.replica
         number = len(who.events)
-        who.say(at - 5, kind="sync_begin", topic=topic, sequence=number, cause="expired", prev_position=after)
-        who.say(
+        who.record(at - 5, kind="sync_begin", topic=topic, sequence=number, cause="expired", prev_position=after)
+        who.record(
             at, kind="sync_end", topic=topic, sequence=number, outcome=outcome, position=position, nonce=position,
             count=count, size=count * 9,
         )  # fmt: skip
@@ -67,80 +67,83 @@ class Scenario:
             "prev_position": prev[0], "prev_nonce": prev[1], "hash": 5000 + self.position, "part": 1, "parts": 1,
             "written": self.time, "changes": (ChangeRow("t", key, self.position, action, value, 9),),
         }  # fmt: skip
-        self.store.say(BEGIN + 90_001, **columns, outcome="committed", cause="s")
+        self.store.record(BEGIN + 90_001, **columns, outcome="committed", cause="s")
         return columns
 
     def hand(self, columns: dict[str, Any]) -> None:
-        self.writer.say(self.time + 1, **columns, outcome="handed", cause="s")
+        self.writer.record(self.time + 1, **columns, outcome="handed", cause="s")
 
     def take(self, columns: dict[str, Any]) -> None:
-        self.service.say(self.time + 2, **columns, outcome="taken", cause="s")
+        self.service.record(self.time + 2, **columns, outcome="taken", cause="s")
 
     def send(self, columns: dict[str, Any], service: Participant | None = None) -> dict[str, Any]:
-        """Numbered and sent; returns what a replica receives."""
+        """Number and send a message; returns its columns as a replica receives them."""
         who = service or self.service
         uuid = f"u-{who.run}"
         self.sequences[uuid, columns["topic"]] = self.sequences.get((uuid, columns["topic"]), 0) + 1
         sequence = self.sequences[uuid, columns["topic"]]
         sent = {**columns, "service": "s", "uuid": uuid, "sequence": sequence, "outcome": "sent"}
-        who.say(self.time + 3, **sent)
+        who.record(self.time + 3, **sent)
         return sent
 
     def receive(
         self, sent: dict[str, Any], outcome: str = "applied", after: int = WAY, replica: Participant | None = None,
         at: int | None = None,
     ) -> None:  # fmt: skip
-        (replica or self.replica).say(at or self.time + 3 + after, **{**sent, "outcome": outcome})
+        (replica or self.replica).record(at or self.time + 3 + after, **{**sent, "outcome": outcome})
 
     def poll(self, after: int = WAY) -> None:
-        """A commit that the replica reads from the changelog: its driver numbers it once more."""
+        """A commit that the replica reads from the changelog; its driver gives it another sequence."""
         sent = self.publish()
-        self.replica.say(self.time + after, **{**sent, "uuid": "polled", "service": "db-polling", "outcome": "applied"})
+        polled = {**sent, "uuid": "polled", "service": "db-polling", "outcome": "applied"}
+        self.replica.record(self.time + after, **polled)
 
     def publish(self, topic: str = "t", key: str = "k", service: Participant | None = None) -> dict[str, Any]:
-        """From the commit to the sending."""
+        """Commit, hand over and send a message."""
         columns = self.link(topic, key)
         self.hand(columns)
         self.take(columns)
         return self.send(columns, service)
 
     def deliver(self, number: int, topic: str = "t") -> None:
-        """So many messages that arrive and are applied."""
+        """Publish ``number`` messages, which arrive and are applied."""
         for _ in range(number):
             self.receive(self.publish(topic))
 
     def ask(self, at: int) -> None:
-        """A question by which clocks are compared: 20 there and back, asked and answered in the middle."""
-        self.replica.say(at - 10, kind="ask", peer=f"n{at}")
-        self.service.say(at, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
-        self.replica.say(at + 10, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
+        """A hello request and its reply, which compare the clocks: a round trip of 20, answered in the middle."""
+        self.replica.record(at - 10, kind="ask", peer=f"n{at}")
+        self.service.record(at, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
+        self.replica.record(at + 10, kind="hello", peer=f"n{at}", uuid=f"u-{self.service.run}")
 
     def stored(self, objects: dict[str, tuple[int, int]], topic: str = "t") -> None:
-        """The store holds these now, at its head: key -> (version, hash)."""
+        """The store holds these objects at its head: key -> (version, hash)."""
         self.listed = True
         self._list(self.store, BEGIN + 90_002, topic, self.position, objects)
 
     def held(self, objects: dict[str, tuple[int, int]], at: int, position: int, topic: str = "t") -> None:
-        """The replica holds these at ``position``."""
+        """The replica holds these objects at ``position``."""
         self._list(self.replica, at, topic, position, objects)
 
     def _list(self, who: Participant, at: int, topic: str, position: int, objects: dict[str, tuple[int, int]]) -> None:
         number = len(who.events)
         common = {"topic": topic, "sequence": number, "position": position}
         for key, (version, value) in objects.items():
-            who.say(at, kind="object", changes=(ChangeRow("t", key, version, "set", value, 9),), **common)
-        who.say(at, kind="listing", count=len(objects), **common)
+            who.record(at, kind="object", changes=(ChangeRow("t", key, version, "set", value, 9),), **common)
+        who.record(at, kind="listing", count=len(objects), **common)
 
     def rows(self, close: bool = True, store: bool = True) -> list[Row]:
-        """Marks in between; everybody that has no end closes far behind, or has marks until a window before."""
+        """All rows, with marks. Runs without an end close long after the last message. Without ``close`` they do not
+        close, and their marks end early, so that windows stay open.
+        """
         for each in self.participants:
             end = each.end or BEGIN + (60_000 if close else 4000)
             for at in range(each.begin + 500, end, 1000):
-                each.say(at, kind="mark")
+                each.record(at, kind="mark")
             each.events = [(at, columns) for at, columns in each.events if each.end is None or at < each.end]
             if each.end is None and close:
-                each.say(end, kind="close")
-        self.store.say(BEGIN + 90_003, kind="changelog", prev_position=0, position=self.position)
+                each.record(end, kind="close")
+        self.store.record(BEGIN + 90_003, kind="changelog", prev_position=0, position=self.position)
         found = [row for each in self.participants for row in each.rows()]
         return found + (self.store.rows() if store else [])
 

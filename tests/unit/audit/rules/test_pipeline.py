@@ -1,4 +1,4 @@
-"""The pipeline says what the definitions say: on known answers, and on journals with random planted faults."""
+"""The pipeline follows the definitions: on known answers, and on journals with random planted faults."""
 
 import random
 from collections import Counter, defaultdict
@@ -29,10 +29,10 @@ T = TypeVar("T", Verdict, Stray, StoreFinding, Difference)
 Kinds = dict[tuple[str, str, str], int]
 
 NUMBER = 1000
-"""Generated journals."""
+"""Number of generated journals."""
 
 CASES: dict[str, tuple[Callable[[Scenario], list[Row]], Kinds, int]] = {}
-"""name -> (how it is built, verdicts that are not ok, exit code)."""
+"""name -> (the function that builds the case, verdicts that are not ok, exit code)."""
 
 
 def case(kinds: Kinds, code: int) -> Callable[[Callable[[Scenario], list[Row]]], Callable[..., Any]]:
@@ -62,11 +62,11 @@ def lose(world: Scenario, lost: int, of: int = 5) -> list[Row]:
 
 
 @case({}, 32)
-def retention_has_taken_what_a_replica_asked_for(world: Scenario) -> list[Row]:
-    """One of five is lost, and nothing can be said about it: only that the begin is missing."""
+def retention_deleted_the_begin_of_a_replica(world: Scenario) -> list[Row]:
+    """One of five messages is lost. The audit cannot detect that; it reports only that the begin is missing."""
     rows = lose(world, 4)
-    asked = max(row.number for row in rows if row.side == "replica" and row.kind in ("interest", "sync_end"))
-    return [row for row in rows if row.side != "replica" or row.number > asked]
+    begin = max(row.number for row in rows if row.side == "replica" and row.kind in ("interest", "sync_end"))
+    return [row for row in rows if row.side != "replica" or row.number > begin]
 
 
 @case({("lost", "prefix", "wire"): 1}, 1)
@@ -184,7 +184,7 @@ def polling_brings_something_late(world: Scenario) -> list[Row]:
 
 
 @case({("repaired", "", "polling"): 1}, 0)
-def what_polling_missed_is_repaired_by_a_sync(world: Scenario) -> list[Row]:
+def a_commit_missed_by_polling_is_repaired_by_a_sync(world: Scenario) -> list[Row]:
     world.follow(polls=True)
     world.poll()
     world.publish()
@@ -202,7 +202,7 @@ def polling_misses_a_commit(world: Scenario) -> list[Row]:
 
 
 @case({}, 0)
-def a_sync_that_nobody_needed(world: Scenario) -> list[Row]:
+def a_needless_sync(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
     world.sync(world.time + 50, "t", world.position, count=0)
@@ -239,7 +239,7 @@ def a_subscriber_joins_late(world: Scenario) -> list[Row]:
 def a_subscriber_leaves(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(3)
-    world.replica.say(world.time + 20, kind="drop", topic="t")
+    world.replica.record(world.time + 20, kind="drop", topic="t")
     for _ in range(4):
         world.publish()
     return world.rows()
@@ -280,7 +280,7 @@ def a_hole_in_the_services_journal(world: Scenario) -> list[Row]:
 
 @case({("unknown", "gap of a publisher", ""): 2}, 32)
 def a_hole_in_the_services_journal_over_what_was_lost(world: Scenario) -> list[Row]:
-    """Nobody received one of the two, so no receipt shows which commit the sequence carried."""
+    """One of the two messages was not received, so no receipt shows which commit its sequence carried."""
     world.follow()
     world.deliver(2)
     world.publish()
@@ -291,7 +291,7 @@ def a_hole_in_the_services_journal_over_what_was_lost(world: Scenario) -> list[R
 
 @case({("unknown", "unrecorded", ""): 2}, 32)
 def a_hole_in_the_services_journal_of_an_unknown_commit(world: Scenario) -> list[Row]:
-    """Neither the writer nor the store has a journal: the sequences are all that is known."""
+    """Neither the writer nor the store has a journal: only the sequences are known."""
     world.follow()
     world.deliver(2)
     world.publish()
@@ -303,7 +303,7 @@ def a_hole_in_the_services_journal_of_an_unknown_commit(world: Scenario) -> list
 
 @case({("unknown", "unrecorded", ""): 3, ("lost", "", "service"): 1, ("unpublished", "", ""): 4}, 33)
 def one_of_two_services_has_no_journal(world: Scenario) -> list[Row]:
-    """What nobody received is lost; what was received did not come by a repair."""
+    """The message without a receipt is lost; the received ones were not repaired."""
     other = world.begin("service", "s2")
     world.follow()
     world.deliver(2)
@@ -326,7 +326,7 @@ def one_sequence_has_two_hashes(world: Scenario) -> list[Row]:
 def a_publisher_sends_one_sequence_with_two_hashes(world: Scenario) -> list[Row]:
     world.follow()
     sent = world.publish()
-    world.service.say(world.time + 4, **{**sent, "hash": 1})
+    world.service.record(world.time + 4, **{**sent, "hash": 1})
     world.receive(sent)
     return world.rows()
 
@@ -383,7 +383,7 @@ def a_loss_in_the_service(world: Scenario) -> list[Row]:
 
 
 @case({("lost", "", "writer"): 1, ("unpublished", "", ""): 1}, 1)
-def a_commit_that_nobody_handed_over(world: Scenario) -> list[Row]:
+def a_commit_without_a_handover(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
     world.link()
@@ -426,7 +426,7 @@ def a_replica_of_everything(world: Scenario) -> list[Row]:
 
 
 @case({("phantom", "", ""): 1}, 2)
-def a_message_that_nobody_published(world: Scenario) -> list[Row]:
+def a_message_that_was_not_published(world: Scenario) -> list[Row]:
     world.follow()
     world.deliver(2)
     sent = world.publish()
@@ -454,7 +454,7 @@ def nothing_is_lost_in_an_open_window(world: Scenario) -> list[Row]:
 
 @case({("unknown", "no sync", ""): 1}, 32)
 def a_replica_that_never_synced(world: Scenario) -> list[Row]:
-    world.replica.say(BEGIN + 10, kind="interest", topic="t")
+    world.replica.record(BEGIN + 10, kind="interest", topic="t")
     world.publish()
     rows = world.rows()
     closing = max(row.wall for row in rows if row.side == "replica")
@@ -462,7 +462,7 @@ def a_replica_that_never_synced(world: Scenario) -> list[Row]:
 
 
 def roll_back(world: Scenario) -> None:
-    """Something is published that the changelog does not have."""
+    """Publish a commit that the changelog does not have."""
     world.follow()
     world.deliver(2)
     before = dict(world.heads)
@@ -472,9 +472,9 @@ def roll_back(world: Scenario) -> None:
     world.deliver(1)
 
 
-def doubt(world: Scenario, at: int) -> None:
-    """A replica sees that history began again."""
-    world.replica.say(at, kind="sync_begin", topic="t", sequence=99, cause="history changed")
+def change_history(world: Scenario, at: int) -> None:
+    """A replica notices a changed history."""
+    world.replica.record(at, kind="sync_begin", topic="t", sequence=99, cause="history changed")
 
 
 @case({("phantom_publish", "", ""): 1}, 2)
@@ -485,23 +485,23 @@ def a_publication_that_was_rolled_back(world: Scenario) -> list[Row]:
 
 @case({("unknown", "", ""): 1}, 32)
 def a_publication_that_a_restored_backup_does_not_hold(world: Scenario) -> list[Row]:
-    """The same, but a replica saw that history began again: nobody can tell whether it was committed once."""
+    """The same, but a replica noticed a changed history: the commit may have existed before the backup was restored."""
     roll_back(world)
-    doubt(world, world.time + BOUND + 2 * GRACE - 1)
+    change_history(world, world.time + BOUND + 2 * GRACE - 1)
     return world.rows()
 
 
 @case({("phantom_publish", "", ""): 1}, 2)
 def a_publication_that_was_rolled_back_long_before_a_backup_was_restored(world: Scenario) -> list[Row]:
-    """What was committed behind it is in the backup, and so it would be."""
+    """The backup holds later commits, so it would also hold this one."""
     roll_back(world)
-    doubt(world, world.time + BOUND + 2 * GRACE)
+    change_history(world, world.time + BOUND + 2 * GRACE)
     return world.rows()
 
 
 @case({("phantom_publish", "", ""): 1}, 2)
 def a_publication_that_was_rolled_back_after_a_backup_was_restored(world: Scenario) -> list[Row]:
-    doubt(world, BEGIN + 2_000)
+    change_history(world, BEGIN + 2_000)
     world.time += 1_000 + GRACE
     roll_back(world)
     return world.rows()
@@ -526,8 +526,8 @@ def skewed(skew: int, asks: bool) -> list[Row]:
     world.deliver(3)
     world.publish()
     world.sync(world.time + BOUND - 10, "t", world.position)
-    world.receive(world.publish(), after=BOUND + WAY + 1)  # without questions the quickest way counts as none
-    world.replica.say(world.time + BOUND + 100, kind="drop", topic="t")
+    world.receive(world.publish(), after=BOUND + WAY + 1)  # without hello requests the quickest message counts as 0
+    world.replica.record(world.time + BOUND + 100, kind="drop", topic="t")
     world.time += BOUND + 300
     world.publish()
     return world.rows()
@@ -554,9 +554,9 @@ def generate() -> dict[str, list[Row]]:
 
 
 def test_known_answers_and_a_thousand_journals(audit: Audit) -> None:
-    """One test of many: where tests run side by side, several processes would each compute the same tables."""
+    """One test for all checks: with parallel tests, several processes would each compute the same tables."""
     cases, generated = all_cases(), generate()
-    tables = audit({**cases, **generated})  # all together: Spark's own overhead is paid once
+    tables = audit({**cases, **generated})  # all together: Spark's overhead occurs only once
     derived = aggregate(tables, SETTINGS)
     summary = collect(tables, derived, SETTINGS)
     kinds: dict[str, Kinds] = defaultdict(dict)
@@ -570,28 +570,28 @@ def test_known_answers_and_a_thousand_journals(audit: Audit) -> None:
         latencies_are_free_of_skew(name, way, summary)
     skew_is_measured(summary)
     a_repair_shows_when_it_was_detected_and_when_done(tables)
-    a_needless_sync_is_told_from_a_needed_one(tables)
+    needless_syncs_are_marked(tables)
     a_thousand_journals_with_planted_faults(tables, generated)
     the_balance_of_each_journal_holds(summary, generated)
     replicas_windows_and_streams_add_up_to_the_balance(derived, summary, generated)
     a_window_has_what_was_published_in_it(derived)
-    what_polling_brings_is_delivered(tables, summary)
-    a_stream_tells_where_it_was_cut(derived, summary)
-    what_was_repaired_makes_no_key_one_of_the_worst(tables, derived)
+    polled_commits_are_delivered(tables, summary)
+    losses_show_where_a_stream_was_cut(derived, summary)
+    repaired_messages_make_no_worst_key(tables, derived)
     each_hop_has_its_latency(summary)
     percentiles_are_nearest_ranks_by_replica_and_of_all(tables.delivery.sparkSession)
     a_trail_ends_where_the_message_was_last_seen(summary)
-    of_many_the_first_are_named(summary, derived)
-    the_detector_is_told_by_what_it_missed_and_what_it_did_in_vain(summary)
+    the_first_of_many_anomalies_are_named(summary, derived)
+    the_detector_counts_missed_holes_and_needless_syncs(summary)
     the_course_of_time_adds_up(summary, derived)
-    a_begin_that_is_missing_is_told(summary, {**cases, **generated})
+    a_missing_begin_of_a_run_is_reported(summary, {**cases, **generated})
 
 
 def oracle(rows: list[Row]) -> Oracle:
     return Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
 
 
-def said(one: Oracle) -> Kinds:
+def kinds_of(one: Oracle) -> Kinds:
     found = Counter((row.verdict, row.detail, row.blame) for row in one.delivery())
     for table in (one.strays(), one.store(), one.state()):
         found.update((row.verdict, "", "") for row in table)
@@ -606,7 +606,7 @@ def wrong(found: Kinds) -> Kinds:
 def test_known_answer_of_the_oracle(name: str) -> None:
     build, expected, code = CASES[name]
     one = oracle(build(Scenario(name)))
-    assert wrong(said(one)) == wrong(expected)
+    assert wrong(kinds_of(one)) == wrong(expected)
     assert one.bits() == code
 
 
@@ -615,7 +615,7 @@ def known_answer(name: str, kinds: Mapping[str, Kinds]) -> None:
 
 
 def five_seconds_of_skew_change_no_verdict(name: str, kinds: Mapping[str, Kinds], cases: dict[str, list[Row]]) -> None:
-    assert wrong(said(oracle(cases[name]))) == SKEWED, name
+    assert wrong(kinds_of(oracle(cases[name]))) == SKEWED, name
     assert wrong(kinds[name]) == SKEWED, name
 
 
@@ -632,17 +632,17 @@ def a_repair_shows_when_it_was_detected_and_when_done(tables: "Tables") -> None:
     assert row["settled"] - row["detected"] == 5
 
 
-def a_needless_sync_is_told_from_a_needed_one(tables: "Tables") -> None:
+def needless_syncs_are_marked(tables: "Tables") -> None:
     found = {
         name: [
             (row["outcome"], row["needless"], row["took"])
             for row in tables.syncs.filter(f"domain = '{name}'").orderBy("began").collect()
         ]
-        for name in ("a_loss_is_repaired_by_a_sync", "a_sync_that_nobody_needed")
+        for name in ("a_loss_is_repaired_by_a_sync", "a_needless_sync")
     }
     assert found == {
         "a_loss_is_repaired_by_a_sync": [("full", False, 5), ("delta", False, 5)],
-        "a_sync_that_nobody_needed": [("full", False, 5), ("delta", True, 5)],
+        "a_needless_sync": [("full", False, 5), ("delta", True, 5)],
     }
 
 
@@ -707,34 +707,35 @@ def a_window_has_what_was_published_in_it(derived: "Aggregates") -> None:
     ]  # fmt: skip
 
 
-def what_polling_brings_is_delivered(tables: "Tables", summary: Summary) -> None:
+def polled_commits_are_delivered(tables: "Tables", summary: Summary) -> None:
     found = {
         name: Counter(row["way"] for row in tables.delivery.filter(f"domain = '{name}'").collect())
-        for name in ("a_replica_that_polls", "what_polling_missed_is_repaired_by_a_sync", "clean")
+        for name in ("a_replica_that_polls", "a_commit_missed_by_polling_is_repaired_by_a_sync", "clean")
     }
     assert found == {
         "a_replica_that_polls": {"polling": 5},
-        "what_polling_missed_is_repaired_by_a_sync": {"polling": 1, "repair": 1},
+        "a_commit_missed_by_polling_is_repaired_by_a_sync": {"polling": 1, "repair": 1},
         "clean": {"message": 200},
     }
     assert summary.balance["a_replica_that_polls"] == Balance(expected=5, delivered=5)
     assert summary.balance["polling_misses_a_commit"] == Balance(expected=3, delivered=2, lost=1)
-    assert summary.balance["what_polling_missed_is_repaired_by_a_sync"] == Balance(expected=2, delivered=1, repaired=1)
+    missed = summary.balance["a_commit_missed_by_polling_is_repaired_by_a_sync"]
+    assert missed == Balance(expected=2, delivered=1, repaired=1)
 
 
-def a_stream_tells_where_it_was_cut(derived: "Aggregates", summary: Summary) -> None:
+def losses_show_where_a_stream_was_cut(derived: "Aggregates", summary: Summary) -> None:
     (row,) = derived.stream.filter("domain = 'a_wire_is_cut'").collect()
     assert (row["lowest"], row["highest"], row["expected"], row["lost"], row["repaired"]) == (1, 31, 31, 30, 0)
     everywhere, *worst = summary.losses
     (cut,) = [each for each in worst if each.stream[0] == "a_wire_is_cut"]
-    assert cut.lost[0] == 0, "the first message came"
+    assert cut.lost[0] == 0, "the first message arrived"
     assert sum(cut.lost) == 30
     assert cut.lost[48] == 1, "the last of 31 begins at 30/31 of the stream, in the part before the last of 50"
     assert sum(everywhere.lost) >= sum(sum(each.lost) for each in worst)
     assert ("a_wire_is_cut", "k", 30) in [(each["domain"], each["key"], each["anomalies"]) for each in summary.keys]
 
 
-def what_was_repaired_makes_no_key_one_of_the_worst(tables: "Tables", derived: "Aggregates") -> None:
+def repaired_messages_make_no_worst_key(tables: "Tables", derived: "Aggregates") -> None:
     def keys(verdict: str) -> list[dict[str, Any]]:
         some = derived.anomaly.filter((F.col("verdict") == verdict) & (F.col("domain") == name))
         assert not some.isEmpty()
@@ -767,7 +768,7 @@ def each_hop_has_its_latency(summary: Summary) -> None:
 def latencies_are_free_of_skew(name: str, way: int, summary: Summary) -> None:
     (row,) = [each for each in summary.latencies if (each["domain"], each["hop"]) == (name, "publish_receive")]
     assert row["negative"] == 0
-    assert row["p50"] == way, "without a question the quickest message counts as one that took no time"
+    assert row["p50"] == way, "without a hello request the latency of the quickest message counts as 0"
 
 
 def percentiles_are_nearest_ranks_by_replica_and_of_all(spark: "SparkSession") -> None:
@@ -800,17 +801,17 @@ def a_trail_ends_where_the_message_was_last_seen(summary: Summary) -> None:
     }
 
 
-def of_many_the_first_are_named(summary: Summary, derived: "Aggregates") -> None:
+def the_first_of_many_anomalies_are_named(summary: Summary, derived: "Aggregates") -> None:
     named = [each["sequence"] for each in summary.first if each["domain"] == "a_wire_is_cut"]
     assert named == list(range(2, 22))
     assert derived.anomaly.filter("domain = 'a_wire_is_cut'").count() == 30
 
 
-def the_detector_is_told_by_what_it_missed_and_what_it_did_in_vain(summary: Summary) -> None:
+def the_detector_counts_missed_holes_and_needless_syncs(summary: Summary) -> None:
     found = {each.domain: (each.holes, each.missed, each.syncs, each.needless) for each in summary.detector}
     assert found["a_wire_is_cut"] == (30, 30, 1, 0)
     assert found["a_loss_is_repaired_by_a_sync"] == (1, 0, 2, 0)
-    assert found["a_sync_that_nobody_needed"] == (0, 0, 2, 1)
+    assert found["a_needless_sync"] == (0, 0, 2, 1)
 
 
 def the_course_of_time_adds_up(summary: Summary, derived: "Aggregates") -> None:
@@ -821,13 +822,13 @@ def the_course_of_time_adds_up(summary: Summary, derived: "Aggregates") -> None:
     assert len(summary.over_time) <= 200 + 1
 
 
-def a_begin_that_is_missing_is_told(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
-    name = "retention_has_taken_what_a_replica_asked_for"
+def a_missing_begin_of_a_run_is_reported(summary: Summary, journals: Mapping[str, list[Row]]) -> None:
+    name = "retention_deleted_the_begin_of_a_replica"
     expected = {domain: found for domain, rows in journals.items() if (found := oracle(rows).headless())}
     assert name in expected
     assert 1 < len(expected) < len(journals)
-    told = {words.split(" (first: ")[0].rpartition(" of ")[2]: words for words in summary.problems}
-    assert told.keys() == expected.keys()
+    reported = {text.split(" (first: ")[0].rpartition(" of ")[2]: text for text in summary.problems}
+    assert reported.keys() == expected.keys()
     for domain, runs in expected.items():
-        assert f" of {len(runs)} replicas' runs of {domain} (first: {runs[0]} of " in told[domain]
-    assert "lack the begin of the run with the replica's subscriptions, so losses may be missed" in told[name]
+        assert f" of {len(runs)} replicas' runs of {domain} (first: {runs[0]} of " in reported[domain]
+    assert "lack the begin of the run with the replica's subscriptions, so losses may be missed" in reported[name]

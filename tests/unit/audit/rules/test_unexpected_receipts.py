@@ -1,4 +1,4 @@
-"""A delivery counts once, whether or not its publication was recorded, by the oracle that the pipeline equals."""
+"""A delivery counts once, with or without a record of its publication. The oracle is tested; the pipeline equals it."""
 
 import random
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ def expected(rows: Sequence[Row]) -> int:
     return len(Oracle(rows, WINDOW, GRACE, BOUND, SILENCE).delivery())
 
 
-def test_records_of_sending_that_are_missing_change_no_number_of_deliveries() -> None:
-    """Seeds are fixed: a replica that begins at the horizon may expect a commit and not its publication."""
+def test_missing_records_of_sending_do_not_change_the_number_of_deliveries() -> None:
+    """The seeds are fixed, because a replica that begins at the horizon may expect a commit but not its publication."""
     compared = 0
     for seed in range(JOURNALS):
         rng = random.Random(seed)
