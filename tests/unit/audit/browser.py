@@ -1,4 +1,4 @@
-"""A headless Chromium for pages that need no network: opened once, driven by its own driver."""
+"""A headless Chromium for pages that need no network, driven by chromedriver."""
 
 import os
 import shutil

@@ -27,7 +27,7 @@ Audit = Callable[[Mapping[str, Sequence[Row]]], "Tables"]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """For small tables: much of the time would go into the best machine code, so the JVM is content with good code."""
+    """A session for small tables: the JVM optimizes less, because optimizing code would take most of the time."""
     options = {
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
@@ -45,7 +45,7 @@ def spark() -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Audit:
-    """Audit many cases in one go: domain -> rows."""
+    """Audit many cases together: domain -> rows."""
     from pubsub_lib.audit.rules.pipeline import audit as run
 
     def all_at_once(cases: Mapping[str, Sequence[Row]]) -> "Tables":

@@ -1,7 +1,7 @@
-"""Real publishers' numbering, real trackers, caches and journals, joined by a store and a wire that may do anything.
+"""Real sequencers, trackers, caches and journals, connected by a store and a simulated wire that may fail in any way.
 
-A run is of one thread and moved by its seed alone; its journals hold what those of real processes hold. A process that
-is killed leaves the bytes that it had written.
+A run has one thread and depends on its seed alone. Its journals have the same records as those of real processes. A
+killed process leaves the bytes that it had written.
 """
 
 import random
@@ -31,21 +31,21 @@ from tests.unit.core.builders import Write
 
 TIMING: Final = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, max_sync_backoff=4.0)
 SMALL: Final = Limits(max_frame_bytes=4096)
-"""Publishers' limits in one half of the runs: a link of some large values is a run of messages. In the other half a
-frame has room for a whole batch.
+"""Limits of the publishers in one half of the runs: a link with large values is split into several messages. In the
+other half a frame holds a whole batch.
 """
 BOUND, GRACE, WINDOW, SILENCE = 600.0, 30.0, 60.0, 3600.0
-"""Of the audit, in seconds. Every run is healed within the bound of its first message, whatever happened in it."""
+"""Settings of the audit, in seconds. Every run converges within the bound of its first message, after any faults."""
 BATCH: Final = 50
-"""Links that leave at once, at most."""
+"""Maximum number of links that are sent at once."""
 BURSTS: Final = {1: 60, 3: 20, 10: 15, BATCH: 5}
-"""Transactions that are committed at once, and how often of a hundred times."""
+"""Number of transactions that are committed at once -> its probability in percent."""
 ROUNDS: Final = 400
-"""Of healing, half a second each, at most."""
+"""Maximum number of rounds of recovery, half a second each."""
 
 
 class Process:
-    """Whoever keeps a journal, and may be killed."""
+    """A process that writes a journal, and may be killed."""
 
     def __init__(self, world: "World", side: str, name: str) -> None:
         self.world = world
@@ -56,8 +56,8 @@ class Process:
         settings = JournalSettings(str(self.world.folder), mark_seconds=3600.0, to_parquet=False)
         self.note = Journal(settings, self._side, self.name)  # type: ignore[arg-type]
 
-    def leave_what_was_written(self) -> None:
-        """What SIGKILL leaves of the journal: no record more."""
+    def close_as_killed(self) -> None:
+        """Close the journal without further records, as SIGKILL does."""
         path = self.world.folder / f"{self.note.run}-000001{OPEN_SUFFIX}"
         size = path.stat().st_size
         self.note.close()
@@ -66,12 +66,12 @@ class Process:
 
 
 class Sender(Process):
-    """A publisher that numbers what others commit, and answers questions."""
+    """A publisher that sends committed links, and answers hello requests."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, "service", name)
         self.pending: list[Sequence[Link]] = []
-        """By transaction."""
+        """The committed links that are not sent yet, by transaction."""
         self.begin()
 
     def begin(self) -> None:
@@ -81,12 +81,12 @@ class Sender(Process):
 
     def kill(self) -> None:
         self.pending.clear()
-        self.leave_what_was_written()
+        self.close_as_killed()
         self.begin()
 
     def send(self, many: int, *, in_order: bool = True) -> None:
-        """What this publisher was handed first leaves, in as few envelopes as can be."""
-        if not in_order:  # workers hand over side by side
+        """Send the first ``many`` pending transactions, in as few envelopes as possible."""
+        if not in_order:  # as when several workers hand over at the same time
             self.world.rng.shuffle(self.pending)
         now, self.pending = self.pending[:many], self.pending[many:]
         links = [link for transaction in now for link in transaction]
@@ -99,24 +99,24 @@ class Sender(Process):
                 if not replica.polls and replica.wants(envelope.topic):
                     replica.wire.append(envelope)
 
-    def answer(self, question: RequestHello) -> Envelope:
-        heads = self.world.database.read_heads(question.topics)
-        topics = {} if ALL in question.topics else heads.topics
+    def answer(self, request: RequestHello) -> Envelope:
+        heads = self.world.database.read_heads(request.topics)
+        topics = {} if ALL in request.topics else heads.topics
         sequences = {topic: self.core.sequences.get(topic, 0) for topic in topics}
-        self.note.note("hello", peer=question.nonce, service=self.name, uuid=self.core.uuid)
-        hello = Hello(sequences, topics, heads.store, 0.0, question.nonce)
+        self.note.note("hello", peer=request.nonce, service=self.name, uuid=self.core.uuid)
+        hello = Hello(sequences, topics, heads.store, 0.0, request.nonce)
         return Envelope(self.name, self.core.uuid, ALL, 0, (), hello)
 
 
 class Replica(Process):
-    """What the engine's threads do around a follower, step by step."""
+    """The work of the engine's threads around a replica state, step by step."""
 
     def __init__(self, world: "World", name: str, topics: Sequence[str], *, polls: bool) -> None:
         super().__init__(world, "replica", name)
         self._topics = topics
         self.polls = polls
         self.spared = False
-        """It is neither killed nor does it drop topics any more."""
+        """Whether it is no longer killed, and no longer drops topics."""
         self.begin()
 
     def begin(self) -> None:
@@ -128,7 +128,7 @@ class Replica(Process):
         self.replica_state.tracker = self.tracker
         self.replica_state.witness = self.journal
         self.wire: deque[Envelope] = deque()
-        self.questions: list[RequestHello] = []
+        self.hello_requests: list[RequestHello] = []
         self.job: StartSync | None = None
         self.reading: SyncAnswer | None = None
         self.poller = ChangelogFollower(SMALL, 7)
@@ -136,7 +136,7 @@ class Replica(Process):
 
     def kill(self) -> None:
         if not self.spared:
-            self.leave_what_was_written()
+            self.close_as_killed()
             self.begin()
 
     def wants(self, topic: str) -> bool:
@@ -147,7 +147,7 @@ class Replica(Process):
         self.take(self.replica_state.subscribe(topics, self.world.clock.now))
 
     def drop_and_follow(self) -> None:
-        """The last message of the topic comes after it was dropped."""
+        """Drop a topic and follow it again. The last message of the topic arrives after the drop."""
         topic = self.world.rng.choice(list(self.tracker.topics))
         if self.spared:
             return
@@ -160,15 +160,15 @@ class Replica(Process):
         self.follow([topic])
 
     def take(self, outcome: StepResult) -> None:
-        for question in outcome.hello_requests:
-            self.journal.asking(question)
-            self.questions.append(question)
+        for request in outcome.hello_requests:
+            self.journal.asking(request)
+            self.hello_requests.append(request)
         if outcome.sync is not None:
             self.journal.sync_begins(outcome.sync)
             self.job, self.reading = outcome.sync, None
 
     def deliver(self, index: int = 0, *, keep: bool = False) -> None:
-        """A message arrives, out of order perhaps, and perhaps again later."""
+        """Deliver a message: of any ``index``, so perhaps out of order. With ``keep`` it may arrive again later."""
         if self.wire:
             envelope = self.wire[index % len(self.wire)]
             if not keep:
@@ -181,14 +181,14 @@ class Replica(Process):
             del self.wire[index % len(self.wire)]
 
     def ask(self, *, lost: bool) -> None:
-        """The oldest question reaches the publishers, or, when this replica polls, the store."""
-        if not self.questions:
+        """Send the oldest hello request to the publishers, or, when this replica polls, to the store."""
+        if not self.hello_requests:
             return
-        question = self.questions.pop(0)
+        request = self.hello_requests.pop(0)
         if self.polls:
-            self.poll([HelloRequest(question.nonce, question.topics)])
+            self.poll([HelloRequest(request.nonce, request.topics)])
         elif not lost:
-            self.wire.extend(sender.answer(question) for sender in self.world.senders)
+            self.wire.extend(sender.answer(request) for sender in self.world.senders)
 
     def poll(self, asks: Sequence[HelloRequest] = ()) -> None:
         if self.polls:
@@ -197,12 +197,12 @@ class Replica(Process):
                 self.take(self.replica_state.feed(envelope, clock()))
 
     def read(self) -> None:
-        """The running sync reads now."""
+        """Let the running sync read the store now."""
         if self.job is not None:
             self.reading = self.world.database.read_sync(self.job.wants)
 
     def end_sync(self, *, well: bool = True) -> None:
-        """What the sync read arrives, or it fails."""
+        """Complete the running sync with the data that it read, or let it fail."""
         job, reading = self.job, self.reading
         if job is None or (well and reading is None):
             return
@@ -214,8 +214,8 @@ class Replica(Process):
             self.replica_state.sync_failed(job.number, self.world.clock.now)
             self.journal.sync_failed(job, "StoreUnavailable")
 
-    def doubt(self) -> None:
-        """Contents are said to differ: buckets, or everything, are read."""
+    def mismatch(self) -> None:
+        """Report that contents differ, so that differing buckets, or everything, is read."""
         for chain in list(self.tracker.topics):
             if not self.tracker.chain(chain).frozen:
                 self.replica_state.mismatched(chain, self.world.clock.now)
@@ -225,7 +225,7 @@ class Replica(Process):
 
     @property
     def settled(self) -> bool:
-        """Everything that was committed is here."""
+        """Whether the replica has every commit."""
         chains = [self.tracker.chain(name) for name in self.tracker.topics]
         heads = self.world.database.read_heads([chain.name for chain in chains])
         return all(
@@ -235,7 +235,7 @@ class Replica(Process):
         )
 
     def end(self) -> None:
-        """List what is held, as the engine does, and end in order."""
+        """Record listings of the replica's objects, as the engine does, and close the journal in order."""
         for name in self.tracker.topics:
             known = self.tracker.chain(name).known
             assert known is not None
@@ -260,7 +260,7 @@ class World:
         self._writes = 0
 
     def run(self, steps: int) -> None:
-        """Everything, to the last record of every journal."""
+        """Run all steps, until every journal is closed."""
         with mock.patch.object(journal_writer, "time", self.clock), mock.patch.object(store_writer, "time", self.clock):
             self.database = self._open(self.clock)
             try:
@@ -280,17 +280,17 @@ class World:
         self.replicas.append(Replica(self, "every", [ALL], polls=False))
         self.replicas.append(Replica(self, "polls", rng.choice(([ALL], followed)), polls=True))
         if rng.random() < 0.7:
-            self._heal()  # else the trouble begins before the first sync
+            self._heal()  # else the faults begin before the first sync
         weights: list[float] = []
         for step in range(steps):
             if rng.random() < 0.1:
                 self._burst()
             if step % 25 == 0:
                 weights = [rng.choice((0.0, 1.0, 3.0)) for _ in _STEPS]
-                weights += [rng.choice((0.0, 0.0, 1.0)) for _ in _TROUBLE]
+                weights += [rng.choice((0.0, 0.0, 1.0)) for _ in _FAULTS]
                 weights[0] += 0.5
                 weights[1] += 0.5
-            self._step(rng.choices(_STEPS + _TROUBLE, weights)[0])
+            self._step(rng.choices(_STEPS + _FAULTS, weights)[0])
         if self.fault:
             self._plant()
         self._heal()
@@ -329,7 +329,7 @@ class World:
                 getattr(replica, name)()
 
     def _burst(self) -> None:
-        """Commits that leave in several batches, each with some of every part, and arrive while a replica follows."""
+        """Several commits that are sent in a few batches and delivered at once to one replica."""
         sender = self.rng.choice(self.senders)
         for _ in range(self.rng.randint(2, 12)):
             self._commit(sender)
@@ -370,18 +370,18 @@ class World:
             replica.deliver(self.rng.choice((0, 0, -1)) if self.fault == DROPPED else 0, keep=self.fault == TWICE)
         replica.poll()
         self.planted = replica.tracker.planted
-        if self.rng.random() < 0.5:  # a loss after it is noticed, and a delta is read that begins behind it
+        if self.rng.random() < 0.5:  # a later loss is noticed, and its delta begins after the planted fault
             self._write(sender, self.rng.choice(self.keys))
             sender.send(BATCH)
             replica.lose(0)
 
     def _write(self, sender: Sender, of: tuple[str, str]) -> None:
-        # Unlike any value before: what is equal to the stored value is no change.
+        # A new value each time: writing the stored value again would not be a change.
         self._writes += 1
         sender.pending.append(self.database.commit([(*of, str(7_000_000 + self._writes))]))
 
     def _heal(self) -> None:
-        """No trouble any more: everything that is asked is answered."""
+        """Run without faults until every replica has every commit."""
         for sender in self.senders:
             sender.send(len(sender.pending))
         for _ in range(ROUNDS):
@@ -395,8 +395,8 @@ class World:
             self._elapse(0.5)
             if all(replica.settled for replica in self.replicas):
                 return
-        raise AssertionError("the replicas do not become equal to the store")
+        raise AssertionError("the replicas do not converge to the store")
 
 
 _STEPS = ["commit", "send", "elapse", "deliver", "deliver", "ask", "poll", "read", "end_sync"]
-_TROUBLE = ["lose", "fail", "trim", "kill", "doubt", "drop_and_follow"]
+_FAULTS = ["lose", "fail", "trim", "kill", "mismatch", "drop_and_follow"]

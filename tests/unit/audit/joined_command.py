@@ -1,8 +1,8 @@
 """``tools/joined``: random runs of real trackers, journals and stores, judged by the oracle and by Spark.
 
 Every second run is on SQLite, the others are on PostgreSQL; in two of four runs one replica breaks a rule once. Exit
-status: 0 no healthy replica was accused, every planted fault was named, Spark and the oracle agree; 1 not so; 2 wrong
-arguments.
+status: 0 no healthy replica was accused, every planted fault was named, Spark and the oracle agree; 1 otherwise; 2
+wrong arguments.
 """
 
 import argparse
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 DATABASES: Final = ("sqlite", "postgresql")
 SHOWN: Final = 20
-"""Wrong statements that are printed."""
+"""Maximum number of wrong results that are printed."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status. Blocks until the end; the tally goes to stdout, progress to stderr."""
+    """The exit status of the command. Blocks until the end. Prints the tally to stdout, progress to stderr."""
     options = _options(arguments)
     tally, began = Tally(), time.monotonic()
     try:
@@ -55,12 +55,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/joined", description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, metavar="N", help="how many runs (200)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the first run; the others follow it (0)")
+    parser.add_argument("--runs", type=int, default=200, metavar="N", help="number of runs (200)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="first seed; each run adds 1 (0)")
     parser.add_argument(
-        "--databases", type=_databases, default=DATABASES, metavar="NAME,…", help="sqlite, postgresql (both, in turns)"
+        "--databases",
+        type=_databases,
+        default=DATABASES,
+        metavar="NAME,…",
+        help="sqlite, postgresql (default: both in turn)",
     )
-    parser.add_argument("--no-spark", action="store_true", help="let only the oracle judge")
+    parser.add_argument("--no-spark", action="store_true", help="judge by the oracle alone")
     parser.add_argument("--together", type=int, default=500, metavar="N", help="runs that Spark judges at once (500)")
     options = parser.parse_args(arguments)
     for name in ("runs", "together"):
@@ -122,7 +126,7 @@ def _some(
 
 @contextmanager
 def _empty(database: str, folder: Path, number: int, server: "PrivateServer | None") -> Iterator[str]:
-    """The URL of an empty database, which is removed at the end of the block."""
+    """The URL of an empty database. It is removed at the end of the block."""
     if server is not None and database == "postgresql":
         url = server.create_database()
         yield url

@@ -1,4 +1,4 @@
-"""What the joined runs are made of: a clock, two kinds of database, and a tracker that can break its rules once."""
+"""Parts of the joined runs: a clock, two kinds of database, and a tracker that can break one of its rules once."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -25,14 +25,14 @@ FAULTS: Final = (DROPPED, TWICE, STALE)
 
 
 class Clock:
-    """Stands in for the module ``time`` where journals and stores read it. No two readings of the wall are equal."""
+    """Replaces the module ``time`` of journals and stores. No two readings of the wall are equal."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self._wall = 0
 
     def time_ns(self) -> int:
-        """A microsecond later than the last one, or when ``now`` is."""
+        """The time of ``now``, at least a microsecond later than the last reading."""
         self._wall = max(self._wall + 1000, int((BEGIN + self.now) * 1e9))
         return self._wall
 
@@ -50,13 +50,13 @@ class Clock:
 
 
 class Database(Protocol):
-    """What a run needs of a store."""
+    """The part of a store that a run needs."""
 
     def commit(self, writes: Sequence[Write]) -> Sequence[Link]:
         """One transaction; deletes are of objects that exist."""
 
     def holds(self, topic: str, key: str) -> bool:
-        """Whether there is such an object."""
+        """Whether the object exists."""
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """See :meth:`pubsub_lib.store.Store.read_sync`."""
@@ -68,7 +68,7 @@ class Database(Protocol):
         """See :meth:`pubsub_lib.store.Store.read_links`."""
 
     def trim(self, keep: int) -> None:
-        """Let the changelog forget all but so many links."""
+        """Delete all but the last ``keep`` links of the changelog."""
 
     def journal(self, folder: Path) -> None:
         """Write the store's side of the audit."""
@@ -138,7 +138,7 @@ class Stored:
         self._store = Store(url)
         self._committed: list[Link] = []
         self._store.on_commit(self._committed.extend)
-        self._there: set[tuple[str, str]] = set()
+        self._existing: set[tuple[str, str]] = set()
         self.read_sync = self._store.read_sync
         self.read_heads = self._store.read_heads
         self.read_links = self._store.read_links
@@ -153,13 +153,13 @@ class Stored:
                     tx.delete("port", key)
                 else:
                     tx.set("port", key, value, topic=topic)
-        self._there -= {(topic, key) for topic, key, value in writes if value is None}
-        self._there |= {(topic, key) for topic, key, value in writes if value is not None}
+        self._existing -= {(topic, key) for topic, key, value in writes if value is None}
+        self._existing |= {(topic, key) for topic, key, value in writes if value is not None}
         return list(self._committed)
 
     def holds(self, topic: str, key: str) -> bool:
         """See :class:`Database`."""
-        return (topic, key) in self._there
+        return (topic, key) in self._existing
 
     def trim(self, keep: int) -> None:
         """See :class:`Database`."""
@@ -171,7 +171,7 @@ class Stored:
 
 
 class Planted(msgspec.Struct, frozen=True):
-    """A rule that was broken: which, and the link that it concerns."""
+    """A broken rule: its name, and the link that it concerns."""
 
     fault: str
     topic: str
@@ -179,14 +179,14 @@ class Planted(msgspec.Struct, frozen=True):
 
 
 class BreakableTracker(Tracker):
-    """The real one, but for one step: the first that gives the chance for ``fault``."""
+    """The real tracker, except for one step: the first one that allows ``fault``."""
 
     def __init__(self, timing: Timing, limits: Limits, rng: random.Random, now: float) -> None:
         super().__init__(timing, limits, rng, now)
         self.fault = ""
         self.planted: Planted | None = None
         self._inline: set[tuple[str, str, int]] = set()
-        """What was applied as it came, by UUID, topic and sequence."""
+        """Messages that were applied when they were received, by UUID, topic and sequence."""
 
     def feed(self, envelope: Envelope, now: float) -> list[Effect]:
         """See :meth:`pubsub_lib.core.tracker.Tracker.feed`."""
@@ -202,7 +202,7 @@ class BreakableTracker(Tracker):
         return effects
 
     def _break(self, envelope: Envelope, links: list[Link]) -> list[Link] | None:
-        """What is applied instead of these links; None: there is no chance."""
+        """The links that are applied instead of the given ones; None: this step does not allow the fault."""
         came = [message.link for message in envelope.messages if message.parts == 1]
         if self.fault == DROPPED and links:
             link = self._rng.choice(links)

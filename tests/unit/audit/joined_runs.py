@@ -1,4 +1,4 @@
-"""Judges joined runs: the oracle's verdicts on a run, what of them accuses a replica wrongly, and the tally of many."""
+"""Judges joined runs: the oracle's verdicts of a run, the wrong accusations among them, and the tally of many runs."""
 
 import random
 from collections import Counter
@@ -27,7 +27,7 @@ NAMED: Final = {DROPPED: {"lost"}, TWICE: {"duplicate_applied"}, STALE: {"stale_
 """The verdicts that name each broken rule."""
 ACCUSING: Final = {"lost", "late", "corrupt", "duplicate_applied", "stale_applied"}
 FOUND_BY_DIGEST: Final = "found by the digest, read in full"
-"""The replica itself noticed that a link was missing, and read everything before the bound ended."""
+"""The replica itself noticed the missing link, and read the topic in full before the bound ended."""
 
 
 def run(seed: int, folder: Path, fault: str = "", url: str = "") -> tuple[World, Oracle]:
@@ -40,7 +40,7 @@ def run(seed: int, folder: Path, fault: str = "", url: str = "") -> tuple[World,
 
 
 def accused(one: Oracle) -> list[Verdict]:
-    """What says that a replica did not do its work."""
+    """The verdicts that accuse a replica of a fault."""
     return [row for row in one.delivery() if row.verdict in ACCUSING or row.blame == "subscriber"]
 
 
@@ -56,21 +56,21 @@ class Tally(msgspec.Struct):
     verdicts: Counter[str] = msgspec.field(default_factory=Counter)
     """Of the deliveries of healthy runs."""
     named: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    """By planted fault, and by what named the fault."""
+    """By planted fault, and by the verdict that names it."""
     accusations: list[str] = msgspec.field(default_factory=list)
-    """Of a healthy replica, or of a whole healthy run."""
+    """Wrong accusations of healthy replicas or healthy runs."""
     unnamed: list[str] = msgspec.field(default_factory=list)
     """Planted faults that no verdict names."""
     differing: list[str] = msgspec.field(default_factory=list)
-    """Tables of which Spark and the oracle say different things."""
+    """Tables in which Spark and the oracle differ."""
 
     @property
     def wrong(self) -> list[str]:
-        """Everything that must not be."""
+        """All wrong results."""
         return [*self.accusations, *self.unnamed, *self.differing]
 
     def add(self, world: World, one: Oracle, about: str, database: str) -> None:
-        """Judge one run; ``about`` finds the run again."""
+        """Judge one run; ``about`` identifies the run."""
         self.runs[database] += 1
         self.largest = max(self.largest, world.largest)
         if world.fault:
@@ -105,9 +105,9 @@ class Tally(msgspec.Struct):
 
 
 def _found_by_digest(one: Oracle, name: str, position: int) -> bool:
-    """A sync began since contents differed, and everything or the differing buckets were read at or behind a position.
+    """Whether a sync with the cause "mismatched" read everything, or the differing buckets, at or after a position.
 
-    Then nothing is missing any more, and the cause of the sync names the fault.
+    Then no change is missing any more, and the cause of the sync names the fault.
     """
     mine = [row for row in one.rows if row.name == name]
     noticed = {
@@ -125,7 +125,7 @@ def _found_by_digest(one: Oracle, name: str, position: int) -> bool:
 
 
 def judged_alike(spark: "SparkSession", path: Path, oracles: Mapping[str, Oracle]) -> list[str]:
-    """A sentence for each domain and table of which Spark says another thing than the oracle. Writes ``path``."""
+    """A sentence for each domain and table in which Spark and the oracle differ. Writes the records to ``path``."""
     from pubsub_lib.audit.rules.pipeline import audit
     from tests.unit.audit.rules.test_pipeline import by_domain
 

@@ -1,4 +1,4 @@
-"""Real tracker, cache, journal and journal files, and the oracle behind them: healthy replicas are never accused."""
+"""Runs of real trackers, caches and journals, judged by the oracle: healthy replicas are never accused."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.unit.audit.joined_runs import Tally, run
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNS = int(os.environ.get("PUBSUB_TEST_JOINED", "200"))
-"""On the model of a store, for each test here; ``tools/joined`` runs on real stores."""
+"""Number of runs on the model of a store, for each test here; ``tools/joined`` runs on real stores."""
 
 
 def test_healthy_replicas_are_not_accused(tmp_path: Path, seed: int) -> None:
@@ -25,7 +25,7 @@ def test_healthy_replicas_are_not_accused(tmp_path: Path, seed: int) -> None:
     assert tally.largest >= 20
 
 
-def test_every_broken_rule_is_named_and_nobody_else_accused(tmp_path: Path, seed: int) -> None:
+def test_every_broken_rule_is_named_and_no_other_replica_accused(tmp_path: Path, seed: int) -> None:
     tally = Tally()
     for each in range(seed, seed + RUNS):
         tally.add(*run(each, tmp_path / str(each), FAULTS[each % len(FAULTS)]), f"seed {each}", "model")
@@ -33,16 +33,16 @@ def test_every_broken_rule_is_named_and_nobody_else_accused(tmp_path: Path, seed
     assert {fault for fault, _ in tally.named} == set(FAULTS)
 
 
-def test_the_command_prints_a_tally(capsys: pytest.CaptureFixture[str], seed: int) -> None:
+def test_joined_command_prints_a_tally(capsys: pytest.CaptureFixture[str], seed: int) -> None:
     arguments = ["--runs", "12", "--seed", str(seed), "--databases", "sqlite", "--no-spark"]
     assert joined_command.main(arguments) == 0
-    said = capsys.readouterr().out
-    assert f"12 runs, seeds {seed} to {seed + 11}: 12 on sqlite" in said
-    assert "accusations of healthy replicas: 0" in said
-    assert "planted faults that were not named: 0 of 6" in said
+    output = capsys.readouterr().out
+    assert f"12 runs, seeds {seed} to {seed + 11}: 12 on sqlite" in output
+    assert "accusations of healthy replicas: 0" in output
+    assert "planted faults that were not named: 0 of 6" in output
 
 
-def test_the_command_refuses_an_unknown_database(capsys: pytest.CaptureFixture[str]) -> None:
+def test_joined_command_rejects_an_unknown_database(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         joined_command.main(["--databases", "oracle"])
     assert ended.value.code == 2
@@ -51,8 +51,8 @@ def test_the_command_refuses_an_unknown_database(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.slow
 @pytest.mark.postgresql
-def test_runs_on_real_stores_are_judged_alike_by_spark(seed: int) -> None:
-    """In a process of its own, because the command ends its Spark session, which the tests here share."""
+def test_spark_and_oracle_agree_on_runs_with_real_stores(seed: int) -> None:
+    """In another process, because the command ends its Spark session, which the tests here share."""
     command = [sys.executable, "-m", joined_command.__name__, "--runs", "24", "--seed", str(seed)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}  # as tools/joined sets it
     done = subprocess.run(

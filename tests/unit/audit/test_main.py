@@ -1,4 +1,4 @@
-"""The command: one sentence for each mistake, and its exit codes."""
+"""The command ``pubsub-audit``: one sentence for each error, and its exit codes."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "error"),
     [
         (["follow", "x"], "the following arguments are required: --out"),
         (["walk"], "invalid choice: 'walk'"),
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
         (["run", "x", "--window", "1e308"], "'1e308' is not a number of seconds"),
     ],
 )
-def test_wrong_usage_is_64(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_64(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 64
-    assert says in capsys.readouterr().err
+    assert error in capsys.readouterr().err
 
 
-def test_a_wrong_value_is_64_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_value_is_64_with_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path), "--window", "0"]) == 64
     assert capsys.readouterr().err == "pubsub-audit: window is 0 microseconds; it must be at least 1\n"
     assert main(["run", str(tmp_path), "--window", "1e15"]) == 64
@@ -54,7 +54,7 @@ def test_a_wrong_value_is_64_in_one_sentence(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("command", [["run"], ["follow", "--out", "out"]])
-def test_journals_that_nobody_named_are_64(
+def test_missing_journals_argument_is_64(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "net.conf"
@@ -66,7 +66,7 @@ def test_journals_that_nobody_named_are_64(
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_file_names_the_journals_and_the_store_so_that_no_password_is_in_the_process_list(
+def test_config_file_names_the_journals_and_the_store(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, folder = tmp_path / "net.conf", tmp_path / "journals"
@@ -76,10 +76,10 @@ def test_file_names_the_journals_and_the_store_so_that_no_password_is_in_the_pro
         "store_url = postgresql://me:tOpSeCrEt@127.0.0.1:1/net\n"
     )
     assert main(["run", "--config-file", str(path)]) == 32
-    said = capsys.readouterr()
-    assert "127.0.0.1" in said.err  # it looked for the file's store
-    assert "process list" not in said.err
-    assert "tOpSeCrEt" not in said.out + said.err
+    output = capsys.readouterr()
+    assert "127.0.0.1" in output.err  # it used the store of the file
+    assert "process list" not in output.err
+    assert "tOpSeCrEt" not in output.out + output.err
     opened: list[Any] = []
 
     def store(database: Any, into: Path) -> str:
@@ -90,22 +90,22 @@ def test_file_names_the_journals_and_the_store_so_that_no_password_is_in_the_pro
     assert main(["run", "--config-file", str(path)]) == 32
     assert opened[0].store.retry_attempts == 1
     assert f"no journals in {folder}" in capsys.readouterr().out
-    # What the command line names takes the place of the file's.
+    # The command line takes precedence over the file.
     assert main(["run", str(tmp_path / "gone"), "--store", "sqlite:///x", "--config-file", str(path)]) == 32
     assert opened[1] == "sqlite:///x"
     assert f"{tmp_path}/gone" in capsys.readouterr().out
 
 
-def test_password_on_the_command_line_is_warned_of(
+def test_password_on_the_command_line_gives_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "journals").mkdir()
     url = "postgresql://me:tOpSeCrEt@127.0.0.1:1/net"
     monkeypatch.setattr("pubsub_lib.audit.main._store", lambda database, folder: "")
     main(["run", str(tmp_path / "journals"), "--store", url])
-    said = capsys.readouterr().err
-    assert said.startswith("pubsub-audit: others on this host can read the password of --store in the process list")
-    assert "tOpSeCrEt" not in said
+    output = capsys.readouterr().err
+    assert output.startswith("pubsub-audit: others on this host can read the password of --store in the process list")
+    assert "tOpSeCrEt" not in output
 
 
 def test_no_input_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,12 +114,12 @@ def test_no_input_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["report", str(tmp_path / "out")]) == 32
 
 
-def test_a_folder_that_is_not_there_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_folder_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path / "gone")]) == 32
     assert "name one that exists" in capsys.readouterr().out
 
 
-def test_garbage_alone_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_files_alone_are_32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nonsense")
     assert main(["run", str(tmp_path), "-f", "json"]) == 32
     found = msgspec.json.decode(capsys.readouterr().out)
@@ -127,7 +127,7 @@ def test_garbage_alone_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "is no whole Parquet file" in found["problems"][0]
 
 
-def test_an_internal_error_is_a_sentence_and_no_verdict(
+def test_internal_error_is_one_sentence_and_32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_given: object) -> object:
@@ -135,14 +135,14 @@ def test_an_internal_error_is_a_sentence_and_no_verdict(
 
     monkeypatch.setattr(journals, "gather", broken)
     assert main(["run", str(tmp_path)]) == 70
-    said = capsys.readouterr().err
-    assert said.startswith("pubsub-audit: internal error (ZeroDivisionError('division by zero')); run it with ")
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert output.startswith("pubsub-audit: internal error (ZeroDivisionError('division by zero')); run it with ")
+    assert "Traceback" not in output
     assert main(["run", str(tmp_path), "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_ctrl_c_is_a_sentence(
+def test_ctrl_c_gives_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_given: object) -> object:
@@ -153,7 +153,7 @@ def test_ctrl_c_is_a_sentence(
     assert capsys.readouterr().err == "pubsub-audit: interrupted; run it again\n"
 
 
-def test_sigterm_is_a_sentence_and_leaves_nothing_behind(
+def test_sigterm_gives_one_sentence_and_removes_scratch_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[Path] = []
@@ -164,7 +164,7 @@ def test_sigterm_is_a_sentence_and_leaves_nothing_behind(
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
-            raise OSError("Spark's JVM got the signal, too, and cannot be stopped in order")
+            raise OSError("Spark's JVM got the same signal and cannot be stopped in order")
 
     monkeypatch.setattr(journals, "gather", terminated)
     assert main(["run", str(tmp_path)]) == 143
@@ -172,7 +172,7 @@ def test_sigterm_is_a_sentence_and_leaves_nothing_behind(
     assert not made[0].exists()
 
 
-def test_a_reader_that_went_away_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_closed_pipe_ends_the_command_without_a_message(tmp_path: Path) -> None:
     save_summary(nothing(["no journals"]), tmp_path / "out")
     reads, writes = os.pipe()
     os.close(reads)
@@ -182,17 +182,17 @@ def test_a_reader_that_went_away_ends_it_without_a_word(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_a_verdict_that_cannot_be_kept_is_given_all_the_same() -> None:
+def test_result_is_returned_when_it_cannot_be_saved() -> None:
     def full() -> None:
-        raise ConfigError("out cannot be written (No space left on device); correct its rights or its disk")
+        raise ConfigError("out cannot be written (No space left on device); check its permissions and its disk")
 
-    told = _saved(full, nothing(["a file"]))
-    assert told.exit_code == 32
-    assert told.problems[0] == "a file"
-    assert told.problems[1].startswith("out cannot be written")
+    result = _saved(full, nothing(["a file"]))
+    assert result.exit_code == 32
+    assert result.problems[0] == "a file"
+    assert result.problems[1].startswith("out cannot be written")
 
 
-def test_a_verdict_that_spark_cannot_write_is_given_all_the_same() -> None:
+def test_result_is_returned_when_spark_cannot_write_it() -> None:
     def full() -> None:
         raise PySparkException(
             "Job aborted.\n\tat org.apache.spark\nCaused by: java.lang.Error: task 1\n\tat scala\n"
@@ -200,32 +200,32 @@ def test_a_verdict_that_spark_cannot_write_is_given_all_the_same() -> None:
         )
 
     found = msgspec.structs.replace(nothing([]), exit_code=1)
-    told = _saved(full, found)
-    assert told.exit_code == 1 + 32
-    assert told.problems == [
+    result = _saved(full, found)
+    assert result.exit_code == 1 + 32
+    assert result.problems == [
         "the results cannot be written (java.io.IOException: No space left on device); check the disk of --out"
     ]
 
 
-def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
+def test_file_names_may_hold_any_bytes(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff.journal")).write_bytes(b"nonsense")
     assert main(["run", str(tmp_path), "--out", str(tmp_path / "out")]) == 32
     assert main(["report", str(tmp_path / "out")]) == 32
 
 
-def test_a_store_that_is_not_there_is_no_empty_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_store_is_reported_and_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path), "--store", f"sqlite:///{tmp_path / 'typo.db'}"]) == 32
     assert "typo.db" in capsys.readouterr().err
     assert not (tmp_path / "typo.db").exists()
 
 
-def test_no_report_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_folder_without_a_summary_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path)]) == 64
     assert "name the --out folder of an audit" in capsys.readouterr().err
 
 
 class Clock:
-    """In place of the module ``time``: every look at it takes a tenth of a second."""
+    """Replaces the module ``time``: every reading of the wall advances it by a tenth of a second."""
 
     def __init__(self) -> None:
         self.now = 1_000_000_000_000_000_000
@@ -242,7 +242,7 @@ class Clock:
 
 
 def lossy_journals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three messages the second does not come; much later all ends in order. One file is garbage."""
+    """Journals in which the second of three messages is lost; all runs end in order much later. One file is invalid."""
     monkeypatch.setattr(writer, "time", Clock())
     service, replica = Journal(settings(folder), "service", "s1"), Journal(settings(folder), "replica", "r1")
     replica.note("interest", topic="t1")
@@ -266,7 +266,7 @@ def test_a_run_from_journals_to_report(
     sqlite_url: str,
     spark: "SparkSession",
 ) -> None:
-    """The store is an empty one: not the one of these journals."""
+    """The store is empty, so it is not the one of these journals."""
     Store(sqlite_url).close()
     folder, out = tmp_path / "journals", tmp_path / "out"
     lossy_journals(folder, monkeypatch)
@@ -292,7 +292,7 @@ def test_a_run_from_journals_to_report(
     assert 'verdict="lost"} 1.0' in (out / "audit.prom").read_text()
 
 
-def test_a_journal_that_vanishes_under_spark_is_32(
+def test_journal_deleted_while_spark_reads_is_32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
     folder = tmp_path / "journals"
@@ -307,6 +307,6 @@ def test_a_journal_that_vanishes_under_spark_is_32(
 
     monkeypatch.setattr(journals, "load", vanish)
     assert main(["run", str(folder)]) == 32
-    said = capsys.readouterr()
-    assert "was deleted during the audit; check which process deletes journal files, and run it again" in said.out
-    assert "Traceback" not in said.err
+    output = capsys.readouterr()
+    assert "was deleted during the audit; check which process deletes journal files, and run it again" in output.out
+    assert "Traceback" not in output.err

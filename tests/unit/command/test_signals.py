@@ -1,4 +1,4 @@
-"""Interrupts that are found again behind what they broke."""
+"""Interrupts raise exceptions, and are found behind the errors that they caused."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ import pytest
 from pubsub_lib.command.signals import Terminated, handler_kept, interrupted_in_order, interruption
 
 
-def test_an_interrupt_is_found_behind_the_errors_that_it_caused() -> None:
+def test_interruption_is_found_behind_the_errors_that_it_caused() -> None:
     with pytest.raises(OSError, match="second") as second:
         try:
             try:
@@ -23,7 +23,7 @@ def test_an_interrupt_is_found_behind_the_errors_that_it_caused() -> None:
 
 
 @pytest.mark.parametrize(("number", "kind"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_signal_is_raised_inside_only_and_no_library_logs_it(
+def test_signal_raises_only_inside_the_block_and_no_library_logs_it(
     number: signal.Signals, kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     before = signal.getsignal(number)

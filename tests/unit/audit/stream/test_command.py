@@ -1,4 +1,4 @@
-"""The command: what it says, how it ends, and what it refuses."""
+"""The command ``pubsub-audit follow``: output, exit codes, and invalid options."""
 
 import errno
 import os
@@ -37,7 +37,7 @@ def window(*counts: tuple[Count, str], strict: bool = False) -> Closed:
     return summed("net", 1_000_000 * SECOND, counts, AuditSettings(strict=strict))
 
 
-def test_a_window_in_sums() -> None:
+def test_summary_of_a_window() -> None:
     closed = window(LOST, CAME, POLLED, REPAIRED, LATE, TWICE, STRAY)
     assert closed.balance == Balance(expected=18, delivered=13, repaired=3, lost=2)
     assert closed.balance.holds
@@ -46,9 +46,9 @@ def test_a_window_in_sums() -> None:
     assert (window(TWICE, strict=True).anomalies, window(TWICE, strict=True).exit_code) == (1, 16)
 
 
-def test_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
-    said = Output([window(LATE)], as_json=False, settings=AuditSettings())
-    said.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
+def test_output_has_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output([window(LATE)], as_json=False, settings=AuditSettings())
+    output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}))
     out, err = capsys.readouterr()
     assert out == (
         "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 0 repaired + 2 lost + "
@@ -58,23 +58,23 @@ def test_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixtur
         "pubsub-audit: x is garbage\n"
         "pubsub-audit: windows of net wait for the run ab (known until 1970-01-01 00:00:05.000)\n"
     )
-    assert said.exit_code([]) == 9
-    assert said.exit_code(["x is garbage"]) == 41
+    assert output.exit_code([]) == 9
+    assert output.exit_code(["x is garbage"]) == 41
 
 
-def test_a_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_as_a_json_line(capsys: pytest.CaptureFixture[str]) -> None:
     Output([], as_json=True, settings=AuditSettings()).round(Round([window(CAME, STRAY)], [], {}))
     found = msgspec.json.decode(capsys.readouterr().out)
     assert (found["domain"], found["window"], found["anomalies"]) == ("net", 1_000_000 * SECOND, 1)
     assert (found["exit_code"], found["exit_code_so_far"], found["balance"]["delivered"]) == (2, 2, 7)
 
 
-def test_without_a_closed_window_the_evidence_is_incomplete() -> None:
+def test_exit_code_without_a_closed_window_is_incomplete() -> None:
     assert Output([], as_json=True, settings=AuditSettings()).exit_code([]) == 32
 
 
 def followed(tmp_path: Path, *more: str) -> int:
-    """The loop without Spark: the rounds are the test's."""
+    """Run the loop without Spark; the test supplies the rounds."""
     out = tmp_path / "out"
     options = parser().parse_args(["follow", str(tmp_path), "--out", str(out), "--every", "0", *more])
     (out / "checkpoint").mkdir(parents=True)
@@ -83,7 +83,7 @@ def followed(tmp_path: Path, *more: str) -> int:
 
 
 def rounds(monkeypatch: pytest.MonkeyPatch, *found: Round | Exception) -> Iterator[Round | Exception]:
-    """What the follower brings in place of its own; returns those that are left."""
+    """Replace the results of the follower's rounds; returns the results that are not used yet."""
     left = iter(found)
 
     def one(loop: AuditLoop, *, last: bool) -> Round:
@@ -96,7 +96,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, *found: Round | Exception) -> Iterat
     return left
 
 
-def test_an_output_that_cannot_be_written_ends_it_and_costs_no_loss(
+def test_output_that_cannot_be_written_ends_the_follower_with_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = rounds(monkeypatch, Round([window(CAME), window(LOST)], [], {}), Round([], [], {}))
@@ -110,7 +110,7 @@ def test_an_output_that_cannot_be_written_ends_it_and_costs_no_loss(
     )
 
 
-def test_a_reader_that_went_away_ends_it_without_a_word(
+def test_closed_pipe_ends_the_follower_without_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rounds(monkeypatch, Round([window(CAME)], [], {}))
@@ -130,10 +130,10 @@ def test_a_reader_that_went_away_ends_it_without_a_word(
         (Py4JError("An error occurred while calling o1.conf"), "An error occurred while calling o1.conf"),
     ],
 )
-def test_a_follower_whose_java_died_ends_with_one_sentence(
+def test_follower_ends_with_one_sentence_when_java_has_ended(
     error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It would never take in anything again."""
+    """It could not take in any file again."""
 
     class Dead:
         def stop(self) -> None:
@@ -149,10 +149,10 @@ def test_a_follower_whose_java_died_ends_with_one_sentence(
     )
 
 
-def test_windows_of_a_round_that_was_broken_off_count(
+def test_windows_of_a_failed_round_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Their folders stand there before the state is noted down, and no later round brings them again."""
+    """Their folders are written before the state is saved, and later rounds do not return them."""
 
     def broken(loop: AuditLoop, *, last: bool) -> Round:
         place = place_of(tmp_path / "out", "net", 60 * SECOND)
@@ -168,7 +168,7 @@ def test_windows_of_a_round_that_was_broken_off_count(
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_after_the_round(
+def test_signal_ends_the_follower_after_the_round(
     which: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
 ) -> None:
     before = signal.getsignal(which)
@@ -182,13 +182,13 @@ def test_a_signal_ends_it_after_the_round(
     assert signal.getsignal(which) is before
 
 
-def test_nothing_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession") -> None:
+def test_empty_folder_is_32(tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession") -> None:
     (tmp_path / "journals").mkdir()
     assert main(["follow", str(tmp_path / "journals"), "--out", str(tmp_path / "out"), "--once"]) == 32
     assert capsys.readouterr().out == ""
 
 
-def test_garbage_alone_is_told_and_is_32(
+def test_unreadable_files_alone_are_reported_and_end_with_32(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
     folder, out = tmp_path / "journals", tmp_path / "out"
@@ -196,31 +196,33 @@ def test_garbage_alone_is_told_and_is_32(
     (folder / "a.parquet").write_bytes(b"PAR1 nonsense")
     command = ["follow", str(folder), str(tmp_path / "gone"), "--out", str(out), "--once"]
     assert main(command) == 32
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert f"{folder}/a.parquet is no whole Parquet file; remove it or copy it again" in said.err
-    assert f"the journals' folder {tmp_path}/gone cannot be read (No such file or directory)" in said.err
-    assert "Traceback" not in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert f"{folder}/a.parquet is no whole Parquet file; remove it or copy it again" in output.err
+    assert f"the journals' folder {tmp_path}/gone cannot be read (No such file or directory)" in output.err
+    assert "Traceback" not in output.err
     assert main([*command, "--bound", "11"]) == 64
     assert "use these settings, or name another --checkpoint and another --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "error"),
     [
         (["--every", "-1"], "--every is -1.0; it cannot be negative"),
         (["--every", "1e10"], f"--every is 10000000000.0; it can be {threading.TIMEOUT_MAX} at most"),
         (["--window", "0"], "window is 0 microseconds; it must be at least 1"),
     ],
 )
-def test_wrong_values_are_64(options: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_values_are_64(
+    options: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 64
-    assert capsys.readouterr().err == f"pubsub-audit: {says}\n"
+    assert capsys.readouterr().err == f"pubsub-audit: {error}\n"
 
 
 @pytest.mark.parametrize("option", ["--every", "--patience"])
 @pytest.mark.parametrize("value", ["nan", "inf", "soon"])
-def test_what_is_no_number_of_seconds_is_64(
+def test_invalid_number_of_seconds_is_64(
     option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -229,9 +231,7 @@ def test_what_is_no_number_of_seconds_is_64(
     assert capsys.readouterr().err.endswith(f"argument {option}: '{value}' is not a number of seconds\n")
 
 
-def test_windows_without_their_checkpoint_are_not_gone_on_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_follower_refuses_windows_without_their_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out" / "windows").mkdir(parents=True)
     assert main(["follow", str(tmp_path), "--out", str(tmp_path / "out")]) == 64
     assert "is missing; restore it, or name a new --out" in capsys.readouterr().err

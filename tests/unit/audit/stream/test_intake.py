@@ -1,4 +1,4 @@
-"""Files that come: each is taken once when it is whole; what cannot be read is told once, and hinders nothing."""
+"""The intake takes each complete file once. An unreadable file is reported once and does not stop the others."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from tests.unit.journal.builders import envelope, files_that_end_at, settings
 
 
 class Place:
-    """A folder of journals and an intake of it; time stands still until it is told to go on."""
+    """A folder of journals and its intake; the clock is ``now``, which the test sets."""
 
     def __init__(self, root: Path) -> None:
         self.folder, self.spool, self.now = root / "journals", root / "spool", 0.0
@@ -38,7 +38,7 @@ class Place:
         return sorted(path.stem for path in (self.spool / folder_of("net 1/ä")).iterdir())
 
 
-def test_a_journal_that_is_being_written_is_in_scope_and_waited_for(tmp_path: Path) -> None:
+def test_intake_waits_for_a_journal_that_is_being_written(tmp_path: Path) -> None:
     place = Place(tmp_path)
     one = place.journal()
     look = place.look()
@@ -53,7 +53,7 @@ def test_a_journal_that_is_being_written_is_in_scope_and_waited_for(tmp_path: Pa
     assert (look.arrived, place.taken(), look.coming["net 1/ä"]) == (1, [f"{one.run}-000001"], {})
 
 
-def test_a_file_is_taken_once_in_whatever_form_it_comes(tmp_path: Path) -> None:
+def test_intake_takes_a_file_once_in_either_form(tmp_path: Path) -> None:
     place = Place(tmp_path)
     one = place.journal()
     one.close()
@@ -71,7 +71,7 @@ def test_a_file_is_taken_once_in_whatever_form_it_comes(tmp_path: Path) -> None:
     assert pq.read_table(place.spool / folder_of("net 1/ä") / f"{two.run}-000001.parquet").num_rows == 4
 
 
-def test_what_cannot_be_read_is_told_once_and_read_when_it_is_whole(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported_once_and_read_when_it_is_complete(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.journal().close()
     compact(place.folder)
@@ -79,8 +79,8 @@ def test_what_cannot_be_read_is_told_once_and_read_when_it_is_whole(tmp_path: Pa
     content = whole.read_bytes()
     whole.write_bytes(content[:-9])
     (place.folder / "x-000001.journal").write_bytes(b"nonsense")
-    said = [each.replace(str(place.folder), "…") for each in place.look().problems]
-    assert said == [
+    problems = [each.replace(str(place.folder), "…") for each in place.look().problems]
+    assert problems == [
         f"…/{whole.name} is no whole Parquet file; remove it or copy it again",
         "x-000001.journal is no journal; remove it from the journals' folder",
     ]
@@ -89,8 +89,8 @@ def test_what_cannot_be_read_is_told_once_and_read_when_it_is_whole(tmp_path: Pa
     assert place.look().arrived == 1
 
 
-def test_an_append_file_that_is_no_journal_counts_as_lost_until_it_is_one(tmp_path: Path) -> None:
-    """Nobody writes it: to wait for it would keep all windows open."""
+def test_invalid_append_file_counts_as_lost_until_it_is_valid(tmp_path: Path) -> None:
+    """No process writes it: waiting for it would keep all windows open."""
     place = Place(tmp_path)
     one = place.journal()
     one.close()
@@ -109,10 +109,10 @@ def test_an_append_file_that_is_no_journal_counts_as_lost_until_it_is_one(tmp_pa
 
 
 @pytest.mark.parametrize("form", [".journal", ".parquet"])
-def test_a_full_disk_of_the_spool_is_told_once_and_waited_for(
+def test_full_disk_of_the_spool_is_reported_once_and_retried(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long that takes, and although the file itself never changes: its records are not lost."""
+    """The file is retried without a time limit although it never changes: its records are not lost."""
     place = Place(tmp_path)
     one = place.journal()
     one.close()
@@ -123,9 +123,9 @@ def test_a_full_disk_of_the_spool_is_told_once_and_waited_for(
     monkeypatch.setattr(os, "link", refused(errno.EXDEV))
     with files_that_end_at(1000):
         look = place.look()
-        for path, said in zip(sorted(place.folder.iterdir()), look.problems, strict=True):
-            assert said.startswith(f"{path} cannot be copied to {place.spool} (")
-            assert said.endswith("File too large); free disk space, or check permissions")
+        for path, problem in zip(sorted(place.folder.iterdir()), look.problems, strict=True):
+            assert problem.startswith(f"{path} cannot be copied to {place.spool} (")
+            assert problem.endswith("File too large); free disk space, or check permissions")
         for place.now in (30.0, 90.0):
             look = place.look()
             assert (look.arrived, look.problems) == (0, [])
@@ -136,15 +136,13 @@ def test_a_full_disk_of_the_spool_is_told_once_and_waited_for(
     assert place.taken() == [f"{one.run}-000001", f"{one.run}-000002"]
 
 
-def test_a_file_without_rights_is_told_once_and_taken_when_it_has_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_without_permissions_is_reported_once_and_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
     place.journal().close()
     compact(place.folder)
     (path,) = place.folder.iterdir()
     with monkeypatch.context() as patched:
-        patched.setattr(pq, "ParquetFile", refused(errno.EACCES))  # whoever runs the tests may have all rights
+        patched.setattr(pq, "ParquetFile", refused(errno.EACCES))  # the user of the tests may be root
         assert place.look().problems == [
             f"{path} cannot be read (Permission denied); correct its rights or its disk",
         ]
@@ -159,7 +157,7 @@ def refused(number: int) -> Callable[..., None]:
     return refuse
 
 
-def test_a_newer_schema_is_named(tmp_path: Path) -> None:
+def test_newer_schema_is_reported(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.journal().close()
     compact(place.folder)
@@ -172,7 +170,7 @@ def test_a_newer_schema_is_named(tmp_path: Path) -> None:
     assert place.taken() == []
 
 
-def test_a_folder_that_vanishes_is_told_and_may_come_back(tmp_path: Path) -> None:
+def test_deleted_folder_is_reported_and_read_when_it_exists_again(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.folder.rmdir()
     (problem,) = place.look().problems
@@ -182,7 +180,7 @@ def test_a_folder_that_vanishes_is_told_and_may_come_back(tmp_path: Path) -> Non
     assert place.look().arrived == 1
 
 
-def test_a_missing_part_is_waited_for_with_patience(tmp_path: Path) -> None:
+def test_missing_part_counts_as_lost_after_the_patience(tmp_path: Path) -> None:
     place = Place(tmp_path)
     one = place.journal()
     one.close()
@@ -197,8 +195,8 @@ def test_a_missing_part_is_waited_for_with_patience(tmp_path: Path) -> None:
     assert place.look().problems == []
 
 
-def test_parts_that_do_not_come_are_told_in_ranges(tmp_path: Path) -> None:
-    """A long run of which retention has left the end would else say thousands of sentences."""
+def test_missing_parts_are_reported_in_ranges(tmp_path: Path) -> None:
+    """Otherwise a long run whose begin was deleted by retention would cause thousands of problems."""
     place = Place(tmp_path)
     one = place.journal()
     one.close()
@@ -217,13 +215,13 @@ def test_parts_that_do_not_come_are_told_in_ranges(tmp_path: Path) -> None:
 
 
 @given(st.sets(st.integers(0, 30)))
-def test_ranges(numbers: set[int]) -> None:
+def test_ranges_cover_the_numbers_and_do_not_touch(numbers: set[int]) -> None:
     found = ranges(numbers)
     assert [each for first, last in found for each in range(first, last + 1)] == sorted(numbers)
     assert all(last + 1 < first for (_, last), (first, _) in pairwise(found))
 
 
-def test_names() -> None:
+def test_names_of_files_and_folders_are_parsed() -> None:
     assert run_and_part("ab-c-000012") == ("ab-c", 12)
     assert run_and_part("report-20261121") == ("report-20261121", 0)
     assert domain_of(folder_of("a/b %1=")) == "a/b %1="

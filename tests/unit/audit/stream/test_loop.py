@@ -1,4 +1,4 @@
-"""A follower says of every closed window what the batch says, whatever comes when, and whenever it is killed."""
+"""A follower gives each closed window the verdicts of the batch, in any order of files, also after it was killed."""
 
 import os
 import random
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WINDOW, GRACE, BOUND, SILENCE = 10_000, 6_000, 3_000, 25_000
-"""Twice the grace exceeds what the clocks of generated journals may differ."""
+"""Twice the grace exceeds the maximum clock difference of generated journals."""
 SETTINGS = AuditSettings(WINDOW, GRACE, BOUND, SILENCE)
 DOMAINS = int(os.environ.get("PUBSUB_TEST_DOMAINS", "15"))
-"""Generated journals that go through the real command in one run of the tests, beside all known answers; with more than
-100 there is one restart more, it is told how far it is, and they also go through ``pubsub-audit run``. See
+"""Number of generated journals that go through the real command in one run of the tests, beside all known answers. With
+more than 100 there is one more restart, progress is printed, and the journals also go through ``pubsub-audit run``. See
 docs/audit.md, "How it is tested".
 """
 MANY = 100
@@ -48,7 +48,7 @@ OF_THE_STORE = {
     "missing", "stale", "wrong_value", "zombie", "behind", "unpublished", "phantom_publish", "chain_broken",
 }  # fmt: skip
 UNSEEN = {("unknown", "", ""), ("lost", "", "writer"), ("pending", "", "")}
-"""A phantom publication, a commit of which only the store tells, and what has no closed window."""
+"""A phantom publication, a commit that only the store has recorded, and an item without a closed window."""
 SECONDS = [
     each
     for name, value in (("window", WINDOW), ("grace", GRACE), ("bound", BOUND), ("silence", SILENCE))
@@ -58,7 +58,7 @@ Kept = Counter[tuple[str, int, Verdict | Stray]]
 
 
 def without_store(rows: Sequence[Row]) -> list[Row]:
-    """A follower does not read it."""
+    """The rows without those of the store, which a follower does not read."""
     return [row for row in rows if row.side != "store"]
 
 
@@ -70,8 +70,8 @@ def known_answers() -> dict[str, list[Row]]:
     return {name: without_store(rows) for name, rows in all_cases().items()}
 
 
-def said_by_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
-    """Of the windows that a follower closes when it has all files."""
+def verdicts_of_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
+    """The oracle's verdicts of the windows that a follower closes when it has all files."""
     found: Kept = Counter()
     for domain, rows in cases.items():
         one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
@@ -82,7 +82,7 @@ def said_by_oracle(cases: Mapping[str, Sequence[Row]]) -> Kept:
     return found
 
 
-def said_by_follower(out: Path) -> Kept:
+def verdicts_of_follower(out: Path) -> Kept:
     found: Kept = Counter()
     for path in sorted(out.glob("windows/*/*/*/*.parquet")):
         kind: type[Verdict | Stray] = Verdict if path.parent.name == "delivery" else Stray
@@ -110,8 +110,8 @@ class Bench:
 def test_every_closed_window_is_as_in_the_batch(
     spark: "SparkSession", tmp_path: Path, rng: random.Random, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All known answers and random faults, through the command: what it says early stays, and in the end all is there.
-    The first follower is a process that is killed between two windows of its round.
+    """All known answers and random faults, through the command: early verdicts do not change, and in the end none is
+    missing. The first follower is a process that is killed between two windows of its round.
     """
     begin = monotonic()
     seeds = rng.sample(range(2**32), DOMAINS)
@@ -119,7 +119,7 @@ def test_every_closed_window_is_as_in_the_batch(
     moments = [BEGIN + 35_000, BEGIN + 45_000] if DOMAINS > MANY else [BEGIN + 45_000]
     arrivals = Arrivals(tmp_path / "journals", cases, rng, sorted(cases)[::2], moments)
     folders = [f"{domain}={folder}" for domain, (folder,) in arrivals.folders.items()]
-    truth = said_by_oracle(cases)
+    truth = verdicts_of_oracle(cases)
     command = ["follow", *folders, "--out", str(tmp_path / "out"), "--once", "--patience", "1e9", *SECONDS]
     earlier: Kept = Counter()
     for moment in moments:
@@ -130,39 +130,39 @@ def test_every_closed_window_is_as_in_the_batch(
             assert len(written(tmp_path / "out")) == turn - 1
         else:
             assert main(command) & 64 == 0
-        early = said_by_follower(tmp_path / "out")
+        early = verdicts_of_follower(tmp_path / "out")
         assert early <= truth, list(early - truth)[:3]
         assert earlier.total() < early.total()
         earlier = early
-        tell(capfd, f"{early.total()} verdicts after {monotonic() - begin:.0f} s")
+        print_progress(capfd, f"{early.total()} verdicts after {monotonic() - begin:.0f} s")
     arrivals.all_come()
     assert main(command) & 64 == 0
-    found = said_by_follower(tmp_path / "out")
+    found = verdicts_of_follower(tmp_path / "out")
     assert found == truth, (list((found - truth).items())[:5], list((truth - found).items())[:5])
     assert earlier.total() < found.total()
     as_known(found)
     assert "arrived after windows" not in capfd.readouterr().err
     verdicts = Counter(each.verdict for _, _, each in found.elements())
     windows = len(written(tmp_path / "out"))
-    tell(
+    print_progress(
         capfd,
         f"seed {os.environ[SEED_VARIABLE]}: {len(cases)} journals, {windows} windows, {found.total()} verdicts after "
         f"{monotonic() - begin:.0f} s, all as the oracle's: {dict(verdicts.most_common())}",
     )
     if DOMAINS > MANY:
         as_by_run(folders, tmp_path / "batch", cases)
-        tell(capfd, f"by run, too, after {monotonic() - begin:.0f} s")
+        print_progress(capfd, f"by run, too, after {monotonic() - begin:.0f} s")
 
 
-def tell(capfd: pytest.CaptureFixture[str], sentence: str) -> None:
-    """Where a run takes long, somebody waits for it."""
+def print_progress(capfd: pytest.CaptureFixture[str], sentence: str) -> None:
+    """Print the progress of a long run."""
     if DOMAINS > MANY:
         with capfd.disabled():
             print(f"\n{sentence}", flush=True)
 
 
 def as_known(found: Kept) -> None:
-    """Each known answer, but for what only the store's journal shows, and what stays open."""
+    """Check each known answer, except for verdicts that need the store's journal, and for open windows."""
     kinds: dict[str, Kinds] = defaultdict(dict)
     for (domain, _, each), number in found.items():
         kind = (each.verdict, each.detail, each.blame) if isinstance(each, Verdict) else (each.verdict, "", "")
@@ -175,8 +175,8 @@ def as_known(found: Kept) -> None:
 
 
 def killed(command: Sequence[str], tmp_path: Path, failpoint: str, turn: int) -> None:
-    """A follower of its own, killed in the middle of a round, the so-manieth time that it comes by: it has not noted
-    down what it did.
+    """Run a follower in a process that is killed in the middle of a round, when it hits the failpoint for the
+    ``turn``-th time: it has not saved its state.
     """
     scratch = tmp_path / "tmp"
     scratch.mkdir()
@@ -188,21 +188,21 @@ def killed(command: Sequence[str], tmp_path: Path, failpoint: str, turn: int) ->
 
 
 def as_by_run(folders: Sequence[str], out: Path, cases: Mapping[str, Sequence[Row]]) -> None:
-    """The batch over the same files says what the oracle says of everything."""
+    """Check that the batch over the same files gives the oracle's verdicts."""
     assert main(["run", *folders, "--out", str(out), *SECONDS]) & 64 == 0
-    said: Counter[tuple[str, Verdict | Stray]] = Counter()
+    found: Counter[tuple[str, Verdict | Stray]] = Counter()
     for name, kind in (("delivery", Verdict), ("strays", Stray)):
         for row in pq.read_table(out / name).to_pylist():
-            said[row["domain"], kind(*[row[column] for column in kind._fields])] += 1
+            found[row["domain"], kind(*[row[column] for column in kind._fields])] += 1
     truth: Counter[tuple[str, Verdict | Stray]] = Counter()
     for domain, rows in cases.items():
         one = Oracle(rows, WINDOW, GRACE, BOUND, SILENCE)
         truth.update((domain, each) for each, _ in one.timed())
-    assert said == truth, (list((said - truth).items())[:5], list((truth - said).items())[:5])
+    assert found == truth, (list((found - truth).items())[:5], list((truth - found).items())[:5])
 
 
 def oracle_judge(out: Path) -> Judge:
-    """Cheap, in place of the pipeline's: windows have one row for each count of the oracle."""
+    """A cheap replacement of the pipeline's judge: windows have one row for each count of the oracle."""
 
     def judge(files: Mapping[str, Sequence[Path]], spans: Mapping[str, Span]) -> list[Closed]:
         found = []
@@ -229,12 +229,12 @@ def oracle_judge(out: Path) -> Judge:
 
 
 class Killed(Exception):
-    """Instead of a signal: nothing catches it."""
+    """Stands for SIGKILL: no code catches it."""
 
 
 @pytest.fixture
 def dying(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Names are given to files and folders only so often; then the process is dead: ``[]`` is for ever."""
+    """A counter of renames that succeed; the next rename raises ``Killed``. ``[]``: no limit."""
     left: list[int] = []
     rename, replace = Path.rename, Path.replace
 
@@ -253,12 +253,12 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-def test_killed_anywhere_it_goes_on_where_it_was(spark: "SparkSession", tmp_path: Path, dying: list[int]) -> None:
+def test_follower_resumes_after_a_kill_at_any_rename(spark: "SparkSession", tmp_path: Path, dying: list[int]) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
     cases = {"clean": known_answers()["clean"], "d1": generated(1), "d2": generated(2)}
-    truth = said_by_oracle(cases)
+    truth = verdicts_of_oracle(cases)
     arrivals = Arrivals(tmp_path / "journals", cases, rng)
     bench = Bench(spark, tmp_path, arrivals.folders)
     kills = 0
@@ -282,11 +282,11 @@ def test_killed_anywhere_it_goes_on_where_it_was(spark: "SparkSession", tmp_path
 
 
 JOURNALS = int(os.environ.get("PUBSUB_TEST_JOURNALS", "60"))
-"""So many generated journals are cut; set to 1000 for all of them (a minute and a half)."""
+"""Number of generated journals that are cut; set it to 1000 for all of them (a minute and a half)."""
 
 
 def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], int | None]:
-    """What may have come of each run at some moment, and when the first run began of which nothing has."""
+    """The records of each run that may have arrived at some moment, and the begin of the first run without any."""
     runs: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda each: (each.run, each.number)):
         runs[row.run].append(row)
@@ -302,8 +302,8 @@ def prefix(rows: Sequence[Row], rng: random.Random) -> tuple[list[Row], int | No
     return found, min(unseen, default=None)
 
 
-def test_what_is_said_of_a_closed_window_stays_true() -> None:
-    """By the oracle alone: whatever comes later changes nothing."""
+def test_verdicts_of_a_closed_window_do_not_change() -> None:
+    """By the oracle alone: later records change no verdict."""
     rng = random.Random(20261121)
     compared = 0
     for seed in range(JOURNALS):
@@ -315,8 +315,8 @@ def test_what_is_said_of_a_closed_window_stays_true() -> None:
             frontier = one.closed_until() + GRACE
             until = (frontier if unseen is None else min(frontier, unseen)) - BOUND - 2 * GRACE
 
-            def closed(said: list[tuple[Verdict | Stray, int]], until: float = until) -> Kept:
-                return Counter(("", time, row) for row, time in said if time // WINDOW * WINDOW + WINDOW <= until)
+            def closed(timed: list[tuple[Verdict | Stray, int]], until: float = until) -> Kept:
+                return Counter(("", time, row) for row, time in timed if time // WINDOW * WINDOW + WINDOW <= until)
 
             then, now = closed(one.timed()), closed(whole)
             assert then == now, (seed, list((then - now).items())[:3], list((now - then).items())[:3])
