@@ -75,7 +75,7 @@ class _Begun(msgspec.Struct, frozen=True):
 def gather(folders: Mapping[str, Sequence[Path]], scratch: Path) -> Input:
     """Find the files of these folders (per domain), check each, and make append files Parquet in ``scratch``.
 
-    Blocks for the reading. A file that is in several folders under the same name counts once.
+    Blocks while it reads the files. A file that is in several folders under the same name counts once.
     """
     files: dict[str, list[Path]] = {}
     problems: list[str] = []

@@ -158,7 +158,7 @@ def stale(rows: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _suspects(applied: DataFrame) -> DataFrame:
-    """The chains (of a run and topic, as numbers) in which some link begins before a link that was applied earlier.
+    """The chains (of a run and topic, as numbers) in which some link begins before the end of a link applied earlier.
 
     A chain is split into pieces by position, so that a long chain is not a single task; then the pieces are compared.
     A piece is identified by a number, because sorts compare numbers fastest. Within a piece each link is compared with

@@ -130,7 +130,7 @@ def unrecorded(
 
 def _holes(publications: DataFrame, publishers: DataFrame, settings: AuditSettings) -> DataFrame:
     """One row per hole between two neighbouring publications whose run has a gap: its ``first`` and ``last`` sequence,
-    and the positions ``after`` and ``before`` which its links lie.
+    and the positions between which its links lie (``after`` and ``before``).
     """
     holed = publishers.filter(F.col("publisher_holed").isNotNull()).select("domain", "uuid", "publisher_holed")
     in_order = Window.partitionBy("domain", "uuid", "topic").orderBy("sequence")

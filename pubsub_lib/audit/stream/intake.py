@@ -218,7 +218,7 @@ class Intake:
 
     @staticmethod
     def _link(source: Path, target: Path) -> None:
-        """Link the file into the spool. A link needs no disk space, and retention in the source folder keeps it."""
+        """Link the file into the spool. A link needs no disk space, and retention of the source does not delete it."""
         beside = target.with_name(f".{target.name}.new")
         beside.unlink(missing_ok=True)
         try:
