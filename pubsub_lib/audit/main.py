@@ -162,7 +162,7 @@ def _command(options: argparse.Namespace) -> int:
     if options.command == "follow":
         _configured(options)
         return command.run(options, _settings(options), _folders(options.journals))
-    found = _again(options) if options.command == "report" else _run(options)
+    found = _report(options) if options.command == "report" else _run(options)
     if options.format == "json":
         output = msgspec.json.format(msgspec.json.encode(found)).decode()
     else:
@@ -178,7 +178,7 @@ def _command(options: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def _again(options: argparse.Namespace) -> summary.Summary:
+def _report(options: argparse.Namespace) -> summary.Summary:
     found = report.read_summary(options.folder)
     if options.page:
         report.save_page(found, options.folder, options.page)
@@ -225,7 +225,7 @@ def _audit(
 
     try:
         rows = journals.load(spark, gathered)
-        if gathered.keeps_well:
+        if gathered.cacheable:
             rows = rows.persist()
         tables = audit(rows, settings)
         derived = aggregate(tables, settings)

@@ -57,7 +57,7 @@ class Input(msgspec.Struct, frozen=True):
         return sum(path.stat().st_size for files in self.files.values() for path in files if path.exists())
 
     @property
-    def keeps_well(self) -> bool:
+    def cacheable(self) -> bool:
         """Whether all records are kept in memory for all steps of an audit: the files are many, so that opening them in
         each step would cost more, and small enough.
         """

@@ -172,7 +172,7 @@ def spark_judge(spark: "SparkSession", settings: AuditSettings, out: Path) -> Ju
         spool = journals.Input(files, ())
         spark.conf.set(PARTITIONS, partitions_for(spool.size))
         rows = journals.load(spark, spool)
-        if spool.keeps_well:
+        if spool.cacheable:
             rows = rows.persist()
         try:
             tables = audit(rows, settings)

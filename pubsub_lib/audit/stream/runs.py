@@ -53,12 +53,12 @@ class Known(msgspec.Struct, frozen=True):
 
 class Frontier(msgspec.Struct, frozen=True):
     """The time until which all records of a domain are known. ``until`` null: no limit, because every run is over.
-    ``of``: the run that limits the time. ``nothing``: the domain has no participant.
+    ``of``: the run that limits the time. ``without_participants``: the domain has no participant.
     """
 
     until: int | None = None
     of: str = ""
-    nothing: bool = False
+    without_participants: bool = False
 
 
 def known(
@@ -93,7 +93,7 @@ def frontier(runs: Mapping[str, Known]) -> Frontier:
     """The earliest time until which any run that is not over is known, by its marks."""
     taking_part = {run: each for run, each in runs.items() if not each.who[0] or each.who[0] in PARTICIPANTS}
     if not any(each.parts for each in taking_part.values()):
-        return Frontier(nothing=True)
+        return Frontier(without_participants=True)
     held = []
     for run, each in taking_part.items():
         if each.closed or (not each.more and _followed(run, each, taking_part)):
@@ -118,7 +118,7 @@ def closed_before(frontier: Frontier, now: int, settings: AuditSettings) -> int 
 
     When every run is over, the clock limits the result, because a new run may still begin.
     """
-    if frontier.nothing:
+    if frontier.without_participants:
         return None
     until = (now if frontier.until is None else frontier.until) - settings.reach
     return until - until % settings.window if until >= settings.window else None

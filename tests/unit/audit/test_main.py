@@ -66,7 +66,7 @@ def test_missing_journals_argument_is_64(
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_config_file_names_the_journals_and_the_store(
+def test_config_file_keeps_passwords_out_of_the_process_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, folder = tmp_path / "net.conf", tmp_path / "journals"

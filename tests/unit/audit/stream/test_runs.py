@@ -58,7 +58,7 @@ def test_run_without_a_complete_part_is_known_until_its_first_record() -> None:
 
 @pytest.mark.parametrize("parts", [(), (part(1, 10, 50, 40, side="store"),)])
 def test_no_window_is_closed_without_a_participant(parts: tuple[JournalPart, ...]) -> None:
-    assert frontier(runs(*parts)).nothing
+    assert frontier(runs(*parts)).without_participants
     assert closed_before(frontier(runs(*parts)), 10**6, SETTINGS) is None
 
 
