@@ -113,10 +113,10 @@ def _guarded(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as stopped:
         return _interrupted(stopped)
     except ConfigError as error:
-        entry.complain(PROGRAM, error)
+        entry.report_error(PROGRAM, error)
         return AUDIT_USAGE
     except PubSubError as error:
-        entry.complain(PROGRAM, error)
+        entry.report_error(PROGRAM, error)
         return summary.INCOMPLETE
     except Exception as error:  # noqa: BLE001 - a user gets one sentence; --debug shows the traceback
         signalled = signals.interruption(error)
@@ -124,12 +124,12 @@ def _guarded(options: argparse.Namespace) -> int:
             return _interrupted(signalled)
         if options.debug:
             traceback.print_exc()
-        entry.complain(PROGRAM, entry.internal_error(error, "run it with --debug and report what it shows"))
+        entry.report_error(PROGRAM, entry.internal_error(error, "run it with --debug and report what it shows"))
         return INTERNAL
 
 
 def _interrupted(by: KeyboardInterrupt) -> int:
-    entry.complain(PROGRAM, "interrupted; run it again")
+    entry.report_error(PROGRAM, "interrupted; run it again")
     return TERMINATED if isinstance(by, signals.Terminated) else INTERRUPTED
 
 

@@ -26,7 +26,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "pubsub_lib":
             raise
-        entry.complain("pubsub-db", f"{error.name} is not installed; run: pip install {EXTRA}")
+        entry.report_error("pubsub-db", f"{error.name} is not installed; run: pip install {EXTRA}")
         return USAGE
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What a terminal's encoding does not have is shown as an escape; it is no reason to show nothing.

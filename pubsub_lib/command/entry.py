@@ -24,7 +24,7 @@ def run(program: str, command: Callable[[], int], hint: str = "") -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - a user of the command line sees no traceback
-        complain(program, internal_error(error, hint))
+        report_error(program, internal_error(error, hint))
         return INTERNAL
     finally:
         streams.discard_unwritable()
@@ -35,7 +35,7 @@ def internal_error(error: BaseException, hint: str = "") -> str:
     return f"internal error ({error!r}){hint and '; '}{hint}"
 
 
-def complain(program: str, sentence: object) -> None:
+def report_error(program: str, sentence: object) -> None:
     """Print one line on stderr, behind the program's name. A stderr that is not writable is ignored."""
     with contextlib.suppress(OSError, ValueError):
         print(f"{program}: {' '.join(str(sentence).split())}", file=sys.stderr)  # noqa: T201 - a command's output

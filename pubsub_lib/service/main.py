@@ -53,7 +53,7 @@ def _command(arguments: Sequence[str] | None) -> int:
             return _check(Path(options.config_file), settings, service, options.connect)
         return run(settings, service)
     except PubSubError as error:
-        entry.complain(PROGRAM, error)
+        entry.report_error(PROGRAM, error)
         return code_of(error)
     except Exception:
         _log.debug("internal error", exc_info=True)
@@ -65,13 +65,13 @@ def _check(path: Path, settings: Settings, service: ServiceSettings, connect: bo
     good = check(settings, service)
     contradictions = find(path, settings, service)
     for sentence in contradictions:
-        entry.complain(PROGRAM, sentence)
+        entry.report_error(PROGRAM, sentence)
     if contradictions:
         return USAGE
     if connect:
         failures = list(probing.failures(settings, service))
         for error in failures:
-            entry.complain(PROGRAM, error)
+            entry.report_error(PROGRAM, error)
         if failures:
             return code_of(failures[0])
         good += "; database, folders, sockets and ports can be had"

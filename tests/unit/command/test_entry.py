@@ -2,7 +2,7 @@
 
 import pytest
 
-from pubsub_lib.command.entry import complain, run
+from pubsub_lib.command.entry import report_error, run
 from pubsub_lib.command.signals import Terminated
 
 
@@ -33,6 +33,6 @@ def test_the_commands_exit_code_is_returned() -> None:
     assert run("some-command", lambda: 3) == 3
 
 
-def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("some-command", "two\n lines")
+def test_a_reported_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    report_error("some-command", "two\n lines")
     assert capsys.readouterr().err == "some-command: two lines\n"
