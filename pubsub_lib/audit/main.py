@@ -18,7 +18,7 @@ from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.spark.session import first_line, session, tuning
 from pubsub_lib.audit.stream import command
 from pubsub_lib.command import entry, signals
-from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL, INTERRUPTED, TERMINATED
+from pubsub_lib.command.exit_codes import AUDIT_USAGE, CLOSED_PIPE, INTERNAL_ERROR, INTERRUPTED, TERMINATED
 from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.masking import has_password
 from pubsub_lib.settings import Settings
@@ -125,7 +125,7 @@ def _guarded(options: argparse.Namespace) -> int:
         if options.debug:
             traceback.print_exc()
         entry.report_error(PROGRAM, entry.internal_error(error, "run it with --debug and report what it shows"))
-        return INTERNAL
+        return INTERNAL_ERROR
 
 
 def _interrupted(by: KeyboardInterrupt) -> int:

@@ -18,44 +18,44 @@ from pubsub_lib.errors import PubSubError, UsageError
 
 NAME: Final = "pubsub-db"
 LOG: Final = logging.getLogger("pubsub_lib.cli")
-"""What a command tells besides its result; goes to stderr."""
+"""Messages of a command beside its result. They go to stderr."""
 
 _EPILOG: Final = (
-    "Exit codes: 0 ok; 1 what was asked for is not so; 2 the command line, the INI file or a value is wrong; "
-    "3 a publisher or a replica was not reached; 4 the database cannot be used; 5 a file or the output cannot be read "
-    "or written; 70 an internal error; 130 Ctrl-C; 141 the output was closed; 143 SIGTERM."
+    "Exit codes: 0 ok; 1 negative result (not found, exists already, mismatch); 2 invalid command line, INI file or "
+    "value; 3 a publisher or a replica was not reached; 4 the database cannot be used; 5 a file or the output cannot "
+    "be read or written; 70 internal error; 130 Ctrl-C; 141 the output was closed; 143 SIGTERM."
 )
 
 
 class PubsubDb(App):
-    """One run of ``pubsub-db``. Writes to the standard streams of the moment when it is made."""
+    """One run of ``pubsub-db``. It writes to the standard streams as they are when it is constructed."""
 
     NAME = NAME
     LOG = LOG
 
     def __init__(self) -> None:
         version = importlib.metadata.version("pubsub-lib")
-        # Deferred: "pubsub-db ls -h" is a question about ls.
-        super().__init__(
-            "Look into a store of pubsub_lib, and change it.", version, commands.manager(), deferred_help=True
-        )
+        # Deferred, because "pubsub-db ls -h" asks for the help of ls.
+        super().__init__("Inspect and edit a pubsub_lib store.", version, commands.manager(), deferred_help=True)
         self._handler: logging.Handler | None = None
 
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
     ) -> argparse.ArgumentParser:
         """The global options. They may stand before or behind the command's name."""
-        # No abbreviations: what they would match may be a command's own option.
+        # No abbreviations: an abbreviated global option could match an option of the command.
         parser = argparse.ArgumentParser(
             prog=NAME, description=description, epilog=_EPILOG, add_help=False, allow_abbrev=False
         )
-        parser.add_argument("--version", action="version", version=f"{NAME} {version}", help="show the version and end")
+        parser.add_argument(
+            "--version", action="version", version=f"{NAME} {version}", help="show the version and exit"
+        )
         parser.add_argument(
             "--config-file",
             action="append",
             default=[],
             metavar="PATH",
-            help="an INI file; may be given more than once, later ones win. Default: pubsub_lib.conf and "
+            help="an INI file; may be repeated, later files take precedence. Default: pubsub_lib.conf and "
             "pubsub-db.conf in ~/.pubsub_lib, ~, /etc/pubsub_lib and /etc",
         )
         parser.add_argument(
@@ -63,22 +63,22 @@ class PubsubDb(App):
             action="append",
             default=[],
             metavar="DIR",
-            help="a folder of *.conf files, read in the order of their names, after the files",
+            help="a folder of *.conf files; they are read after the files of --config-file, sorted by name",
         )
         parser.add_argument(
             "--database",
             metavar="URL",
-            help="the database, in place of store_url in the INI file (then none is needed)",
+            help="the database; replaces store_url of the INI file (no INI file is needed then)",
         )
         loudness = parser.add_mutually_exclusive_group()
         loudness.add_argument(
-            "-v", "--verbose", action="count", dest="verbose_level", default=1, help="show log lines; -vv: all of them"
+            "-v", "--verbose", action="count", dest="verbose_level", default=1, help="show log lines; -vv: all levels"
         )
         loudness.add_argument(
-            "-q", "--quiet", action="store_const", const=0, dest="verbose_level", help="on stderr, only what went wrong"
+            "-q", "--quiet", action="store_const", const=0, dest="verbose_level", help="show only warnings and errors"
         )
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="show this and end")
+        parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="show this help and exit")
         return parser
 
     def configure_logging(self) -> None:
@@ -96,7 +96,7 @@ class PubsubDb(App):
         before = logging.getLogger().level
         try:
             code = self._run(argv)
-            # Now, and not at the interpreter's end, where an error would have no exit code.
+            # Flush here: an error at the interpreter's exit would not change the exit code.
             self.stdout.flush()
         except SystemExit as ended:  # argparse, and cliff's help, which has no code
             code = ended.code if isinstance(ended.code, int) else exit_codes.OK
@@ -107,12 +107,12 @@ class PubsubDb(App):
         except BrokenPipeError:
             code = exit_codes.CLOSED_PIPE
         except PubSubError as error:
-            code = self._say(error, str(error), exit_codes.code_of(error))
+            code = self._report(error, str(error), exit_codes.code_of(error))
         except OSError as error:
-            code = self._say(error, f"a file or the output cannot be used: {error}", exit_codes.FILE)
+            code = self._report(error, f"a file or the output cannot be used: {error}", exit_codes.FILE)
         except Exception as error:  # noqa: BLE001 - a user sees a sentence; the traceback is for --debug
-            hint = "" if self.options.debug else "run it with --debug and report what it shows"
-            code = self._say(error, internal_error(error, hint), exit_codes.INTERNAL)
+            hint = "" if self.options.debug else "run the command with --debug and report its output"
+            code = self._report(error, internal_error(error, hint), exit_codes.INTERNAL_ERROR)
         finally:
             if self._handler is not None:
                 logging.getLogger().removeHandler(self._handler)
@@ -120,7 +120,7 @@ class PubsubDb(App):
         return code
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Find and run the command. Unlike cliff's it lets errors out: ``run`` knows their exit codes."""
+        """Find and run the command. Unlike cliff's method, this one raises errors: ``run`` maps them to exit codes."""
         about = argv[1:2] if argv[0] == "help" else []
         for name in (argv[0], *(each for each in about if not each.startswith("-"))):
             self._must_know(name)
@@ -152,17 +152,17 @@ class PubsubDb(App):
         try:
             HelpAction([], argparse.SUPPRESS, default=self)(self.parser, self.options, None, None)
         except SystemExit:
-            pass  # how cliff's action says that it is done
+            pass  # cliff's action ends with this exception
         finally:
             self.stdout = before
 
-    def _say(self, error: BaseException, sentence: str, code: int) -> int:
+    def _report(self, error: BaseException, sentence: str, code: int) -> int:
         LOG.error("%s", " ".join(sentence.split()), exc_info=error if self.options.debug else None)
         return code
 
 
 class _Line(logging.Formatter):
-    """The program's name before every line, as users of a shell expect it."""
+    """Puts the program's name before every message, as users of a shell expect."""
 
     def __init__(self, *, tracebacks: bool) -> None:
         super().__init__(f"{NAME}: %(message)s")
@@ -172,5 +172,5 @@ class _Line(logging.Formatter):
         return super().formatException(ei) if self._tracebacks else ""
 
     def format(self, record: logging.LogRecord) -> str:
-        # A sentence may hold a key or a file's name; the lines of a traceback stay lines.
+        # A message may contain a key or a file name, so control characters are escaped; a traceback keeps its lines.
         return "\n".join(visible(line) for line in super().format(record).rstrip("\n").split("\n"))

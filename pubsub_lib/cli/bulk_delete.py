@@ -11,18 +11,18 @@ from pubsub_lib.errors import VersionMismatch
 from pubsub_lib.store import Store
 
 BATCH = 1000
-"""Objects of one transaction, at most: others who write wait for no longer than that takes."""
+"""Maximum number of objects of one transaction. It bounds how long other writers wait."""
 _READ = 10
-"""Batches of one reading. It bounds the memory, and how often what was written meanwhile is read over."""
+"""Batches of one reading. It bounds the memory, and how often objects that were written meanwhile are read again."""
 
 
 class Removed(msgspec.Struct):
-    """How far it came."""
+    """The progress of a delete."""
 
     objects: int = 0
     transactions: int = 0
     position: int | None = None
-    """Of the last change."""
+    """Position of the last change."""
 
 
 class _Seen(msgspec.Struct, frozen=True, gc=False):
@@ -32,12 +32,12 @@ class _Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 def remove(store: Store, removed: Removed, *, table: str | None = None, topic: str | None = None) -> None:
-    """Delete what is there at the beginning and was not written since. Raises StoreError.
+    """Delete the objects that exist at the beginning and were not written since. Raises StoreError.
 
-    ``removed`` is kept up to date, also when it ends in the middle: what was committed stays deleted.
+    ``removed`` is up to date also when the delete fails: committed deletes are not undone.
 
-    The readings are short, and none is open while something is deleted: the database would end one that stands still
-    for so long, and could not tidy up behind the deletes.
+    Each reading is short, and none is open during a delete: the database would abort a reading that is idle for that
+    long, and could not vacuum the deleted rows.
     """
     begun = store.read_heads([]).store.position
     size = _batch(store.limits)
@@ -47,12 +47,12 @@ def remove(store: Store, removed: Removed, *, table: str | None = None, topic: s
 
 
 def _batch(limits: Limits) -> int:
-    """As many deletes as always fit a transaction."""
+    """The number of deletes that always fit a transaction."""
     return max(1, min(BATCH, limits.max_transaction_changes, limits.max_transaction_bytes // MAX_KEY_BYTES))
 
 
 def _find(store: Store, begun: int, maximum: int, table: str | None, topic: str | None) -> list[_Seen]:
-    """The first objects that are as they were at the position ``begun``."""
+    """The first ``maximum`` objects that were not written after the position ``begun``."""
     old = (each for each in store.objects(table=table, topic=topic) if each.version <= begun)
     return [_Seen(each.table, each.key, each.version) for each in islice(old, maximum)]
 
@@ -63,7 +63,7 @@ def _delete(store: Store, part: Sequence[_Seen], removed: Removed) -> None:
             for each in part:
                 tx.delete(each.table, each.key, version=each.version, missing_ok=True)
     except VersionMismatch:
-        return  # somebody wrote one of them; the next reading leaves that one out and finds the others again
+        return  # another process wrote one of the objects; the next reading omits that one and finds the others again
     if tx.commit is not None:
         removed.objects += sum(change.value is None for link in tx.commit.links for change in link.changes)
         removed.transactions += 1

@@ -1,7 +1,7 @@
-"""From lines to transactions. Bounded in memory, and to be done again after any interruption.
+"""Load lines in transactions, in bounded memory. After any interruption the load can be run again.
 
-There is no mark of how far it came: a line whose object is already as it says writes and publishes nothing, so the
-same file from its beginning ends right, whatever killed the first run. That costs reading, not writing.
+No progress is stored: a line whose object already has its value writes and publishes nothing. Loading the same file
+again from its beginning therefore completes an interrupted run. The repeated lines cost reading, not writing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,22 +16,22 @@ from pubsub_lib.errors import InvalidValueError
 from pubsub_lib.store import Store, Transaction
 
 BATCH: Final = 1000
-"""Lines of one transaction, if no other number is given."""
+"""Default number of lines of one transaction."""
 _BATCH_BYTES: Final = 1 << 20
-"""No transaction gets longer than this, or than one line: that bounds the memory, and how long others wait."""
+"""Maximum number of bytes of a transaction with more than one line. It bounds the memory, and how long others wait."""
 
 
 class Loaded(msgspec.Struct):
-    """How far it came; ``line`` and all before it are committed."""
+    """The progress of a load; ``line`` and all lines before it are committed."""
 
     line: int = 0
     lines: int = 0
-    """Lines that were read, without blank and skipped ones."""
+    """Number of lines that were read, without blank and skipped ones."""
     changes: int = 0
-    """What they changed in the database; less than lines where objects were as they should be."""
+    """Number of changes in the database; less than ``lines`` when objects already had their values."""
     transactions: int = 0
     position: int | None = None
-    """Of the last change."""
+    """Position of the last change."""
 
 
 def max_lines(limits: Limits) -> int:
@@ -40,10 +40,10 @@ def max_lines(limits: Limits) -> int:
 
 
 def load(store: Store, reader: Reader, loaded: Loaded, batch: int, first: int, report: Callable[[], None]) -> None:
-    """Commit the lines from number ``first`` on, up to ``batch`` in each transaction, and ``report`` after each.
+    """Commit the lines from number ``first`` on, up to ``batch`` in each transaction; call ``report`` after each.
 
-    ``loaded`` is kept up to date, also when it ends in the middle. Raises FileError for a broken line, after what
-    stands before it was committed; StoreError.
+    ``loaded`` is up to date also when the load fails. Raises FileError for a broken line, after the lines before it
+    were committed; StoreError.
     """
     lines = _Ahead(reader.read(first), min(_BATCH_BYTES, store.limits.max_transaction_bytes))
     while lines.more():
@@ -53,10 +53,10 @@ def load(store: Store, reader: Reader, loaded: Loaded, batch: int, first: int, r
 
 
 def _commit(store: Store, reader: Reader, loaded: Loaded, part: Iterable[Numbered], report: Callable[[], None]) -> None:
-    """In one transaction, or in several when the store says that one would be too large. Raises as :func:`load`."""
+    """Commit in one transaction, or in several when the store rejects one as too large. Raises as :func:`load`."""
     broken: FileError | None = None
     number, count = loaded.line, 0
-    taken: list[tuple[int, bytes]] = []  # not the values, which take many times as much
+    taken: list[tuple[int, bytes]] = []  # not the values, which take many times as much memory
     try:
         with store.transaction() as tx:
             for each in part:
@@ -68,8 +68,8 @@ def _commit(store: Store, reader: Reader, loaded: Loaded, part: Iterable[Numbere
                     break
                 number, count = each.number, count + 1
     except InvalidValueError as error:
-        # Not a line, but all of them together. It cannot be foreseen: MySQL has a bound of its own, an object that
-        # moves makes two changes, and JSON may grow by becoming canonical (1e9).
+        # All lines together are too large. This cannot be predicted: MySQL has a limit of its own, an object that
+        # moves makes two changes, and canonical JSON may be longer (1e9).
         if count < 2:
             reason = str(error).removesuffix(": split it")
             raise reader.broken(taken[0][0], f"it fits no transaction: {reason}") from error
@@ -94,7 +94,7 @@ def _record(tx: Transaction, line: Line) -> None:
 
 
 class _Ahead:
-    """Lines with one of them read ahead, and the error that ended them kept until what came before is committed."""
+    """Reads one line ahead, and keeps a read error until the lines before it are committed."""
 
     def __init__(self, lines: Iterator[Numbered], max_bytes: int) -> None:
         self._lines = lines

@@ -23,24 +23,24 @@ _log = logging.getLogger("pubsub_lib.cli")
 
 
 class Sender(Protocol):
-    """What takes links after their commit: a :class:`Worker`'s ``hand_over`` or a :class:`Publisher`'s ``publish``."""
+    """Accepts links after their commit: a :class:`Worker`'s ``hand_over`` or a :class:`Publisher`'s ``publish``."""
 
     def __call__(self, links: Sequence[Link]) -> None:
         """Send, or raise a PubSubError."""
 
 
 class HandingOver:
-    """Hands every commit to a sender until that fails once. What it could not hand over is in the changelog."""
+    """Hands every commit to a sender until the sender fails once. Later commits are only in the changelog."""
 
     def __init__(self, how: str, send: Sender | None, error: PubSubError | None = None) -> None:
         self.how = how
-        """In words: who is told about a commit."""
+        """Who is notified of a commit, as text for people."""
         self.sent = 0
-        """Transactions that were handed over."""
+        """Number of transactions that were handed over."""
         self.error = error
-        """Why the rest was not."""
+        """The failure after which no transaction is handed over; None without one."""
         self._send = send
-        self._said = False
+        self._warned = False
 
     def __call__(self, links: Sequence[Link]) -> None:
         """For ``Store.on_commit``."""
@@ -50,15 +50,17 @@ class HandingOver:
                 self.sent += 1
             except PubSubError as error:
                 self.error = error
-        if self.error is not None and not self._said:
-            # Once: waiting anew after each of a thousand transactions would help nobody.
-            self._said = True
-            _log.warning("what is written is stored, but replicas hear of it later: %s", self.error)
+        if self.error is not None and not self._warned:
+            # Once: after the first failure no further transaction waits for the sender.
+            self._warned = True
+            _log.warning("the changes are stored, but replicas receive them later: %s", self.error)
 
 
 class _WithoutCommits:
-    """What a publisher or a worker needs of a store, except the commits: :class:`HandingOver` passes them on, because
-    an error in doing so is shown to the user of the command, once, and not logged for each commit.
+    """The part of a store that a publisher or a worker needs, without the notification of commits.
+
+    :class:`HandingOver` passes the commits on, because the user of the command gets an error once and not for each
+    commit.
     """
 
     def __init__(self, store: Store) -> None:
@@ -92,7 +94,7 @@ def settings_of(command: Command) -> Settings:
     arguments += [f"--config-dir={each}" for each in given.config_dir]
     try:
         conf(args=arguments, project="pubsub_lib", prog="pubsub-db")
-    except UnicodeDecodeError as error:  # which does not say where
+    except UnicodeDecodeError as error:  # it does not contain the file's name
         names = [repr(each) for each in (*given.config_file, *given.config_dir)]
         which = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
         raise ConfigError(
@@ -108,7 +110,7 @@ def settings_of(command: Command) -> Settings:
                 "others on this host can read the password of --database in the process list; set store_url in a file "
                 "and give --config-file"
             )
-        # A dollar sign would begin the name of another option, as in the file.
+        # Without escaping, oslo.config would take a dollar sign for the start of another option's name.
         conf.set_override("store_url", given.database.replace("$", "$$"), group=options.GROUP)
     elif not conf.config_file and not conf.config_dir and not conf[options.GROUP].store_url:
         raise ConfigError("there is no configuration; give --config-file PATH, or --database URL")
@@ -125,7 +127,7 @@ def shown(settings: Settings) -> str:
 
 @contextmanager
 def reading(command: Command) -> Iterator[Store]:
-    """The store, for reading only; a standby will do. Raises ConfigError, StoreError."""
+    """The store, for reading only; it may be a standby. Raises ConfigError, StoreError."""
     settings = settings_of(command)
     with Store(settings, read_only=True) as store:
         yield store
@@ -133,13 +135,13 @@ def reading(command: Command) -> Iterator[Store]:
 
 @contextmanager
 def writing(command: Command, settings: Settings | None = None) -> Iterator[Writing]:
-    """The store, for writing; what is committed goes to the publisher that the settings name.
+    """The store, for writing. Each commit goes to the publisher that the settings name.
 
-    ``settings``: those of the command, where it has read them already.
+    ``settings``: those of the command, if it has read them already.
 
-    By a connect-based driver this process publishes itself. With a bind-based one the host's publisher service does,
-    to whom a worker hands over. Without either, what is written has no origin, and the service that holds the lease
-    for such changes publishes it (rule S10); where none runs, replicas find it at their next poll.
+    With a connect-based driver this process publishes itself. With a bind-based driver the host's publisher service
+    publishes, and a worker hands the commits to it. Otherwise the changes have no origin: the service that holds the
+    lease for such changes publishes them (rule S10). Without such a service, replicas read them at their next poll.
 
     Raises ConfigError, DriverError, TransportError, StoreError.
     """
@@ -158,16 +160,16 @@ def _publishes(settings: Settings) -> bool:
 
 def _handing_over(settings: Settings, store: Store, stack: ExitStack) -> HandingOver:
     if not _publishes(settings):
-        return HandingOver("nobody: replicas poll, or a service takes over what has no origin", None)
+        return HandingOver("no process: replicas poll, or a service publishes changes without an origin", None)
     if not is_bound(settings):
         publisher = stack.enter_context(Publisher(settings, _WithoutCommits(store)))
         return HandingOver(f"replicas, by {settings.driver}", publisher.publish)
     if hands_over(settings):
         how = f"the service {settings.service!r}, by {settings.multiproc_driver}"
         if settings.service not in {each.service for each in store.directory.live()}:
-            # Asked for here, because a worker buffers for a service that is away: this process will not live to see it.
+            # Checked here, because a worker buffers links for an absent service, and this process ends before that.
             away = TransportError(f"the publisher service {settings.service!r} does not run (it has no live lease)")
             return HandingOver(how, None, away)
         worker = stack.enter_context(Worker(settings, _WithoutCommits(store)))
         return HandingOver(how, worker.hand_over)
-    return HandingOver(f"nobody: {settings.driver} needs a service, and pub_sub_use_multiproc is off", None)
+    return HandingOver(f"no process: {settings.driver} needs a service, and pub_sub_use_multiproc is off", None)

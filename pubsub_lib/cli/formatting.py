@@ -1,4 +1,4 @@
-"""Times and numbers as people read them, and values that are text for people and structure for programs."""
+"""Times and numbers as text for people, and values that are text for people and structured for programs."""
 
 import json
 from collections.abc import Callable
@@ -12,24 +12,24 @@ from pubsub_lib.core.model import Link
 
 
 class Shown(FormattableColumn[Any]):
-    """A value that table shows as ``text(value)``, and json and yaml as it is."""
+    """A value that ``-f table`` shows as ``text(value)``, and that json and yaml show unchanged."""
 
     def __init__(self, value: Any, text: Callable[[Any], str]) -> None:
         super().__init__(value)
         self._text = text
 
     def human_readable(self) -> str:
-        """For ``-f table``; what a terminal would obey is visible, but for the ends of its lines."""
+        """For ``-f table``: control characters are escaped, except the ends of lines."""
         return "\n".join(visible(line) for line in self._text(self._value).split("\n"))
 
 
 def moment(unix: float) -> str:
-    """Unix seconds as ISO 8601 in UTC, whole seconds; "" for 0, which stands for "not known"."""
+    """Unix seconds as ISO 8601 in UTC, whole seconds; "" for 0, which means "unknown"."""
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if unix else ""
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that suits: ``7 ms``, ``3.2 s``, ``5 min``, ``2.0 h``, ``3.5 d``; the sign is kept."""
+    """Seconds in a suitable unit: ``7 ms``, ``3.2 s``, ``5 min``, ``2.0 h``, ``3.5 d``; the sign is kept."""
     size = abs(seconds)
     if size < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -41,18 +41,18 @@ def duration(seconds: float) -> str:
 
 
 def hexadecimal(digest: int) -> str:
-    """A digest as its 16 digits."""
+    """A digest as 16 hexadecimal digits."""
     return f"{digest:016x}"
 
 
 def transaction(link: Link) -> int:
-    """What people call a transaction by: the position of its last change."""
+    """The number by which people name a transaction: the position of its last change."""
     return link.point.position
 
 
 def visible(text: str) -> str:
-    r"""A text without anything that a terminal would obey: control characters, ends of lines, and what turns the
-    direction of writing are shown as ``\x1b``, ``\n``, ``\u202e``. All other text is as it was.
+    r"""A text that is safe for a terminal: control characters, ends of lines, and characters that change the writing
+    direction become ``\x1b``, ``\n``, ``\u202e``. All other text stays unchanged.
     """
     if text.isprintable():
         return text
@@ -60,22 +60,22 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """The same for a text that is JSON, in JSON's own escapes: it still means what it meant."""
+    """As :func:`visible`, for JSON text: it uses JSON's own escapes, so that the value stays the same."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def cut(text: str, width: int) -> str:
-    """:func:`visible`, and at most so many cells of a terminal, ending in … when something was left out.
+    """:func:`visible`, in at most ``width`` cells of a terminal; a text that was cut ends in ….
 
-    A Chinese character takes two of them; where only one is left for it, a space stands there.
+    A Chinese character takes two cells; when only one cell is left for it, a space takes its place.
     """
     text = visible(text)
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"[:width]
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
-    """As many spaces as the text has cells too few; those before it for ``right``."""
+    """The text, filled with spaces to ``width`` cells; for ``right`` the spaces precede the text."""
     space = " " * (width - cell_len(text))
     return space + text if right else text + space

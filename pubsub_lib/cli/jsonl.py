@@ -25,19 +25,19 @@ _MARKS: Final = {
     b"\xfe\xff": "the file is UTF-16; write it as UTF-8",
     b"\x1f\x8b": "the file is a gzip archive; give it a name that ends in .gz",
 }
-"""First bytes of files that are not what they should be."""
+"""First bytes of files in a wrong encoding or with a wrong name, and the error for each."""
 _HALF: Final = re.compile(
     rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?<!\\)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-"""The escape of half a character: a high surrogate without its low one, or the other way round."""
+"""The escape of half a character: a high surrogate without a low one, or a low surrogate without a high one."""
 
 
 class Line(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """One line of a file: an object as it should be, or, with ``action`` "delete", one that should not be.
+    """One line of a file: an object to write or, with ``action`` "delete", an object to delete.
 
-    ``create`` and ``set`` mean the same: a file can be loaded again. ``version`` (of an export) and ``time`` (of a
-    recording) are read over.
+    ``create`` and ``set`` mean the same, so that a file can be loaded again. ``version`` (of an export) and ``time``
+    (of a recording) are ignored.
     """
 
     table: str
@@ -58,7 +58,7 @@ class Numbered(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Given(msgspec.Struct, frozen=True, gc=False):
-    """To tell a missing value from null."""
+    """Distinguishes a missing value from null."""
 
     value: msgspec.Raw = msgspec.Raw()
 
@@ -75,17 +75,17 @@ class Reader:
     """The lines of a file, with their numbers, in bounded memory. A context manager; one thread."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        """Raises FileError when it cannot be opened."""
+        """Raises FileError when the file cannot be opened."""
         self.name = "the standard input" if name == STANDARD else name
         self.size: int | None = None
-        """Bytes of the file; None where that cannot be known."""
+        """Bytes of the file; None when the size is unknown."""
         self._longest = longest(limits)
         self._decoder = msgspec.json.Decoder(Line)
         self._given = msgspec.json.Decoder(_Given)
         try:
             self._raw: IO[bytes] = sys.stdin.buffer if name == STANDARD else Path(name).open("rb")  # noqa: SIM115 - __exit__ closes it
         except OSError as error:
-            raise FileError(f"the file {name} cannot be read ({error.strerror}); name one that can") from error
+            raise FileError(f"the file {name} cannot be read ({error.strerror}); name a readable file") from error
         if name != STANDARD:
             self.size = os.fstat(self._raw.fileno()).st_size or None
         self._packed = name.endswith(".gz")
@@ -100,9 +100,9 @@ class Reader:
             self._raw.close()
 
     def read(self, first: int = 1) -> Iterator[Numbered]:
-        """The lines from number ``first`` on, but for blank ones. Raises FileError, naming the line that is broken.
+        """The lines from number ``first`` on, without blank ones. Raises FileError, naming the line that is broken.
 
-        What stands before ``first`` is not looked at: so a broken line can be skipped.
+        Lines before ``first`` are not parsed, so that a broken line can be skipped.
         """
         number = 0
         while True:
@@ -110,7 +110,7 @@ class Reader:
             try:
                 data = self._lines.readline(self._longest)
             except _DAMAGE as error:
-                raise FileError(f"{self.name} cannot be read at line {number} ({error}); copy it anew") from error
+                raise FileError(f"{self.name} cannot be read at line {number} ({error}); copy it again") from error
             if not data:
                 return
             if len(data) >= self._longest:
@@ -119,15 +119,15 @@ class Reader:
                 yield self.numbered(number, data)
 
     def numbered(self, number: int, data: bytes) -> Numbered:
-        """A line that was read, of its bytes. Raises FileError."""
+        """The parsed line of these bytes. Raises FileError."""
         return Numbered(number, data, self._parse(number, data))
 
     def at(self) -> int:
-        """Bytes of the file that were read so far."""
+        """Number of bytes of the file that were read so far."""
         return 0 if self.size is None else self._raw.tell()
 
     def broken(self, number: int, reason: str) -> FileError:
-        """The error for a line that cannot be understood."""
+        """The error for a line that cannot be parsed or written."""
         return FileError(f"line {number} of {self.name} is broken: {reason}; correct or remove it")
 
     def _parse(self, number: int, data: bytes) -> Line:
@@ -136,7 +136,7 @@ class Reader:
             missing = line.value is None and not bytes(self._given.decode(data).value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if self._packed and not self._whole():
-                raise FileError(f"{self.name} is damaged (line {number} or before it); copy it anew") from error
+                raise FileError(f"{self.name} is damaged (line {number} or before it); copy it again") from error
             reason = _encoding(number, data) or " ".join(str(error).split()).rstrip(".")
             raise self.broken(number, reason) from error
         if missing and line.action != "delete":
@@ -144,7 +144,7 @@ class Reader:
         return line
 
     def _whole(self) -> bool:
-        """Whether the rest of the archive fits its checksum, which stands at its end. Reads all of it."""
+        """Whether the rest of the archive matches its checksum, which is at its end. Reads all of it."""
         try:
             while self._lines.read(1 << 18):
                 pass
@@ -154,7 +154,7 @@ class Reader:
 
 
 def _encoding(number: int, data: bytes) -> str | None:
-    """What is wrong with the bytes of a line, where it is not its JSON."""
+    """What is wrong with the encoding of a line; None when the encoding is right."""
     for mark, what in _MARKS.items() if number == 1 else ():
         if data.startswith(mark):
             return what
@@ -168,7 +168,7 @@ def _encoding(number: int, data: bytes) -> str | None:
 
 
 class Writer:
-    """Writes objects as lines. Made by :func:`created`."""
+    """Writes objects as lines. :func:`created` makes it."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
@@ -176,7 +176,7 @@ class Writer:
         self.lines = 0
 
     def write(self, item: Stored) -> None:
-        """One line; ``load`` reads it. Raises OSError."""
+        """Write one line in the format of ``load``. Raises OSError."""
         line = _Exported(item.table, item.key, item.topic, item.version, msgspec.Raw(item.value))
         self._out.write(self._encoder.encode(line) + b"\n")
         self.lines += 1
@@ -184,26 +184,26 @@ class Writer:
 
 @contextmanager
 def created(name: str) -> Iterator[Writer]:
-    """A file that is there, and whole, only after the block ended well; what had its name before stays until then.
+    """A file that exists, and is complete, only after the block succeeded. Until then an older file stays unchanged.
 
-    One that is replaced hands on its owner, group and permissions: whoever could not read it cannot read the new one.
+    The new file gets the owner, group and permissions of the file that it replaces, so that no more users can read it.
     The standard output, a device or a pipe is written directly. Raises FileError; BrokenPipeError for a closed pipe.
     """
     if name == STANDARD:
         yield Writer(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    path = Path(name).resolve()  # behind a symbolic link, which stays
+    path = Path(name).resolve()  # the target of a symbolic link; the link stays
     old = path.stat() if path.is_file() else None
     direct = old is None and path.exists()
     target = path if direct else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        # Until it is like the old one, only this user may open it.
+        # Only this user may open the file until it has the permissions of the old one.
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666 if old is None else 0o600)
         with os.fdopen(descriptor, "wb") as raw:
             if old is not None:
                 _make_like(old, raw.fileno())
-            # Without name and time, so that equal objects make equal files.
+            # Without name and time in the header, so that equal objects give equal files.
             packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if name.endswith(".gz") else None
             out = io.BufferedWriter(cast("Any", packed), 1 << 18) if packed is not None else raw
             yield Writer(cast("IO[bytes]", out))
@@ -218,14 +218,14 @@ def created(name: str) -> Iterator[Writer]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise FileError(f"the file {name} cannot be written ({error.strerror}); nothing is left of it") from error
+        raise FileError(f"the file {name} cannot be written ({error.strerror}); no incomplete file is left") from error
     finally:
         if not direct:
             target.unlink(missing_ok=True)
 
 
 def _make_like(old: os.stat_result, descriptor: int) -> None:
-    """Give a file the owner, as far as this user may, the group and the permissions of another one. Raises OSError."""
+    """Give a file the owner, group and permissions of another one, as far as this user may. Raises OSError."""
     mode = old.st_mode & 0o777
     try:
         os.fchown(descriptor, old.st_uid, old.st_gid)
@@ -233,5 +233,5 @@ def _make_like(old: os.stat_result, descriptor: int) -> None:
         try:
             os.fchown(descriptor, -1, old.st_gid)
         except PermissionError:
-            mode &= ~0o070  # they were for another group
+            mode &= ~0o070  # the permissions were meant for another group
     os.fchmod(descriptor, mode)

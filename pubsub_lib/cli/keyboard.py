@@ -1,4 +1,4 @@
-"""Single keys from a terminal, which is as before afterwards, however the block ends."""
+"""Single keys from a terminal. The terminal's mode is restored however the block ends."""
 
 import os
 import select
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pubsub_lib.errors import ConfigError
 
 Pressed = Callable[[float], str]
-"""Waits so many seconds for a key and returns it; "" when none came."""
+"""Waits at most this number of seconds for a key and returns it; "" when no key was pressed."""
 
 
 @contextmanager
 def keys() -> Iterator[Pressed]:
     """Read keys from stdin without Return and without showing them; Ctrl-C still interrupts.
 
-    Raises ConfigError when stdin or stdout is no terminal.
+    Raises ConfigError when stdin or stdout is not a terminal.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("this needs a terminal; for a pipe or a file use watch, or status -f json")
@@ -34,5 +34,5 @@ def keys() -> Iterator[Pressed]:
 def _wait(descriptor: int, seconds: float) -> str:
     if not select.select([descriptor], [], [], seconds)[0]:
         return ""
-    # The terminal went away: nobody could press anything any more.
+    # An empty read means that the terminal was closed: no key can come any more.
     return os.read(descriptor, 16).decode(errors="replace") or "q"

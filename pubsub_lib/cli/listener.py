@@ -1,4 +1,4 @@
-"""Hearing what replicas hear: a subscriber of the configured driver, for as long as a command runs."""
+"""Receives the messages that replicas receive: a subscriber of the configured driver, while a command runs."""
 
 import secrets
 import threading
@@ -19,7 +19,7 @@ from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds to wait at the end for what is in the middle of a query."""
+"""Seconds to wait at the end for a thread that runs a query."""
 
 _NEEDS: Final = {
     "cross_process": "pubsub-db, which is a process of its own",
@@ -28,7 +28,7 @@ _NEEDS: Final = {
 
 
 class Listener:
-    """A running subscriber. Any thread."""
+    """A running subscriber. Any thread may call."""
 
     def __init__(self, subscriber: Subscriber, source: str, discovery: Discovery | None, fixed: Sequence[str]) -> None:
         self._subscriber = subscriber
@@ -39,12 +39,12 @@ class Listener:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The publishers that are listened to; empty for a driver that needs none."""
+        """The addresses of the publishers; empty for a driver without addresses."""
         found = () if self._discovery is None else self._discovery.addresses
         return tuple(dict.fromkeys((*self._fixed, *found)))
 
     def ask(self, topics: Collection[str]) -> list[str]:
-        """Ask every publisher for a hello reply about these topics; the nonces of the questions.
+        """Ask every publisher for a hello reply about these topics. Returns the nonces of the hello requests.
 
         Raises TransportError.
         """
@@ -55,7 +55,7 @@ class Listener:
         return nonces
 
     def counters(self) -> Mapping[str, int]:
-        """The driver's own."""
+        """The driver's counters."""
         return self._subscriber.counters()
 
 
@@ -63,10 +63,10 @@ class Listener:
 def listening(
     settings: Settings, store: Store, topics: Sequence[str], on_envelope: Callable[[Envelope], None]
 ) -> Iterator[Listener]:
-    """Hear these topics (``ALL``: everything) for as long as the block lasts.
+    """Receive these topics (``ALL``: all topics) while the block runs.
 
     ``on_envelope`` is called on the driver's thread. Publishers are those of the settings and those in the directory.
-    Raises ConfigError, DriverError (a driver that cannot be heard from another process), TransportError, StoreError.
+    Raises ConfigError, DriverError (a driver without delivery to other processes), TransportError, StoreError.
     """
     driver = loader.load(settings.driver, {**settings.needs(), **_NEEDS})
     subscriber = contract.subscriber(driver, settings.for_driver())
@@ -78,20 +78,20 @@ def listening(
             subscriber.register_topic(topic)
         if driver.capabilities.bind_based and settings.discovery_interval > 0:
             discovery = Discovery(store.directory.live, subscriber, fixed, settings.discovery_interval)
-            discovery.step(time.monotonic())  # at once, so that the first question reaches those that are there
+            discovery.step(time.monotonic())  # at once, so that the first hello request reaches all registered services
         subscriber.daemonize()
         if discovery is not None:
             discovery.start()
         yield Listener(subscriber, driver.name, discovery, fixed)
     finally:
         if discovery is not None:
-            # A reading that is under way ends before the caller closes the store: its connection would be left open.
+            # Wait for a running query before the caller closes the store: its connection would be left open.
             discovery.close(CLOSE_TIMEOUT)
         subscriber.close()
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A publisher's answer: what it said, and how many seconds after the question."""
+    """A publisher's hello reply, and the seconds since the hello request."""
 
     service: str
     hello: Hello
@@ -99,15 +99,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def ask_services(settings: Settings, store: Store, uuids: Collection[str], timeout: float) -> dict[str, Answer]:
-    """Ask the publishers with these identities how far they have read the store; their answers by identity.
+    """Ask the publishers with these identities how far they have read the store. Returns their answers by identity.
 
-    Blocks until all have answered, for ``timeout`` seconds at most. Raises as :func:`tapped`.
+    Blocks until all have answered, for at most ``timeout`` seconds. Raises as :func:`listening`.
     """
     answers: dict[str, Answer] = {}
     changed = threading.Condition()
     asked: dict[str, float] = {}
 
-    def hear(envelope: Envelope) -> None:
+    def receive(envelope: Envelope) -> None:
         hello = envelope.hello
         if hello is None or hello.nonce not in asked:
             return
@@ -116,12 +116,12 @@ def ask_services(settings: Settings, store: Store, uuids: Collection[str], timeo
             answers.setdefault(envelope.uuid, Answer(envelope.service, hello, seconds))
             changed.notify_all()
 
-    with listening(settings, store, [], hear) as tap:
+    with listening(settings, store, [], receive) as listener:
         until = time.monotonic() + timeout
         while (left := until - time.monotonic()) > 0 and not answers.keys() >= set(uuids):
-            # Again and again: what is asked before a connection stands reaches nobody.
+            # Repeated, because a request that is sent before a connection is established is lost.
             now = time.monotonic()
-            asked.update(dict.fromkeys(tap.ask([ALL]), now))
+            asked.update(dict.fromkeys(listener.ask([ALL]), now))
             with changed:
                 changed.wait_for(lambda: answers.keys() >= set(uuids), min(left, 0.25))
     return answers

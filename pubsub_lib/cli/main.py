@@ -1,4 +1,4 @@
-"""The entry point of ``pubsub-db``: what must work before anything else could be imported."""
+"""The entry point of ``pubsub-db``. It reports errors that occur before other modules can be imported."""
 
 import io
 import sys
@@ -13,9 +13,9 @@ EXTRA: Final = "pubsub-lib[cli]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (:mod:`pubsub_lib.command.exit_codes`). Never lets an exception out.
+    """Run one command and return its exit code (:mod:`pubsub_lib.command.exit_codes`). Raises no ``Exception``.
 
-    ``arguments``: without the program's name; by default those of the process.
+    ``arguments``: without the program's name; by default the arguments of the process.
     """
     return entry.run("pubsub-db", lambda: _run(arguments))
 
@@ -29,7 +29,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         entry.report_error("pubsub-db", f"{error.name} is not installed; run: pip install {EXTRA}")
         return USAGE
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # What a terminal's encoding does not have is shown as an escape; it is no reason to show nothing.
+        # A character that the terminal's encoding lacks is shown as an escape, instead of raising an error.
         sys.stdout.reconfigure(errors="backslashreplace")
     with sigterm_raises():
         return PubsubDb().run(list(sys.argv[1:] if arguments is None else arguments))

@@ -1,4 +1,4 @@
-"""What is heard on the transport, as rows for people: who sent what, how late, and what is missing. Sans-I/O."""
+"""Received messages as rows for people: sender, contents, latency and missing messages. Sans-I/O."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True):
 
     at: float
     kind: str
-    """``link``, or ``hello`` for one that tells something new: a loss, a start or an end."""
+    """``link``, or ``hello`` for a hello with news: a loss, a start or a stop."""
     topic: str
     service: str
     uuid: str
@@ -24,25 +24,25 @@ class ReceivedMessage(msgspec.Struct, frozen=True):
     position: int
     changes: int
     latency: float | None
-    """From the writer's commit to here; None when it is not known. Two hosts' clocks: no better than they agree."""
+    """Seconds from the writer's commit to this process, by the clocks of the two hosts; None when unknown."""
     holes: int
     """Messages of this service on this topic that are missing before this one."""
     missing: str
-    """Their sequences, ``17`` or ``17-19``."""
+    """The sequences of the missing messages, ``17`` or ``17-19``."""
     note: str
 
 
 class MessageRows:
-    """From envelopes to rows. One thread at a time."""
+    """Converts envelopes to rows. One thread at a time."""
 
     def __init__(self) -> None:
         self.gaps = SequenceGaps()
         self.last: dict[tuple[str, str], ReceivedMessage] = {}
-        """Per (service, topic) the last link heard."""
+        """The last received link of each (service, topic)."""
         self._uuids: dict[str, str] = {}
 
     def feed(self, envelope: Envelope, wall: float) -> list[ReceivedMessage]:
-        """The rows of one envelope; hellos that tell nothing new make none. ``wall``: Unix seconds now."""
+        """The rows of one envelope; hellos without news make none. ``wall``: Unix seconds now."""
         start = self._start(envelope)
         if envelope.hello is not None:
             return self._hello(envelope, envelope.hello, wall, start)
@@ -98,11 +98,11 @@ class MessageRows:
                 position = head.point.position if head is not None else 0
                 missing = _range(last - holes + 1, last)
                 rows.append(
-                    self._head_text(envelope, topic, last, position, wall, (holes, missing), "the last were lost")
+                    self._head_text(envelope, topic, last, position, wall, (holes, missing), "last messages lost")
                 )
         notes = [start] if start else []
         if hello.goodbye:
-            notes.append("says goodbye")
+            notes.append("stopped")
         if notes:
             position = hello.store.position if hello.store is not None else 0
             rows.append(self._head_text(envelope, envelope.topic, 0, position, wall, (0, ""), ", ".join(notes)))

@@ -28,7 +28,7 @@ from pubsub_lib.errors import UsageError
 _log = logging.getLogger("pubsub_lib.cli")
 
 _STRUCTURED = ("json", "yaml")
-"""The formats that show the inside of a value; in the others it is one piece of JSON text."""
+"""The formats that show the structure of a value; in the other formats a value is one JSON text."""
 
 
 class Json:
@@ -38,44 +38,44 @@ class Json:
         self._data = data
 
     def shown(self, structured: bool) -> Any:
-        """What a formatter is given."""
+        """The value for a formatter."""
         return values.decode(self._data) if structured else self._data.decode()
 
     def visible(self) -> str:
-        """The text, with nothing in it that a terminal would obey."""
+        """The text, with control characters escaped."""
         return visible_json(self._data.decode())
 
 
 class List(Lister):
     """A command that lists rows: ``take_action`` returns (column names, rows).
 
-    Rows are printed in the order given, unless the user asks for another one. No rows: ``nothing`` goes to stderr
-    for those who read a table, and the other formats print their own emptiness.
+    Rows are printed in the order given, unless the user asks for another order. Without rows, a table is not printed
+    and the text ``nothing`` goes to stderr; the other formats print an empty result.
     """
 
     exit_code = exit_codes.OK
-    """``take_action`` may set it to NOT_SO when what it shows is bad news."""
+    """``take_action`` may set it to NEGATIVE when the result is negative."""
     nothing = "there is nothing to show"
 
     def _load_formatter_plugins(self) -> "ExtensionManager[ListFormatter]":
         return _formatters(csv=CSVLister())
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options of cliff, of which one is described as it is here."""
+        """The options of cliff; the help of ``--sort-column`` is replaced."""
         parser = super().get_parser(prog_name)
         for option in parser._actions:
             if option.dest == "sort_columns":
-                option.help = "sort the rows by this column; may be repeated: what is named first counts more"
+                option.help = "sort the rows by this column; may be repeated: the first column takes precedence"
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the rows; the exit code."""
+        """Print the rows. Returns the exit code."""
         return super().run(parsed_args) or self.exit_code
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
-        """Print the rows, or say that there are none. Raises UsageError for a column that is not there."""
+        """Print the rows, or log that there are none. Raises UsageError for an unknown column."""
         check_columns([*parsed_args.columns, *parsed_args.sort_columns], column_names)
         terminal = self.app.stdout.isatty()
         rows = iter(data)
@@ -90,20 +90,20 @@ class List(Lister):
 
 
 class Show(ShowOne):
-    """A command that shows one thing: ``take_action`` returns (names, values)."""
+    """A command that shows one item: ``take_action`` returns (names, values)."""
 
     exit_code = exit_codes.OK
-    """``take_action`` may set it to NOT_SO when what it shows is bad news."""
+    """``take_action`` may set it to NEGATIVE when the result is negative."""
 
     def _load_formatter_plugins(self) -> "ExtensionManager[SingleFormatter]":
         return _formatters(csv=_CsvOne())
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the thing; the exit code."""
+        """Print the item. Returns the exit code."""
         return super().run(parsed_args) or self.exit_code
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
-        """Print it. Raises UsageError for a column that is not there."""
+        """Print the item. Raises UsageError for an unknown column."""
         check_columns(parsed_args.columns, column_names)
         shown = _shown(data, parsed_args.formatter, self.app.stdout.isatty())
         return super().produce_output(parsed_args, column_names, shown)
@@ -116,7 +116,7 @@ class Act(Command):
 
 
 class _CsvOne(SingleFormatter):
-    """One thing as CSV: its names and its values, in two lines."""
+    """One item as CSV: its names and its values, in two lines."""
 
     def __init__(self) -> None:
         self._lister = CSVLister()
@@ -131,7 +131,7 @@ class _CsvOne(SingleFormatter):
 
 
 def check_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Raises UsageError for an unknown one. cliff would not sort by it, or leave it out if it knows another."""
+    """Raises UsageError for an unknown column. cliff would ignore it for sorting, and omit it from the output."""
     known = {name.lower().replace(" ", "_") for name in names}
     for each in wanted:
         if each.lower().strip().replace(" ", "_") not in known:
@@ -139,10 +139,10 @@ def check_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
 
 
 def plain(value: Any, formatter: str, *, terminal: bool) -> Any:
-    """What a formatter is given for one value. ``terminal``: somebody looks at it.
+    """One value for a formatter. ``terminal``: the output is a terminal.
 
-    A table is for people, so it never holds what a terminal would obey, nor a line that is none of its rows. value and
-    csv are for programs, who want every byte, unless they are shown on a terminal. json and yaml escape by themselves.
+    A table is for people, so control characters and line ends are escaped in it. value and csv are for programs and
+    keep every byte, unless they are shown on a terminal. json and yaml have escapes of their own.
     """
     structured = formatter in _STRUCTURED
     people = formatter == "table" or (terminal and not structured)
@@ -156,7 +156,7 @@ def _shown(row: Sequence[Any], formatter: str, terminal: bool) -> list[Any]:
 
 
 def _formatters(csv: Any) -> "ExtensionManager[Any]":
-    """The same five for all commands. By way of entry points a single thing would have no csv, and every command
+    """The same five formatters for all commands. With entry points a single item would have no csv, and every command
     would search the whole environment before it starts."""
     made = {
         "table": TableFormatter(),

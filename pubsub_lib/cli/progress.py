@@ -1,4 +1,4 @@
-"""A bar on the terminal while something long runs; nothing where nobody looks."""
+"""A progress bar on the terminal during a long command; none when stderr is not a terminal."""
 
 import sys
 from types import TracebackType
@@ -12,7 +12,7 @@ class Progress:
     """Shows a bar on stderr if that is a terminal and ``quiet`` is not set. A context manager; one thread."""
 
     def __init__(self, doing: str, total: int | None, *, quiet: bool = False) -> None:
-        """``total``: what ``show`` counts up to; None when that is not known."""
+        """``total``: the final value of ``show``'s ``done``; None when it is unknown."""
         self._doing = doing
         self._total = total
         self._bar: Bar | None = _bar() if sys.stderr.isatty() and not quiet else None
@@ -20,7 +20,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         if self._bar is not None:
             self._bar.start()
-            self._task = self._bar.add_task(self._doing, total=self._total, said="")
+            self._task = self._bar.add_task(self._doing, total=self._total, text="")
         return self
 
     def __exit__(
@@ -29,10 +29,10 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, done: int, said: str) -> None:
-        """So much of ``total`` is done; ``said`` stands behind the bar."""
+    def show(self, done: int, text: str) -> None:
+        """``done`` of ``total`` is finished; ``text`` is shown after the bar."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, said=said)
+            self._bar.update(self._task, completed=done, text=text)
 
 
 def _bar() -> "Bar":
@@ -50,7 +50,7 @@ def _bar() -> "Bar":
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(file=sys.stderr),

@@ -1,4 +1,4 @@
-"""Questions before something is destroyed, and values from the command line."""
+"""Confirmation before data is deleted or overwritten, and values from the command line."""
 
 import argparse
 import sys
@@ -11,32 +11,32 @@ from pubsub_lib.core.limits import Limits, check_name
 from pubsub_lib.errors import InvalidValueError, UsageError
 
 STANDARD: Final = "-"
-"""Standard input, or output, in place of a value or a file."""
+"""Standard input or output instead of a value or a file."""
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    """The option of a command that asks."""
-    parser.add_argument("-y", "--yes", action="store_true", help="do it without asking")
+    """Add ``--yes``, the option of a command that asks for confirmation."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 def confirm(parsed_args: argparse.Namespace, question: str) -> None:
-    """Ask on the terminal, unless ``--yes`` was given. Blocks for the answer.
+    """Ask on the terminal, unless ``--yes`` was given. Blocks until the user answers.
 
-    Raises UsageError where nobody can be asked, Declined for any answer but "y" or "yes".
+    Raises UsageError when stdin is not a terminal, Declined for any answer except "y" or "yes".
     """
     if parsed_args.yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"cannot ask whether to {question}, because the input is no terminal; give --yes to do it")
+        raise UsageError(f"cannot ask whether to {question}: the input is not a terminal; give --yes to do it")
     print(f"{visible(question[0].upper() + question[1:])}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Declined("nothing was changed")
 
 
 def check_names(parsed_args: argparse.Namespace) -> None:
-    """Refuse a ``table`` or ``topic`` that no object can have; nothing found would not tell it from a right one.
+    """Reject an invalid ``table`` or ``topic``. Otherwise the empty result of an invalid name would look valid.
 
-    None stands for all of them. Raises InvalidValueError.
+    None means all tables or topics. Raises InvalidValueError.
     """
     for kind in ("table", "topic"):
         name = getattr(parsed_args, kind, None)
@@ -45,13 +45,13 @@ def check_names(parsed_args: argparse.Namespace) -> None:
 
 
 def longest(limits: Limits) -> int:
-    """The most bytes of JSON that are read for one value, or for a line that holds one."""
-    # Escapes and spaces may make JSON longer than its canonical form, though hardly so much.
+    """The maximum number of JSON bytes that are read for one value, or for a line with one value."""
+    # Escapes and spaces may make JSON longer than its canonical form, but rarely by this factor.
     return 8 * limits.max_value_bytes + 65536
 
 
 def value(text: str, limits: Limits) -> Any:
-    """A value as it is given on the command line: JSON, or ``-`` for JSON on standard input. Raises UsageError."""
+    """The value of a command-line argument: JSON, or ``-`` for JSON on standard input. Raises UsageError."""
     data = _standard_input(longest(limits)) if text == STANDARD else text.encode(errors="surrogateescape")
     try:
         return values.decode(data)
@@ -59,7 +59,7 @@ def value(text: str, limits: Limits) -> Any:
         where = "the standard input" if text == STANDARD else f"the value {text[:60]!r}"
         reason = str(error.__cause__ or error)
         raise UsageError(
-            f"{where} is no JSON ({reason}); text needs double quotes, and the shell single ones around them"
+            f"{where} is not valid JSON ({reason}); text needs double quotes, and single quotes around them in a shell"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""A running replica's endpoint, asked by HTTP: what it holds of a topic, and a resync."""
+"""HTTP client for a running replica's endpoint: read the contents of a topic, and request a resync."""
 
 import http.client
 import json
@@ -15,18 +15,18 @@ from pubsub_lib.core.model import Point
 from pubsub_lib.errors import ConfigError, NotSubscribedError, TransportError
 
 TIMEOUT: Final = 30.0
-"""Seconds; a replica of millions of objects needs some to count them."""
+"""Seconds; a replica needs some seconds to count millions of objects."""
 MAX_BYTES: Final = 1 << 28
-"""Of one answer: some millions of objects."""
-_MAX_WORDS: Final = 4096
-"""Bytes of a refusal."""
+"""Maximum number of bytes of one answer: some millions of objects."""
+_MAX_ERROR_BYTES: Final = 4096
+"""Maximum number of bytes that are read of an error response."""
 
 Fingerprints = Mapping[tuple[str, str], tuple[int, int]]
 """(table, key) -> (version, fingerprint)."""
 
 
 class ReplicaAnswer(msgspec.Struct, frozen=True):
-    """What a replica tells of a topic, counted from its values."""
+    """A replica's answer about a topic, counted from its values."""
 
     state: str
     known: Point | None
@@ -37,30 +37,30 @@ class ReplicaAnswer(msgspec.Struct, frozen=True):
 
 
 class ReplicaClient:
-    """The endpoint at one URL. Every method blocks for ``TIMEOUT`` at most and raises TransportError (not reached, or
-    no replica), NotSubscribedError (it does not follow the topic).
+    """The endpoint at one URL. Every method blocks for at most ``TIMEOUT``. Raises TransportError (not reached, or not
+    a replica), NotSubscribedError (the replica is not subscribed to the topic).
     """
 
     def __init__(self, url: str) -> None:
         """``url``: ``http://host:port``, or ``host:port``. Raises ConfigError."""
         given = url if "://" in url else f"http://{url}"
         if not (given.isascii() and given.isprintable()) or " " in given:
-            raise ConfigError(f"{url!r} is no URL of a replica (it holds what no URL may); give http://HOST:PORT")
+            raise ConfigError(f"{url!r} is not the URL of a replica (invalid characters); give http://HOST:PORT")
         try:
             parts = urllib.parse.urlsplit(given)
             port = parts.port
         except ValueError as error:
-            raise ConfigError(f"{url!r} is no URL of a replica ({error}); give http://HOST:PORT") from error
+            raise ConfigError(f"{url!r} is not the URL of a replica ({error}); give http://HOST:PORT") from error
         if parts.scheme not in ("http", "https") or not parts.hostname or port is None:
-            raise ConfigError(f"{url!r} is no URL of a replica; give http://HOST:PORT, its replica_metrics_port")
+            raise ConfigError(f"{url!r} is not the URL of a replica; give http://HOST:PORT, its replica_metrics_port")
         self.url = given.rstrip("/")
 
     def contents(self, topic: str) -> ReplicaAnswer:
-        """A topic as the replica holds it now."""
+        """The topic's current contents in the replica."""
         return self._convert(self._ask("GET", "/verify", {"topic": [topic]}))
 
     def objects(self, topic: str, buckets: Collection[int]) -> tuple[Point | None, Fingerprints]:
-        """What is known of the topic, and the objects of some buckets."""
+        """The replica's point of the topic, and the objects of some buckets."""
         found = self._ask("GET", "/objects", {"topic": [topic], "bucket": list(buckets)})
         try:
             objects = {(table, key): (version, print_) for table, key, version, print_ in found["objects"]}
@@ -69,7 +69,7 @@ class ReplicaClient:
             raise self._foreign() from error
 
     def resync(self, topics: Collection[str]) -> None:
-        """Have these topics read anew; none: all that it follows."""
+        """Request that the replica reads these topics again; without topics, all that it is subscribed to."""
         self._ask("POST", "/resync", {"topic": list(topics)})
 
     def _convert(self, found: Mapping[str, Any]) -> ReplicaAnswer:
@@ -89,10 +89,10 @@ class ReplicaClient:
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise TransportError(
-                f"the replica at {self.url} cannot be reached ({reason}); see whether it runs, and its "
+                f"the replica at {self.url} cannot be reached ({reason}); check that it runs, and its "
                 "replica_metrics_port"
             ) from error
-        except http.client.HTTPException as error:  # it speaks, but not HTTP
+        except http.client.HTTPException as error:  # the server does not use HTTP
             raise self._foreign() from error
         if code is not None:
             raise self._refused(code, body.decode(errors="replace").strip())
@@ -102,18 +102,18 @@ class ReplicaClient:
             raise self._foreign() from error
 
     def _exchange(self, request: urllib.request.Request) -> tuple[int | None, bytes]:
-        """(None, the answer), or (a status, the words of a refusal)."""
+        """(None, the answer), or (the HTTP status, the text of an error response)."""
         until = time.monotonic() + TIMEOUT
         try:
-            # No proxy: a replica is asked directly, whatever the environment says of the world outside.
+            # No proxy: the request goes to the replica directly, whatever proxy the environment sets.
             with _DIRECT.open(request, timeout=TIMEOUT) as answer:
                 return None, self._body(answer, until)
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, error.read(_MAX_WORDS)
+                return error.code, error.read(_MAX_ERROR_BYTES)
 
     def _body(self, answer: http.client.HTTPResponse, until: float) -> bytes:
-        """All of it. Whoever answers may be anybody: neither without end, nor for ever drop by drop."""
+        """The complete body. Size and time are limited, because the server may not be a replica."""
         parts, size = [], 0
         while part := answer.read1(1 << 16):
             size += len(part)
@@ -124,15 +124,17 @@ class ReplicaClient:
             parts.append(part)
         return b"".join(parts)
 
-    def _refused(self, code: int, said: str) -> Exception:
-        if code == 404 and "not subscribed to" in said:
-            return NotSubscribedError(f"the replica at {self.url}: {said}")
+    def _refused(self, code: int, text: str) -> Exception:
+        if code == 404 and "not subscribed to" in text:
+            return NotSubscribedError(f"the replica at {self.url}: {text}")
         if code in (404, 405):
             return self._foreign()
-        return TransportError(f"the replica at {self.url} refuses ({code}): {said}")
+        return TransportError(f"the replica at {self.url} rejected the request ({code}): {text}")
 
     def _foreign(self) -> TransportError:
-        return TransportError(f"what answers at {self.url} is no replica of this library; see its replica_metrics_port")
+        return TransportError(
+            f"the server at {self.url} is not a replica of this library; give the replica's replica_metrics_port"
+        )
 
 
 def _point(found: Mapping[str, Any]) -> Point | None:

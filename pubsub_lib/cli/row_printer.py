@@ -1,4 +1,4 @@
-"""Rows printed one by one as they come, in each of the formats: for ``--follow`` and ``watch``."""
+"""Prints rows one by one as they arrive, in each of the formats: for ``--follow`` and ``watch``."""
 
 import argparse
 import io
@@ -22,31 +22,31 @@ class Column(msgspec.Struct, frozen=True):
 
     name: str
     label: str = ""
-    """Above it in a table; the name by default."""
+    """The title in a table; the name by default."""
     width: int = 0
-    """In cells; 0: it shares what is left, as its ``weight`` says."""
+    """In cells; 0: the column gets a share of the free width, in proportion to its ``weight``."""
     weight: int = 1
     right: bool = False
     hidden: bool = False
-    """A table shows it only when it is asked for."""
+    """A table shows the column only when ``-c`` names it."""
 
     @property
     def title(self) -> str:
-        """What stands above it."""
+        """The title in a table."""
         return self.label or self.name
 
 
 class RowPrinter:
-    """Prints rows; every row is flushed, so that a pipe sees it at once. One thread at a time.
+    """Prints rows. Every row is flushed, so that the reader of a pipe gets it at once. One thread at a time.
 
-    json: one object a line. csv: the names once, then a line each. yaml: one growing list. table: columns of fixed
-    width that fit the terminal; a text that is too long is cut and ends in …. Without a terminal nothing is cut.
+    json: one object a line. csv: the names once, then a line for each row. yaml: one growing list. table: columns of
+    fixed width that fit the terminal; a text that is too long is cut and ends in …. Without a terminal no text is cut.
     """
 
     def __init__(
         self, columns: Sequence[Column], out: TextIO, parsed_args: argparse.Namespace, formatter: ListFormatter
     ) -> None:
-        """``parsed_args`` and ``formatter``: those of a cliff list command. Raises UsageError for unknown columns."""
+        """``parsed_args`` and ``formatter``: of a cliff list command. Raises UsageError for unknown columns."""
         check_columns(parsed_args.columns, [column.name for column in columns])
         wanted = [_normal(name) for name in parsed_args.columns]
         table = parsed_args.formatter == "table"
@@ -63,15 +63,15 @@ class RowPrinter:
 
     @classmethod
     def of(cls, command: List, columns: Sequence[Column], parsed_args: argparse.Namespace) -> Self:
-        """Those of a list command. Raises as the constructor, and UsageError for an order of its own."""
+        """A printer for a list command. Raises as the constructor, and UsageError for ``--sort-column``."""
         if parsed_args.sort_columns:
-            raise UsageError("rows that are shown as they come cannot be sorted; leave --sort-column out")
+            raise UsageError("rows that are shown as they arrive cannot be sorted; omit --sort-column")
         formatter = command._formatter_plugins[parsed_args.formatter].obj
         assert formatter is not None, "the five formatters are made, not found"
         return cls(columns, command.app.stdout, parsed_args, formatter)
 
     def row(self, values: Sequence[Any], shown: Sequence[str]) -> None:
-        """Print one row: ``values`` for programs, ``shown`` for people (a table), both of all columns."""
+        """Print one row: ``values`` for programs, ``shown`` for people (a table), both with all columns."""
         kind = self._args.formatter
         if kind == "table":
             self._table([shown[at] for at in self._chosen])
@@ -99,7 +99,7 @@ class RowPrinter:
         self._line(texts, widths)
 
     def _widths(self) -> list[int]:
-        """Asked for every line: a terminal may have been resized."""
+        """Computed for every line, because the terminal may have been resized."""
         total = shutil.get_terminal_size().columns if self._out.isatty() else 0
         fixed = sum(each.width for each in self._columns) + len(_GAP) * (len(self._columns) - 1)
         weights = sum(each.weight for each in self._columns if not each.width)
@@ -110,7 +110,7 @@ class RowPrinter:
         cells = []
         narrow = self._out.isatty()
         for column, text, width in zip(self._columns, texts, widths, strict=True):
-            # A number that is cut is another number: rather a line too long.
+            # A number is never cut, because it would be another number; the line may be too long instead.
             fit = cut(text, width) if narrow and not column.right else visible(text)
             cells.append(padded(fit, width, right=column.right))
         self._out.write(_GAP.join(cells).rstrip() + "\n")

@@ -1,6 +1,6 @@
-"""What ``top`` knows: rates, lags and holes, from readings of the store and from what is heard. Sans-I/O.
+"""The data of ``top``: rates, lags and holes, from readings of the store and received messages. Sans-I/O.
 
-``now`` is always in seconds of a clock that never goes back.
+``now`` is always in seconds of a monotonic clock.
 """
 
 from collections import deque
@@ -16,11 +16,11 @@ from pubsub_lib.store import Service
 WINDOW: Final = 10
 """Seconds over which a rate is an average."""
 MAX_REQUESTS: Final = 64
-"""Questions whose answers still count."""
+"""Maximum number of hello requests whose replies are used; older ones are dropped."""
 
 
 class Rate:
-    """How many a second, over the last ``WINDOW`` seconds (or since it began, while that is less)."""
+    """A rate per second over the last ``WINDOW`` seconds (or since the start, when that is less)."""
 
     __slots__ = ("_began", "_buckets")
 
@@ -29,7 +29,7 @@ class Rate:
         self._buckets: deque[tuple[int, float]] = deque()
 
     def add(self, now: float, count: float) -> None:
-        """So many more."""
+        """Count ``count`` more."""
         second = int(now)
         if self._buckets and self._buckets[-1][0] == second:
             count += self._buckets.pop()[1]
@@ -47,57 +47,57 @@ class Rate:
 
 
 class TopicRow(msgspec.Struct, frozen=True):
-    """One topic. ``lag``: for how many seconds its newest change is missing here, 0 when it is not."""
+    """One topic. ``lag``: for how many seconds its newest change has not been received here; 0 when it was received."""
 
     topic: str
     objects: int
     head: int
     changes: float
-    """Heard a second."""
+    """Received per second."""
     lag: float
     holes: int
 
 
 class ServiceRow(msgspec.Struct, frozen=True):
-    """One service, in the directory or heard."""
+    """One service that is in the directory or sent a message."""
 
     service: str
     address: str
     lease_left: float | None
     """Seconds; None: not in the directory."""
     messages: float
-    """Heard a second."""
+    """Received per second."""
     latency: float | None
-    """Seconds, the last one's."""
+    """Seconds, of the last message."""
     lag: int | None
-    """Positions by which its reading of the store was behind, at its last answer."""
+    """Number of positions by which its reading of the store was behind, at its last hello reply."""
     holes: int
 
 
 class View(msgspec.Struct, frozen=True):
-    """All that a screen shows, of one moment."""
+    """The data of one screen, at one moment."""
 
     head: int
     written: float
-    """Changes a second, by the store's head."""
-    heard: float
-    """Changes a second."""
+    """Changes per second, by the store's head."""
+    received: float
+    """Changes per second."""
     holes: int
     error: str
     """Why the store could not be read; "" when it could."""
     services: tuple[ServiceRow, ...]
     topics: tuple[TopicRow, ...]
-    """Those that lag first, then the busiest."""
+    """Topics that lag first, then the busiest."""
 
 
 class _Topic:
-    __slots__ = ("behind_since", "changes", "head", "heard", "holes", "objects")
+    __slots__ = ("behind_since", "changes", "head", "holes", "objects", "received")
 
     def __init__(self, now: float) -> None:
         self.objects = 0
         self.head = 0
-        self.heard = 0
-        """Position of the newest link; at first sight the head, for nobody could have heard what was before."""
+        self.received = 0
+        """Position of the newest received link; at first the head, because older links were sent before the start."""
         self.behind_since: float | None = None
         self.changes = Rate(now)
         self.holes = 0
@@ -124,11 +124,11 @@ class TopModel:
         self._topics: dict[str, _Topic] = {}
         self._services: dict[str, _Service] = {}
         self._written = Rate(now)
-        self._heard = Rate(now)
+        self._received = Rate(now)
         self._head: int | None = None
         self._holes = 0
         self._error = ""
-        self._questions: dict[str, int] = {}
+        self._requests: dict[str, int] = {}
 
     def stored(self, heads: Heads, entries: Iterable[Service], now: float) -> None:
         """The store was read."""
@@ -144,11 +144,11 @@ class TopModel:
             topic = self._topic(name, now)
             topic.objects, topic.head = head.count, head.point.position
             if first:
-                topic.heard = topic.head
+                topic.received = topic.head
             self._judge(topic, now)
         for service in self._services.values():
             service.entry = None
-        for entry in sorted(entries, key=lambda each: each.seconds_left):  # of one name the youngest start
+        for entry in sorted(entries, key=lambda each: each.seconds_left):  # the last start of a name wins
             service = self._service(entry.service, now)
             service.entry, service.read_at = entry, now
 
@@ -157,7 +157,7 @@ class TopModel:
         self._error = error
 
     def received(self, rows: Iterable[ReceivedMessage], now: float) -> None:
-        """Messages came."""
+        """Messages were received."""
         for row in rows:
             if self._only and row.topic not in self._only:
                 continue
@@ -173,32 +173,32 @@ class TopModel:
             topic = self._topic(row.topic, now)
             topic.holes += row.holes
             topic.changes.add(now, row.changes)
-            self._heard.add(now, row.changes)
-            topic.heard = max(topic.heard, row.position)
+            self._received.add(now, row.changes)
+            topic.received = max(topic.received, row.position)
             self._judge(topic, now)
 
     def asked(self, nonces: Iterable[str]) -> None:
-        """Questions went out: who answers them has read the store after the head that is known now."""
+        """Hello requests were sent. A service that replies has read the store after the head that is known now."""
         for nonce in nonces:
-            self._questions[nonce] = self._head or 0
-            if len(self._questions) > MAX_REQUESTS:
-                del self._questions[next(iter(self._questions))]
+            self._requests[nonce] = self._head or 0
+            if len(self._requests) > MAX_REQUESTS:
+                del self._requests[next(iter(self._requests))]
 
     def answered(self, service: str, nonce: str, position: int, now: float) -> None:
-        """A service told up to which position it has read the store."""
-        head = self._questions.get(nonce)
+        """A service reported up to which position it has read the store."""
+        head = self._requests.get(nonce)
         if head is not None:
             self._service(service, now).lag = max(0, head - position)
 
     def view(self, now: float) -> View:
-        """What to show."""
+        """The data to show now."""
         services = [self._service_row(name, service, now) for name, service in sorted(self._services.items())]
         topics = [self._topic_row(name, topic, now) for name, topic in self._topics.items()]
         topics.sort(key=lambda row: (-row.lag, -row.changes, row.topic))
         return View(
             head=self._head or 0,
             written=self._written.per_second(now),
-            heard=self._heard.per_second(now),
+            received=self._received.per_second(now),
             holes=self._holes,
             error=self._error,
             services=tuple(services),
@@ -206,7 +206,7 @@ class TopModel:
         )
 
     def _judge(self, topic: _Topic, now: float) -> None:
-        if topic.heard >= topic.head:
+        if topic.received >= topic.head:
             topic.behind_since = None
         elif topic.behind_since is None:
             topic.behind_since = now

@@ -12,17 +12,17 @@ from pubsub_lib.cli.formatting import cut, duration, padded, visible
 from pubsub_lib.cli.top_model import View
 
 _FRAME: Final = 7
-"""Lines beside the rows: two above, two names of columns, one for an error, one between, one at the end."""
+"""Number of lines beside the rows: two above, two with column names, one for an error, one between, one at the end."""
 
 _NUMBERS: Final = 50
-"""Characters that the columns of numbers take, with what is between them."""
+"""Number of characters of the columns of numbers, with the gaps between them."""
 
 
 class TopView:
-    """Drawn by rich, in the size that the terminal has at that moment. Immutable."""
+    """Rich draws it in the current size of the terminal. Immutable."""
 
     def __init__(self, view: View, title: str, clock: str) -> None:
-        """``title``: what is looked at; ``clock``: the time of day."""
+        """``title``: the database and the driver; ``clock``: the time of day."""
         self._view = view
         self._title = title
         self._clock = clock
@@ -38,7 +38,7 @@ class TopView:
     def _lines(self, console: Console, options: ConsoleOptions, height: int) -> list[list[Segment]]:
         view, width = self._view, options.max_width
         rows = max(2, height - _FRAME)
-        # Services are few; topics get what is left, and at least half.
+        # Services are few; topics get the other rows, and at least half.
         services = min(max(1, len(view.services)), max(1, rows // 2))
         topics = rows - services
         parts: list[RenderableType] = [
@@ -83,7 +83,7 @@ class TopView:
             ("holes", 0, True),
         )  # fmt: skip
         for each in shown:
-            late = each.lag >= 1  # what was written a moment ago is on its way
+            late = each.lag >= 1  # a change that was just written may still be under way
             table.add_row(
                 _cell(each.topic), str(each.objects), str(each.head), f"{each.changes:.1f}",
                 Text(duration(each.lag) if late else "0", style="bold red" if late else ""),
@@ -105,24 +105,24 @@ class TopView:
 
 def _summary(view: View) -> str:
     return (
-        f"head {view.head}   written {view.written:.1f}/s   heard {view.heard:.1f}/s   holes {view.holes}   "
+        f"head {view.head}   written {view.written:.1f}/s   received {view.received:.1f}/s   holes {view.holes}   "
         f"topics {len(view.topics)}"
     )
 
 
 def _ends(left: str, right: str, width: int) -> str:
-    """Two texts at the two ends of a line; the left one is cut."""
+    """Two texts at the two ends of a line; the left text is cut when necessary."""
     room = max(0, width - cell_len(right) - 1)
     return cut(padded(cut(left, room), room) + " " + right, width)
 
 
 def _cell(text: str) -> Text:
-    # Not markup: a topic may hold brackets.
+    # Not as markup, because a topic may contain brackets.
     return Text(visible(text))
 
 
 def _table(width: int, *columns: tuple[str, int, bool]) -> Table:
-    """Columns (name, share of the free width or 0, to the right)."""
+    """A table of these columns: (name, share of the free width or 0, whether aligned to the right)."""
     table = Table(box=None, width=width, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", highlight=False)
     for name, ratio, right in columns:
         table.add_column(

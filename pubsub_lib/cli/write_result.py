@@ -1,4 +1,4 @@
-"""What the commands that write one object have in common: how they show what became of it."""
+"""The result of a command that writes one object."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -12,22 +12,22 @@ COLUMNS = ("table", "key", "topic", "version", "changed")
 
 
 def outcome(store: Store, table: str, key: str, commit: Commit | None) -> tuple[Sequence[str], Sequence[Any]]:
-    """Columns and values of the object behind a commit; None: equal bytes, so nothing was written."""
+    """Columns and values of the object after a commit. ``commit`` is None for equal bytes: nothing was written."""
     if commit is not None:
-        # From the commit itself: somebody else may have changed it since.
+        # From the commit itself: another process may have changed the object since.
         for link in commit.links:
             for change in link.changes:
                 if (change.table, change.key) == (table, key) and change.value is not None:
                     return COLUMNS, (table, key, link.topic, change.version, True)
     found = store.get_record(table, key)
     if found is None:
-        raise NotFound(f"the object {key!r} in the table {table!r} was deleted by somebody else at this moment")
+        raise NotFound(f"the object {key!r} in the table {table!r} was deleted by another process meanwhile")
     return COLUMNS, (table, key, found.topic, found.version, commit is not None)
 
 
 @contextmanager
 def hinted(way_out: str) -> Iterator[None]:
-    """Let a NotFound out of this block with a way out that fits a command line."""
+    """Replace the advice of a NotFound that this block raises by one for the command line."""
     try:
         yield
     except NotFound as error:
@@ -37,5 +37,5 @@ def hinted(way_out: str) -> Iterator[None]:
 def version(text: str) -> int:
     """The type of an option that expects a version."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no version; give a whole number from 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version; give a whole number from 0")
     return int(text)

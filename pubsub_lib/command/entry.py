@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from pubsub_lib.command import streams
-from pubsub_lib.command.exit_codes import INTERNAL, INTERRUPTED, TERMINATED
+from pubsub_lib.command.exit_codes import INTERNAL_ERROR, INTERRUPTED, TERMINATED
 from pubsub_lib.command.signals import Terminated
 
 
@@ -25,7 +25,7 @@ def run(program: str, command: Callable[[], int], hint: str = "") -> int:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - a user of the command line sees no traceback
         report_error(program, internal_error(error, hint))
-        return INTERNAL
+        return INTERNAL_ERROR
     finally:
         streams.discard_unwritable()
 

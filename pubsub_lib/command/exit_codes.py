@@ -9,10 +9,10 @@ from typing import Final
 from pubsub_lib.errors import ConditionFailed, NotSubscribedError, PubSubError, StoreError, TransportError, WaitTimeout
 
 OK: Final = 0
-NOT_SO: Final = 1
-"""What was asked for is not so: not found, exists already, another version, a difference, an answer of "no"."""
+NEGATIVE: Final = 1
+"""Negative result: not found, exists already, another version, a difference, or the user answered "no"."""
 USAGE: Final = 2
-"""The command line, the INI file, the URL or a value is wrong. Nothing was done."""
+"""The command line, the INI file, the URL or a value is invalid. Nothing was done."""
 UNREACHABLE: Final = 3
 """A publisher, a service or a replica could not be reached, or did not answer in time."""
 STORE: Final = 4
@@ -21,18 +21,18 @@ FILE: Final = 5
 """A file or the output cannot be read or written, or the file holds a broken line."""
 AUDIT_USAGE: Final = 64
 """The command line or the INI file of ``pubsub-audit`` is wrong (``EX_USAGE``)."""
-INTERNAL: Final = 70
+INTERNAL_ERROR: Final = 70
 """An internal error: a fault of the program itself (``EX_SOFTWARE``)."""
 INTERRUPTED: Final = 130
 """Ctrl-C (128 + SIGINT)."""
 CLOSED_PIPE: Final = 141
-"""Whoever read the output went away (128 + SIGPIPE), as ``head`` does."""
+"""The reader of the output closed it (128 + SIGPIPE), as ``head`` does."""
 TERMINATED: Final = 143
 """SIGTERM (128 + SIGTERM)."""
 
 
 class FileError(PubSubError):
-    """A file of the user cannot be read or written, or holds what cannot be understood."""
+    """A file of the user cannot be read or written, or its content is invalid."""
 
 
 class Declined(PubSubError):
@@ -41,12 +41,12 @@ class Declined(PubSubError):
 
 _CODES: Final[tuple[tuple[type[PubSubError], int], ...]] = (
     (FileError, FILE),
-    (Declined, NOT_SO),
-    (ConditionFailed, NOT_SO),  # before StoreError, of which it is one
+    (Declined, NEGATIVE),
+    (ConditionFailed, NEGATIVE),  # before StoreError, which is its base class
     (StoreError, STORE),
     (TransportError, UNREACHABLE),
     (WaitTimeout, UNREACHABLE),
-    (NotSubscribedError, NOT_SO),
+    (NotSubscribedError, NEGATIVE),
     (PubSubError, USAGE),
 )
 

@@ -1,4 +1,4 @@
-"""All commands by name. Only the one that is run gets imported; ``--help`` and ``complete`` import all."""
+"""All commands by name. Only the command that is run is imported; ``--help`` and ``complete`` import all."""
 
 from importlib.metadata import EntryPoint
 from typing import Final
@@ -39,7 +39,7 @@ _GROUP: Final = "pubsub_lib.cli"
 
 
 def manager() -> CommandManager:
-    """A manager that knows these commands. Imports none of them."""
+    """A cliff manager of these commands. It imports none of them."""
     made = CommandManager()
     for name, target in COMMANDS.items():
         made.commands[name] = EntryPoint(name, target, _GROUP)

@@ -14,16 +14,18 @@ COLUMNS = ("topic", "objects", "repaired", "rewritten", "deleted", "position")
 
 
 class Accept(Show):
-    """Take the rows of a topic as they stand for right, set its head anew, and publish it.
+    """Accept the rows of a topic as they are: recompute its head and publish it.
 
-    The way out when rows or the head were altered behind the library's back and the changelog does not tell what was
-    there. What it does tell is repaired first. What was lost stays lost.
+    Use it when rows or the head were changed without the library and the changelog was trimmed, so that the original
+    data cannot be restored. Data that the changelog still holds is repaired first. Lost data stays lost.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Which topic."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--topic", metavar="TOPIC", required=True, help="whose rows and head do not fit")
+        parser.add_argument(
+            "--topic", metavar="TOPIC", required=True, help="the topic whose rows do not match its head"
+        )
         add_yes(parser)
         return parser
 
@@ -36,12 +38,12 @@ class Accept(Show):
             if found.stored == EMPTY == found.counted:
                 raise NotFound(f"nothing was ever written to the topic {topic!r}; see pubsub-db topics")
             if found.right:
-                self.app.LOG.info("the rows of %s fit its head; nothing was changed", topic)
+                self.app.LOG.info("the rows of the topic %s match its head; nothing was changed", topic)
                 return COLUMNS, (topic, found.counted.count, 0, 0, 0, None)
             confirm(
                 parsed_args,
-                f"take the {found.counted.count} objects of the topic {topic!r} as they stand for right "
-                f"({found.damages} are damaged, and the head tells of {found.stored.count})",
+                f"accept the {found.counted.count} objects of the topic {topic!r} as they are "
+                f"({found.damages} are damaged; the head's count is {found.stored.count})",
             )
             done = opened.store.accept(topic)
         return COLUMNS, (topic, done.objects, done.repaired, done.rewritten, done.deleted, done.position)

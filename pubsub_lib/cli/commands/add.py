@@ -11,16 +11,18 @@ from pubsub_lib.errors import AlreadyExists
 
 
 class Add(Show):
-    """Create an object, and publish it."""
+    """Create an object and publish the change."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which object, its value and topic."""
+        """The object, its value and topic."""
         parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
-        parser.add_argument("value", metavar="VALUE", help="JSON; - reads it from the standard input")
-        parser.add_argument("--topic", metavar="TOPIC", help="the topic it is on (default: that of the store)")
-        parser.add_argument("--replace", action="store_true", help="replace the whole value when it exists")
+        parser.add_argument("value", metavar="VALUE", help="JSON; - reads JSON from the standard input")
+        parser.add_argument(
+            "--topic", metavar="TOPIC", help="the topic of the object (default: the store's default topic)"
+        )
+        parser.add_argument("--replace", action="store_true", help="replace the whole value when the object exists")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:

@@ -1,4 +1,4 @@
-"""``pubsub-db bind``: say on which host a port is, as Dragonflow's df-db does by hand."""
+"""``pubsub-db bind``: set the host of a port, as Dragonflow's command ``df-db bind`` does."""
 
 import argparse
 import socket
@@ -11,10 +11,10 @@ from pubsub_lib.cli.output import Show
 
 
 class Bind(Show):
-    """Bind a port to this host (or another one), and publish it."""
+    """Bind a port to this host (or another host) and publish the change."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which port, and where to."""
+        """The port and the host."""
         parser = super().get_parser(prog_name)
         parser.add_argument("key", metavar="KEY", help="the key of the port")
         parser.add_argument("--host", default=socket.gethostname(), help="the host (default: this one, %(default)s)")

@@ -12,10 +12,10 @@ from pubsub_lib.store import Store
 
 
 class Clean(Show):
-    """Delete all objects, or those of a table or a topic, and publish it."""
+    """Delete all objects, or the objects of a table or a topic, and publish the changes."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which objects."""
+        """The table and the topic."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")

@@ -16,36 +16,37 @@ from pubsub_lib.store.inspection import behind
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """How one object at a later position differs from itself at an earlier one."""
+    """The difference of one object between an earlier and a later position."""
 
     table: str
     key: str
     change: str
     """``created``, ``changed``, ``deleted`` or ``moved``."""
     old_topic: str
-    """Where it was; "" when it was not there."""
+    """The topic at the earlier position; "" when the object did not exist."""
     topic: str
-    """Where it is; "" when it is not there any more."""
+    """The topic at the later position; "" when the object was deleted."""
     version: int
     value: bytes | None
 
 
 class Diff(List):
-    """List the objects that differ between two positions, as the changelog tells.
+    """List the objects that differ between two positions of the changelog.
 
-    An object that came and went in between does not differ. With --topic, one that moved away counts as deleted.
+    An object that was created and deleted in between does not differ. With --topic, an object that moved to another
+    topic counts as deleted.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which positions."""
+        """The positions and the topic."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("first", metavar="P1", type=int, help="a position: everything up to it is the old state")
+        parser.add_argument("first", metavar="P1", type=int, help="a position: the changes up to it are the old state")
         parser.add_argument("second", metavar="P2", type=int, help="a later position, up to the store's head")
         parser.add_argument("--topic", metavar="TOPIC", help="only this topic")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Raises ConfigError for positions that cannot be, NotFound for what was trimmed."""
+        """Raises ConfigError for invalid positions, NotFound for positions that were trimmed."""
         first, second = parsed_args.first, parsed_args.second
         check_names(parsed_args)
         with reading(self) as store:
@@ -61,7 +62,7 @@ class Diff(List):
 
 
 def differences(store: Store, first: int, second: int, topic: str | None) -> list[Difference]:
-    """What differs, sorted by table and key. Memory grows with the number of objects that were changed.
+    """The differences, sorted by table and key. Memory grows with the number of changed objects.
 
     Raises ConfigError, NotFound.
     """
@@ -73,7 +74,7 @@ def differences(store: Store, first: int, second: int, topic: str | None) -> lis
         )
     _check_kept(store, first, second, head)
     found = fold(_between(store.inspect.every_link(behind(first), topic), first, second))
-    _check_kept(store, first, second, head)  # a service may have trimmed it while it was read
+    _check_kept(store, first, second, head)  # a service may have trimmed the changelog during the reading
     return found
 
 
@@ -81,11 +82,11 @@ def _check_kept(store: Store, first: int, second: int, head: int) -> None:
     oldest = store.inspect.oldest()
     begin = head if oldest is None else oldest.link.tx_prev.position
     if first < begin and first < second:
-        raise NotFound(f"the changelog was trimmed up to position {begin}; what changed between {first} and it is gone")
+        raise NotFound(f"the changelog was trimmed up to position {begin}; it has no changes after {first} before that")
 
 
 def fold(changes: Iterable[tuple[Link, Change]]) -> list[Difference]:
-    """The net effect of changes that may come in any order: their versions tell it."""
+    """The net effect of changes, which may come in any order: their versions give the order."""
     ends: dict[tuple[str, str], tuple[tuple[str, Change], tuple[str, Change]]] = {}
     for link, change in changes:
         name, this = (change.table, change.key), (link.topic, change)
@@ -96,7 +97,7 @@ def fold(changes: Iterable[tuple[Link, Change]]) -> list[Difference]:
         )
     found = []
     for (table, key), ((old_topic, old_change), (topic, change)) in sorted(ends.items()):
-        # What a create made was not there before; what anything else changed was.
+        # An object did not exist before a create; it existed before any other action.
         was = "" if old_change.action == "create" else old_topic
         now = "" if change.action == "delete" else topic
         kind = "created" if not was else "deleted" if not now else "changed" if was == now else "moved"
@@ -110,6 +111,6 @@ def _between(links: Iterator[Link], first: int, second: int) -> Iterator[tuple[L
         for change in link.changes:
             if first < change.version <= second:
                 yield link, change
-        # A later transaction; the same one has other links.
+        # The next link is of a later transaction; links of the same transaction have a smaller tx_prev.
         if link.tx_prev.position >= second:
             return

@@ -13,17 +13,20 @@ from pubsub_lib.store import administration
 
 
 class Dropall(Show):
-    """Delete all objects, publish that, and drop this library's tables."""
+    """Delete all objects, publish the changes, and drop this library's tables."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """What to do about services."""
+        """``--force`` and ``--yes``."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--force", action="store_true", help="also when a publisher service is running")
+        parser.add_argument("--force", action="store_true", help="drop them even when a publisher service is running")
         add_yes(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Objects first, so that replicas hear of it; then the tables. Raises ConditionFailed for a live service."""
+        """Delete the objects first, so that replicas are notified, then the tables.
+
+        Raises ConditionFailed for a live service.
+        """
         removed = Removed()
         with writing(self) as opened:
             live = opened.store.directory.live()

@@ -10,12 +10,12 @@ from pubsub_lib.cli.prompts import check_names
 
 
 class Dump(List):
-    """Show all objects with their values (for many of them: export)."""
+    """Show all objects with their values (for many objects use export)."""
 
     nothing = "there are no such objects"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which objects."""
+        """The table and the topic."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--table", metavar="TABLE", help="only objects of this table")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")

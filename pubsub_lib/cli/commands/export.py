@@ -16,15 +16,15 @@ from pubsub_lib.store import Store
 _log = logging.getLogger("pubsub_lib.cli")
 
 _PATIENCE = 3600.0
-"""Seconds that a slow disk, or a slow reader of the pipe, may hold up the reading in the database."""
+"""Maximum number of seconds that a slow disk, or a slow reader of the pipe, may delay the reading in the database."""
 _EVERY = 1000
 
 
 class Export(Act):
-    """Write all objects, as one consistent reading shows them, to a file of JSON lines that load reads."""
+    """Write all objects of one consistent reading to a file of JSON lines that load reads."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which objects, and where to."""
+        """The file, the table and the topic."""
         parser = super().get_parser(prog_name)
         parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard output")
         parser.add_argument("--table", metavar="TABLE", help="only objects of this table")

@@ -13,14 +13,14 @@ class Get(Show):
     """Show one object: its topic, version and value."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which object."""
+        """The object's table and key."""
         parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Read it. Raises NotFound."""
+        """Read the object. Raises NotFound."""
         table, key = parsed_args.table, parsed_args.key
         with reading(self) as store:
             found = store.get_record(table, key)

@@ -15,28 +15,28 @@ from pubsub_lib.store.inspection import Version
 class History(List):
     """List the versions of one object that the changelog still has, oldest first.
 
-    All of the changelog is searched: a million links take some seconds.
+    The whole changelog is searched: a million links take some seconds.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which object."""
+        """The object's table and key."""
         parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Raises NotFound for an object that neither the changelog nor the store has."""
+        """Raises NotFound when neither the changelog nor the store has the object."""
         table, key = parsed_args.table, parsed_args.key
         check_names(parsed_args)
         with reading(self) as store:
-            # By version: of an object that moved, one transaction holds two changes, in links sorted by topic.
+            # By version: when an object moves, one transaction holds two of its changes, in links sorted by topic.
             found = sorted(store.inspect.versions(table, key), key=lambda each: each.change.version)
             now = None if found else store.get_record(table, key)
         if not found and now is None:
             raise NotFound(f"the store has no object {key!r} in the table {table!r}, and the changelog has none either")
         if now is not None:
-            self.nothing = f"the object was last written at {now.version}, which the changelog does not reach any more"
+            self.nothing = f"the object was last written at position {now.version}, which the changelog has trimmed"
         return ("version", "action", "topic", "transaction", "written", "origin", "value"), map(_row, found)
 
 

@@ -10,10 +10,10 @@ from pubsub_lib.store import Store, administration
 
 
 class Init(Show):
-    """Make the tables in an empty database; a SQLite file, too."""
+    """Create the tables in an empty database (and the file, for SQLite)."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Harmless when they are there. Raises SchemaError for foreign, older or newer tables."""
+        """Changes nothing when the tables exist. Raises SchemaError for foreign, older or newer tables."""
         settings = settings_of(self)
         before = administration.revision(settings.store_url, settings=settings.store)
         Store(settings).close()

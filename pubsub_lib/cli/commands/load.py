@@ -18,19 +18,19 @@ _log = logging.getLogger("pubsub_lib.cli")
 class Load(Show):
     """Write the objects of a file of JSON lines, and publish them.
 
-    Each line is an object like {"table": "lport", "key": "p1", "topic": "tenant-1", "value": {...}}; with
-    "action": "delete" one that is to go. Equal objects are left alone, so an interrupted load is run again.
+    Each line is an object like {"table": "lport", "key": "p1", "topic": "tenant-1", "value": {...}}; a line with
+    "action": "delete" deletes the object. Equal objects are not written, so run an interrupted load again.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which file, and how it is cut."""
+        """The file, the size of a transaction, and the first line."""
         parser = super().get_parser(prog_name)
         parser.add_argument("file", metavar="FILE", help="gzip when its name ends in .gz; - is the standard input")
         parser.add_argument(
-            "--batch", type=int, metavar="N", help=f"lines of one transaction (default: {BATCH}, if so many may be)"
+            "--batch", type=int, metavar="N", help=f"maximum number of lines of one transaction (default: {BATCH})"
         )
         parser.add_argument(
-            "--from-line", type=int, default=1, metavar="N", help="skip what stands before this line (default: 1)"
+            "--from-line", type=int, default=1, metavar="N", help="skip the lines before this one (default: 1)"
         )
         return parser
 
@@ -65,6 +65,6 @@ def _so_far(loaded: Loaded) -> str:
     if not loaded.lines:
         return "no line was loaded"
     return (
-        f"the lines up to {loaded.line} are in; run it again: what is in is left alone "
-        f"(or skip it by --from-line {loaded.line + 1})"
+        f"the lines up to {loaded.line} are committed; run the command again: it does not write them twice "
+        f"(or skip them by --from-line {loaded.line + 1})"
     )

@@ -18,10 +18,10 @@ from pubsub_lib.store import Store
 from pubsub_lib.store.inspection import Cursor, behind, cursor
 
 FOLLOW_EVERY: Final = 0.5
-"""Seconds between two looks for what is new."""
+"""Seconds between two queries for new changes."""
 LIMIT: Final = 100
-MOST: Final = 2**63 - 2
-"""The last position before the largest number that a database holds; what is asked for is one more."""
+MAX_NUMBER: Final = 2**63 - 2
+"""One less than the largest integer of a database, because the command asks for one change more than it shows."""
 
 _COLUMNS: Final = (
     Column("position", width=8, right=True),
@@ -39,46 +39,46 @@ Row = tuple[Any, ...]
 
 
 class Log(List):
-    """Show the changelog: the newest changes, or those after a position; --follow goes on as more come."""
+    """Show the changelog: the newest changes, or the changes after a position; --follow continues with new changes."""
 
-    nothing = "the changelog has nothing there"
+    nothing = "the changelog has no such changes"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """From where, of what, how many."""
+        """The position, the topic, the maximum number of changes."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--since", metavar="P", type=int, help="the changes after this position, oldest first")
+        parser.add_argument("--since", metavar="P", type=int, help="show the changes after this position, oldest first")
         parser.add_argument("--topic", metavar="TOPIC", help="only this topic")
         parser.add_argument(
-            "--limit", metavar="N", type=int, default=LIMIT, help=f"at most so many changes ({LIMIT})"
+            "--limit", metavar="N", type=int, default=LIMIT, help=f"maximum number of changes (default: {LIMIT})"
         )
         parser.add_argument("--values", action="store_true", help="show the values, too")
-        parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C, a line for each change")
+        parser.add_argument("--follow", action="store_true", help="continue until Ctrl-C, with a line for each change")
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print; the exit code."""
+        """Print the changes. Returns the exit code."""
         check_names(parsed_args)
         limit, since = parsed_args.limit, parsed_args.since
-        if not 1 <= limit <= MOST or (since is not None and not 0 <= since <= MOST):
+        if not 1 <= limit <= MAX_NUMBER or (since is not None and not 0 <= since <= MAX_NUMBER):
             raise ConfigError(
                 f"a log of {limit} changes since {'the end' if since is None else since} cannot be shown; "
-                f"give --limit from 1 and --since from 0, both up to {MOST}"
+                f"give --limit from 1 and --since from 0, both up to {MAX_NUMBER}"
             )
         return self._follow(parsed_args) if parsed_args.follow else super().run(parsed_args)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
-        """The page that was asked for; a word on stderr when it is not all."""
+        """The requested page. Logs when there are more changes."""
         limit, since, topic = parsed_args.limit, parsed_args.since, parsed_args.topic
         with reading(self) as store:
             if since is None:
                 rows = list(_rows(store.inspect.newest(limit, topic), parsed_args.values))[-limit:]
             else:
                 self._warn_of_trimming(store, since)
-                # One more than wanted tells whether there is more.
+                # One change more than the limit shows whether there are more changes.
                 rows = list(_rows(store.inspect.links(behind(since), limit + 1, topic), parsed_args.values, since))
                 if len(rows) > limit:
                     rows = rows[:limit]
-                    self.app.LOG.info("there is more: pubsub-db log --since %d", rows[-1][0])
+                    self.app.LOG.info("there are more changes: pubsub-db log --since %d", rows[-1][0])
         return [column.name for column in _columns(parsed_args.values)], rows
 
     def _follow(self, parsed_args: argparse.Namespace) -> int:
@@ -99,32 +99,33 @@ class Log(List):
         oldest = store.inspect.oldest()
         begin = store.read_heads([]).store.position if oldest is None else oldest.link.tx_prev.position
         if since < begin:
-            self.app.LOG.warning("the changelog was trimmed up to position %d; what is before that is gone", begin)
+            self.app.LOG.warning("the changelog was trimmed up to position %d; it has no changes before that", begin)
 
 
-def more(
-    store: Store, at: Cursor, topic: str | None, warn: Callable[[str, int], None]
-) -> tuple[Cursor, list[Link]]:
-    """One page of what came after a place, and the place behind it. ``warn`` is told when the store went back."""
+def more(store: Store, at: Cursor, topic: str | None, warn: Callable[[str, int], None]) -> tuple[Cursor, list[Link]]:
+    """One page of the links after the cursor ``at``, and the cursor after them.
+
+    ``warn`` is called when the store was restored to an earlier position.
+    """
     links = store.inspect.links(at, store.settings.page_size, topic)
     if links:
         return cursor(links[-1]), links
     head = store.read_heads([]).store.position
     if head < at[0] - 1:
-        warn("the store went back to position %d: it was restored; going on from there", head)
+        warn("the store was restored to position %d; the log continues there", head)
         return behind(head), []
     return at, []
 
 
 def _columns(values: bool) -> tuple[Column, ...]:
-    """Those that stand in a table of lines fit 80 cells: the rest has to be asked for by ``-c``."""
+    """The columns. Those that are not hidden fit 80 cells; ``-c`` shows the others."""
     if not values:
         return _COLUMNS
     return (*(msgspec.structs.replace(each, hidden=each.hidden or each.name == "written") for each in _COLUMNS), _VALUE)
 
 
 def _rows(links: Sequence[Link], values: bool, since: int = 0) -> Iterator[Row]:
-    """One row a change, in the order of positions: a transaction's links are sorted by topic, not by that."""
+    """One row for each change, sorted by position: the links of a transaction are sorted by topic instead."""
     changes = [(change.version, link, change) for link in links for change in link.changes if change.version > since]
     changes.sort(key=lambda each: each[0])
     for version, link, change in changes:

@@ -15,7 +15,7 @@ class Ls(List):
     nothing = "the table holds no objects"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which table, and of which topic."""
+        """The table and the topic."""
         parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("--topic", metavar="TOPIC", help="only objects on this topic")

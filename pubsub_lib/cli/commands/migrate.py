@@ -10,10 +10,10 @@ from pubsub_lib.store import administration, migrate
 
 
 class Migrate(Show):
-    """Bring the tables of an older version to this one; stop whoever writes first."""
+    """Migrate the tables of an older version to this version. Stop all writers before."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Harmless when there is nothing to do. Raises SchemaError."""
+        """Changes nothing when the tables are of this version. Raises SchemaError."""
         settings = settings_of(self)
         before = administration.revision(settings.store_url, settings=settings.store)
         migrate(settings.store_url, settings=settings.store)

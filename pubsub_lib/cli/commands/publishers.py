@@ -13,28 +13,30 @@ COLUMNS = ("service", "uuid", "address", "state", "lease_left")
 
 
 class Publishers(List):
-    """List the services in the directory: where each sends from, and how many seconds its lease still lasts.
+    """List the services in the directory: the address of each, and how many seconds are left of its lease.
 
-    Entries whose lease ended are removed by a running service; --forget does it at once, by name. A service that
-    lives enters itself again when it renews.
+    A running service removes entries whose lease expired; --forget removes a service's entries at once. A running
+    service registers again when it renews its lease.
     """
 
     nothing = "no service is in the directory"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Whether to forget one."""
+        """The service whose entries are removed."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--forget", metavar="NAME", help="remove this service's entries, and show what is left")
+        parser.add_argument(
+            "--forget", metavar="NAME", help="remove this service's entries, and show the other entries"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """By the database's clock. Raises NotFound for a name to forget that is not there."""
+        """Leases are measured by the database's clock. Raises NotFound when ``--forget`` names an unknown service."""
         if parsed_args.forget is None:
             with reading(self) as store:
                 return COLUMNS, rows(store.directory.entries())
         name = parsed_args.forget
         settings = settings_of(self)
-        # Not by ``writing``: nothing is committed that anybody would have to be told.
+        # Not by ``writing``: no object changes, so no replica has to be notified.
         with Store(settings, create=False) as store:
             directory = store.directory
             entries = [each for each in directory.entries() if each.service == name]
@@ -43,12 +45,12 @@ class Publishers(List):
             for each in entries:
                 directory.unregister(each.uuid)
             if any(each.seconds_left > 0 for each in entries):
-                self.app.LOG.info("%s has a lease that lasts: if it lives, it will be back when it renews", name)
+                self.app.LOG.info("%s has a valid lease: if it runs, it registers again when it renews the lease", name)
             return COLUMNS, rows(directory.entries())
 
 
 def rows(entries: Iterable[Service]) -> list[tuple[str, str, str, str, float]]:
-    """One row an entry."""
+    """One row for each entry."""
     return [
         (e.service, e.uuid, e.address, "live" if e.seconds_left > 0 else "ended", round(e.seconds_left, 1))
         for e in entries

@@ -9,16 +9,18 @@ from pubsub_lib.core.limits import check_name
 
 
 class Resync(Act):
-    """Ask a running replica to read topics anew from the store. Needs no database here.
+    """Ask a running replica to read topics again from the store. The command itself needs no database.
 
-    Not needed in operation: a replica finds and repairs by itself what differs.
+    Not needed in operation: a replica detects and repairs differences by itself.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Whom to ask, and for what."""
+        """The replica and the topics."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("url", metavar="URL", help="of the replica's endpoint (replica_metrics_port)")
-        parser.add_argument("topics", metavar="TOPIC", nargs="*", help="what to read anew; none: all that it follows")
+        parser.add_argument("url", metavar="URL", help="the URL of the replica's endpoint (replica_metrics_port)")
+        parser.add_argument(
+            "topics", metavar="TOPIC", nargs="*", help="a topic to read again (default: all that it is subscribed to)"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -26,6 +28,6 @@ class Resync(Act):
         topics = [check_name("topic", topic) for topic in parsed_args.topics]
         replica = ReplicaClient(parsed_args.url)
         replica.resync(topics)
-        what = ", ".join(topics) if topics else "everything that it follows"
-        self.app.LOG.info("the replica at %s reads %s anew; verify --against tells when it is done", replica.url, what)
+        what = ", ".join(topics) if topics else "all its topics"
+        self.app.LOG.info("the replica at %s reads %s again; verify --against shows when it is done", replica.url, what)
         return exit_codes.OK

@@ -12,15 +12,17 @@ from pubsub_lib.errors import UsageError
 
 
 class Rm(Show):
-    """Delete objects of a table, all or none of them, and publish it."""
+    """Delete objects of a table in one transaction, and publish the changes."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which objects."""
+        """The objects and the conditions."""
         parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("keys", metavar="KEY", nargs="+")
-        parser.add_argument("--missing-ok", action="store_true", help="a key that is not there is no error")
-        parser.add_argument("--if-version", type=version, metavar="N", help="only when the one object has this version")
+        parser.add_argument("--missing-ok", action="store_true", help="ignore keys that do not exist")
+        parser.add_argument(
+            "--if-version", type=version, metavar="N", help="delete only when the object has this version"
+        )
         add_yes(parser)
         return parser
 

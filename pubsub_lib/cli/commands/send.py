@@ -17,34 +17,34 @@ from pubsub_lib.replica.replica import Replica
 from pubsub_lib.store import DEFAULT_TOPIC
 
 TABLE: Final = "pubsub_test"
-"""Where test events are written."""
+"""The table of test events."""
 
 
 class Send(Show):
-    """Write a test event to a topic, publish it, and take it away again.
+    """Write a test event to a topic, publish it, and delete it again.
 
     The event is an object of the table pubsub_test, whose key is this host's name and a random suffix. With --wait
-    a replica of the topic runs here as well, by the same configuration, and says how long the event took to arrive.
+    the command also runs a replica of the topic, with the same configuration, and shows how long the event took.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """What, where to, and whether to look at its arrival."""
+        """The event, its topic, and how long to wait for it."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--topic", default=DEFAULT_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
         parser.add_argument("--value", metavar="VALUE", help="JSON to send (default: host and time)")
         parser.add_argument("--keep", action="store_true", help="leave the object in the store")
         parser.add_argument(
-            "--wait", type=float, metavar="SECONDS", help="follow the topic, and wait so long until the event arrives"
+            "--wait", type=float, metavar="SECONDS", help="subscribe to the topic; maximum time until the event arrives"
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Two transactions. Raises WaitTimeout when it does not arrive."""
+        """Two transactions. Raises WaitTimeout when the event does not arrive."""
         host, topic = socket.gethostname(), parsed_args.topic
-        # Nobody else's: what is taken away again is neither an event that was kept nor one of a second send.
+        # A unique key: the command must not delete an event that was kept, or an event of another send.
         key = f"{host}-{secrets.token_hex(4)}"
         if parsed_args.wait is not None and not 0 < parsed_args.wait < 1e6:
-            raise UsageError(f"--wait {parsed_args.wait} is not possible; give seconds above 0")
+            raise UsageError(f"--wait {parsed_args.wait} is invalid; give a number of seconds above 0")
         settings = settings_of(self)
         value = {"host": host, "sent": time.time()}
         if parsed_args.value is not None:

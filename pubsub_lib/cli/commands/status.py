@@ -18,13 +18,13 @@ from pubsub_lib.store.inspection import Kept
 
 ASK_SECONDS: Final = 2.0
 MAX_SHOWN: Final = 10
-"""Services and topics that a table shows; the other formats show all."""
+"""Maximum number of services and of topics that a table shows; the other formats show all."""
 
 
 class Status(Show):
-    """Show where everything stands: the store, its services, its topics, and how stale a replica can get.
+    """Show the state of the store, its services and topics, and the bounds of a replica's staleness.
 
-    Live services are asked, by the driver of the INI file, how far they have read the store.
+    The command asks live services, with the driver of the INI file, how far they have read the store.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -32,19 +32,19 @@ class Status(Show):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--ask", metavar="S", type=float, default=ASK_SECONDS,
-            help=f"seconds to wait for the answers of live services ({ASK_SECONDS:g}); 0: ask nobody",
+            help=f"seconds to wait for the answers of live services (default: {ASK_SECONDS:g}); 0: do not ask services",
         )  # fmt: skip
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Read, ask, and put together. Raises ConfigError, StoreError."""
+        """Read the store and ask the services. Raises ConfigError, StoreError."""
         if not 0 <= parsed_args.ask < 1e6:
-            raise ConfigError(f"--ask {parsed_args.ask} is no time to wait; give seconds from 0")
+            raise ConfigError(f"--ask must be a number of seconds from 0, not {parsed_args.ask}")
         settings = settings_of(self)
         with reading(self) as store:
             heads = store.read_heads([ALL])
             oldest = store.inspect.oldest()
-            # The question comes after the reading of the heads: who answers it with less is behind.
+            # Services are asked after the heads were read: a service that answers with a smaller position lags.
             services = self._services(settings, store, heads.store.position, parsed_args.ask)
         found = {
             "store": shown(settings),
@@ -67,13 +67,13 @@ class Status(Show):
                 if loader.load(settings.driver).capabilities.carries_envelopes:
                     answers = ask_services(settings, store, live, seconds)
             except PubSubError as error:
-                # What the store says is worth showing all the same.
+                # The data of the store is shown without the answers.
                 self.app.LOG.warning("the services were not asked: %s", error)
         return services(entries, answers, store.inspect.last_by_origin(), head)
 
 
 def oldest_link(oldest: Kept | None) -> dict[str, Any] | None:
-    """Where the changelog begins."""
+    """The oldest link of the changelog."""
     if oldest is None:
         return None
     return {"position": oldest.link.point.position, "topic": oldest.link.topic, "seconds_ago": round(oldest.age, 1)}
@@ -82,8 +82,8 @@ def oldest_link(oldest: Kept | None) -> dict[str, Any] | None:
 def services(
     entries: Sequence[Service], answers: Mapping[str, Answer], written: Mapping[str, Kept], head: int
 ) -> list[dict[str, Any]]:
-    """One mapping an entry. ``last_published`` is the newest change of its origin that it has read; ``lag`` how many
-    positions its reading is behind ``head``. Both are None for one that did not answer.
+    """One mapping for each entry. ``last_published`` is the newest change of its origin that the service has read;
+    ``lag`` is the number of positions between its last reading and ``head``. Both are None without an answer.
     """
     found = []
     for each in entries:
@@ -106,7 +106,7 @@ def services(
 
 
 def topics(heads: Mapping[str, Head]) -> list[dict[str, Any]]:
-    """One mapping a topic."""
+    """One mapping for each topic."""
     return [
         {"topic": topic, "objects": head.count, "head": head.point.position} for topic, head in sorted(heads.items())
     ]
@@ -152,12 +152,12 @@ def _service_text(each: Mapping[str, Any]) -> str:
     left = each["lease_left"]
     lease = f"lease {duration(left)} left" if left > 0 else f"lease ended {duration(-left)} ago"
     if each["answered_in"] is None:
-        said = "did not answer" if left > 0 else ""
+        answer = "did not answer" if left > 0 else ""
     else:
         last = each["last_published"]
         ago = "" if last is None else f" {duration(each['last_published_seconds_ago'])} ago"
-        said = f"last published {'nothing' if last is None else last}{ago}, lag {each['lag']}"
-    return ", ".join(part for part in (f"{visible(each['service'])}: {lease}", said) if part)
+        answer = f"last published {'nothing' if last is None else last}{ago}, lag {each['lag']}"
+    return ", ".join(part for part in (f"{visible(each['service'])}: {lease}", answer) if part)
 
 
 def _topics_text(found: Sequence[Mapping[str, Any]]) -> str:

@@ -29,38 +29,43 @@ from pubsub_lib.store import Store, url
 
 INTERVAL: Final = 1.0
 LOOK: Final = 0.1
-"""Seconds between two looks at the size of the terminal."""
+"""Seconds between two checks of the terminal's size."""
 
 
 class Top(Act):
-    """Show a live screen: what is written and heard a second, who lags, what is missing. q or Ctrl-C ends it."""
+    """Show a live screen: rates of written and received changes, lags, missing messages. q or Ctrl-C ends it."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """What to show."""
+        """The topics and the interval."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic to show; none: all of them")
+        parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic to show (default: all topics)")
         parser.add_argument(
-            "--interval", metavar="S", type=float, default=INTERVAL, help=f"seconds between two readings ({INTERVAL:g})"
+            "--interval",
+            metavar="S",
+            type=float,
+            default=INTERVAL,
+            help=f"seconds between two readings of the store (default: {INTERVAL:g})",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Until a key or a signal. Raises ConfigError (no terminal), DriverError, TransportError, StoreError."""
+        """Runs until a key or a signal. Raises ConfigError (no terminal), DriverError, TransportError, StoreError."""
         if not 0.1 <= parsed_args.interval < 1e6:
-            raise ConfigError(f"--interval {parsed_args.interval} cannot be; give seconds from 0.1")
+            raise ConfigError(f"--interval must be a number of seconds from 0.1, not {parsed_args.interval}")
         topics = [check_name("topic", topic) for topic in parsed_args.topics]
         settings = settings_of(self)
         with keys() as pressed, reading(self) as store, _quiet():
             shown = _Shown(settings, topics)
-            with listening(settings, store, topics or [ALL], shown.receive) as listener, shown.reading(
-                store, listener, parsed_args.interval
+            with (
+                listening(settings, store, topics or [ALL], shown.receive) as listener,
+                shown.reading(store, listener, parsed_args.interval),
             ):
                 _run(shown, listener, pressed, parsed_args.interval)
         return exit_codes.OK
 
 
 class _Shown:
-    """The board, its lock, and who brings news to it."""
+    """The model, its lock, and the two threads that update it."""
 
     def __init__(self, settings: Settings, topics: Sequence[str]) -> None:
         self._lock = threading.Lock()
@@ -78,9 +83,7 @@ class _Shown:
 
     @contextmanager
     def reading(self, store: Store, listener: Listener, interval: float) -> Iterator[None]:
-        """Read the store every so many seconds, on a thread of its own: a database that hangs must not keep keys
-        from being heard.
-        """
+        """Read the store every ``interval`` seconds, on a separate thread: a blocked database must not block keys."""
         ended = threading.Event()
 
         def read() -> None:
@@ -97,7 +100,7 @@ class _Shown:
             thread.join(CLOSE_TIMEOUT)
 
     def screen(self, source: str) -> TopView:
-        """What to draw now."""
+        """The screen to draw now."""
         with self._lock:
             view = self._model.view(time.monotonic())
         return TopView(view, f"{self._title}  by {source}", datetime.now(UTC).strftime("%H:%M:%S UTC"))
@@ -114,7 +117,7 @@ class _Shown:
         try:
             nonces = listener.ask([ALL])
         except TransportError:
-            return  # it is being closed; what is not asked is not answered, and the lag shows as unknown
+            return  # the subscriber is being closed; without an answer the lag shows as unknown
         with self._lock:
             self._model.asked(nonces)
 
@@ -136,7 +139,7 @@ def _run(shown: _Shown, listener: Listener, pressed: Pressed, interval: float) -
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No log line may write into the screen; what matters is shown in it."""
+    """Suppress log lines, because they would be written into the screen. The screen shows errors of the store."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -10,12 +10,12 @@ from pubsub_lib.cli.output import List
 
 
 class Topics(List):
-    """List the topics: how many objects each has, the position of its head, its digest."""
+    """List the topics: number of objects, position of the head, and digest of each."""
 
     nothing = "nothing was ever written to this store"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """All that were ever written, also those that are empty by now."""
+        """All topics that were ever written, including empty ones."""
         with reading(self) as store:
             heads = store.topics()
         return ("topic", "objects", "head", "digest"), [

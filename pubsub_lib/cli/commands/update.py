@@ -11,18 +11,20 @@ from pubsub_lib.cli.write_result import version
 
 
 class Update(Show):
-    """Merge members into an object's value, and publish it."""
+    """Merge members into an object's value and publish the change."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which object, and what of it."""
+        """The object, the members, the topic and the condition."""
         parser = super().get_parser(prog_name)
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
         parser.add_argument(
-            "value", metavar="VALUE", help="a JSON object: its members are replaced, others stay; - reads it from stdin"
+            "value", metavar="VALUE", help="a JSON object: its members replace those of the value; - reads from stdin"
         )
-        parser.add_argument("--topic", metavar="TOPIC", help="move it to this topic")
-        parser.add_argument("--if-version", type=version, metavar="N", help="only when its version is this one")
+        parser.add_argument("--topic", metavar="TOPIC", help="move the object to this topic")
+        parser.add_argument(
+            "--if-version", type=version, metavar="N", help="update only when the object has this version"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:

@@ -19,25 +19,25 @@ from pubsub_lib.store.inspection import Verified
 
 COLUMNS: Final = ("check", "store", "found", "right")
 WAIT: Final = 10.0
-"""Seconds for a replica to hold something that can be compared."""
+"""Maximum number of seconds to wait until a replica's contents can be compared."""
 PAUSE: Final = 0.25
 MAX_NAMED: Final = 100
-"""Objects that differ and are named; more are counted."""
+"""Maximum number of different objects that are named; more are counted."""
 
 Row = tuple[str, str, str, bool]
 
 
 class Verify(List):
-    """Count a topic anew from its rows, and compare with its head; and with what a running replica holds.
+    """Compare the rows of a topic with its head, and with the contents of a running replica.
 
-    1 when anything differs; each object that differs is named.
+    The exit code is 1 when anything differs; each object that differs is named.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """What to verify, against whom."""
+        """The topic and the replica."""
         parser = super().get_parser(prog_name)
         parser.add_argument("topic", metavar="TOPIC")
-        parser.add_argument("--against", metavar="URL", help="of a replica's endpoint (replica_metrics_port)")
+        parser.add_argument("--against", metavar="URL", help="the URL of a replica's endpoint (replica_metrics_port)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Row]]:
@@ -53,7 +53,7 @@ class Verify(List):
             if replica is not None:
                 rows += against(store, topic, replica)
         if not all(right for *_, right in rows):
-            self.exit_code = exit_codes.NOT_SO
+            self.exit_code = exit_codes.NEGATIVE
         return COLUMNS, rows
 
 
@@ -73,19 +73,19 @@ def rows_of(verified: Verified) -> list[Row]:
         if complaint is None or real != each.fingerprint:
             rows.append(_row(name, hexadecimal(each.fingerprint), hexadecimal(real)))
     if verified.damages > len(verified.damaged):
-        rows.append(_row("rows: more that differ", 0, verified.damages - len(verified.damaged)))
+        rows.append(_row("rows: more differences", 0, verified.damages - len(verified.damaged)))
     return rows
 
 
 def against(store: Store, topic: str, replica: ReplicaClient, wait: float = WAIT) -> list[Row]:
-    """The store against a replica, at the point that the replica knows: writers may go on.
+    """The store against a replica, at the replica's point: writers may continue.
 
-    Raises WaitTimeout when the replica holds nothing that can be compared.
+    Raises WaitTimeout when the replica's contents cannot be compared in time.
     """
-    told, expected = _comparable(store, topic, replica, wait)
+    answer, expected = _comparable(store, topic, replica, wait)
     rows = [
-        _row(f"replica: objects at {expected.point.position}", expected.count, told.objects),
-        _row(f"replica: digest at {expected.point.position}", hexadecimal(expected.digest), hexadecimal(told.digest)),
+        _row(f"replica: objects at {expected.point.position}", expected.count, answer.objects),
+        _row(f"replica: digest at {expected.point.position}", hexadecimal(expected.digest), hexadecimal(answer.digest)),
     ]
     if not all(row[3] for row in rows):
         rows += _named(store, topic, replica, wait)
@@ -93,16 +93,16 @@ def against(store: Store, topic: str, replica: ReplicaClient, wait: float = WAIT
 
 
 def _comparable(store: Store, topic: str, replica: ReplicaClient, wait: float) -> tuple[ReplicaAnswer, Head]:
-    """What the replica holds, and the topic's head at that point, by the changelog."""
+    """The replica's contents, and the topic's head at the replica's point, by the changelog."""
     until = time.monotonic() + wait
     while True:
-        told = replica.contents(topic)
-        expected = None if told.known is None else store.inspect.head_at(topic, told.known.position)
-        # At the head's own position the replica's point must be the head's: else it is of another history.
-        if told.known is not None and expected is not None and not _other_history(told.known, expected):
-            return told, expected
+        answer = replica.contents(topic)
+        expected = None if answer.known is None else store.inspect.head_at(topic, answer.known.position)
+        # At the head's position the replica's point must equal the head's; otherwise it has another history.
+        if answer.known is not None and expected is not None and not _other_history(answer.known, expected):
+            return answer, expected
         if time.monotonic() >= until:
-            raise WaitTimeout(f"the replica at {replica.url} cannot be compared: {_why(told, expected)}; try again")
+            raise WaitTimeout(f"the replica at {replica.url} cannot be compared: {_why(answer, expected)}; try again")
         time.sleep(PAUSE)
 
 
@@ -110,27 +110,27 @@ def _other_history(known: Point, expected: Head) -> bool:
     return known.position == expected.point.position and known != expected.point
 
 
-def _why(told: ReplicaAnswer, expected: Head | None) -> str:
-    if told.known is None:
-        return f"it holds nothing yet (it is {told.state})"
+def _why(answer: ReplicaAnswer, expected: Head | None) -> str:
+    if answer.known is None:
+        return f"it has no data yet (its state is {answer.state})"
     if expected is None:
-        return f"it stands at position {told.known.position}, which the changelog does not reach any more"
-    return f"at position {told.known.position} it follows another history (the store was restored), and did not notice"
+        return f"it is at position {answer.known.position}, which the changelog has trimmed"
+    return f"at position {answer.known.position} it has another history (the store was restored), not yet detected"
 
 
 def _named(store: Store, topic: str, replica: ReplicaClient, wait: float) -> list[Row]:
-    """The objects that differ. That needs both sides at the same point; a topic that is written to all the time may
-    not stand still long enough."""
+    """The objects that differ. This needs store and replica at the same point, which may not happen within ``wait``
+    for a topic that is written continuously."""
     until = time.monotonic() + wait
     while time.monotonic() < until:
-        told = replica.contents(topic)
-        answer = store.read_sync({topic: Want(buckets=told.buckets)}).chains[topic]
-        assert isinstance(answer, Full), "buckets were asked for"
-        snapshot = answer.topics[topic]
+        answer = replica.contents(topic)
+        chain = store.read_sync({topic: Want(buckets=answer.buckets)}).chains[topic]
+        assert isinstance(chain, Full), "a request with buckets gives a full chain"
+        snapshot = chain.topics[topic]
         differing = snapshot.buckets or frozenset()
-        if told.known is not None and told.known.position >= snapshot.head.point.position and differing:
+        if answer.known is not None and answer.known.position >= snapshot.head.point.position and differing:
             known, theirs = replica.objects(topic, differing)
-            if known == told.known:
+            if known == answer.known:
                 mine = {
                     (each.table, each.key): (
                         each.version, digest.fingerprint(each.table, each.key, each.version, each.value),
@@ -141,11 +141,11 @@ def _named(store: Store, topic: str, replica: ReplicaClient, wait: float) -> lis
         if not differing:
             return [("replica: repaired meanwhile", "", "", True)]
         time.sleep(PAUSE)
-    return [("replica: objects cannot be named while the topic is written to", "", "", False)]
+    return [("replica: objects cannot be named while the topic is written", "", "", False)]
 
 
 def compared(mine: Fingerprints, theirs: Fingerprints) -> list[Row]:
-    """One row for each object that differs, of ``MAX_NAMED`` at most."""
+    """One row for each object that differs, for at most ``MAX_NAMED`` objects."""
     rows = []
     for table, key in sorted(mine.keys() | theirs.keys()):
         here, there = mine.get((table, key)), theirs.get((table, key))
@@ -166,5 +166,3 @@ def _shown(this: tuple[int, int] | None, other: tuple[int, int] | None) -> str:
 
 def _row(check: str, store: object, found: object) -> Row:
     return check, str(store), str(found), store == found
-
-

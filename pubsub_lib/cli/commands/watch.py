@@ -21,9 +21,10 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import ConfigError
 
 MAX_WAITING: Final = 100_000
-"""Rows that wait to be printed; more are counted and left out. What is missing was found before: no hole is made up."""
+"""Maximum number of rows that wait to be printed; more are counted and dropped. Holes are counted before that, so a
+dropped row does not look like a hole."""
 ASK_AGAIN: Final = 0.2
-"""Seconds between two questions while nobody has answered yet."""
+"""Seconds between two hello requests until the first publisher replies."""
 
 _COLUMNS: Final = (
     Column("time", width=8),
@@ -42,29 +43,29 @@ _COLUMNS: Final = (
 
 
 class Watch(List):
-    """Show messages as they arrive: who sent them, sequence, position, latency, and what is missing.
+    """Show messages as they arrive: sender, sequence, position, latency, and missing messages.
 
-    Listens as replicas do, by the driver of the INI file. Latency is from the writer's commit to here, by the clocks of
-    the two hosts. Ctrl-C ends it.
+    The command listens as a replica does, with the driver of the INI file. The latency is the time from the writer's
+    commit to this process, by the clocks of the two hosts. Ctrl-C ends the command.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """What to watch, and for how long."""
+        """The topics, and when to end."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic to listen to; none: all of them")
-        parser.add_argument("--count", metavar="N", type=int, help="end after so many messages")
-        parser.add_argument("--seconds", metavar="S", type=float, help="end after so many seconds")
+        parser.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic to listen to (default: all topics)")
+        parser.add_argument("--count", metavar="N", type=int, help="end after N messages")
+        parser.add_argument("--seconds", metavar="S", type=float, help="end after S seconds")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Not used: rows are printed as they come."""
+        """Not used: ``run`` prints rows as they arrive."""
         raise NotImplementedError
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print rows until the end that was asked for."""
+        """Print rows until ``--count``, ``--seconds`` or Ctrl-C. Returns the exit code."""
         count, seconds = parsed_args.count, parsed_args.seconds
         if (count is not None and count < 1) or (seconds is not None and not 0 < seconds < 1e9):
-            raise ConfigError("--count wants a number from 1, --seconds one above 0")
+            raise ConfigError("--count must be a number from 1, and --seconds a number above 0")
         topics = [check_name("topic", topic) for topic in parsed_args.topics] or [ALL]
         lines = RowPrinter.of(self, _COLUMNS, parsed_args)
         message_rows = MessageRows()
@@ -84,16 +85,16 @@ class Watch(List):
         settings = settings_of(self)
         end = time.monotonic() + seconds if seconds is not None else float("inf")
         with reading(self) as store, listening(settings, store, topics, receive) as listener:
-            # Whoever reads that it listens may rely on it: a connection stands once somebody answers.
+            # Log that the command listens only after the first reply: a reply proves that a connection is established.
             until = min(end, time.monotonic() + settings.timing.hello_wait)
             while not answered.is_set() and time.monotonic() < until:
                 listener.ask(topics)
                 answered.wait(ASK_AGAIN)
-            self._say(listener, topics)
+            self._log_start(listener, topics)
             shown, ask_at = 0, 0.0
             while (now := time.monotonic()) < end and (count is None or shown < count):
                 if now >= ask_at:
-                    # As a replica does: an answer tells of what was lost at the end, behind which nothing comes.
+                    # As a replica does: only a hello reply shows a lost message that no later message follows.
                     listener.ask(topics)
                     ask_at = now + settings.timing.max_idle_time
                 try:
@@ -103,10 +104,10 @@ class Watch(List):
                 lines.row(*cells(row))
                 shown += 1
         if left_out:
-            self.app.LOG.warning("%d messages were heard and not shown: the output was too slow", left_out)
+            self.app.LOG.warning("%d messages were received but not shown: the output was too slow", left_out)
         return exit_codes.OK
 
-    def _say(self, listener: Listener, topics: Sequence[str]) -> None:
+    def _log_start(self, listener: Listener, topics: Sequence[str]) -> None:
         what = "everything" if topics == [ALL] else ", ".join(topics)
         where = f" at {', '.join(listener.addresses)}" if listener.addresses else ""
         self.app.LOG.info("listening to %s by %s%s; Ctrl-C ends it", what, listener.source, where)
