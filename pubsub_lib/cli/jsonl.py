@@ -218,7 +218,7 @@ def created(name: str) -> Iterator[Writer]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise FileError(f"the file {name} cannot be written ({error.strerror}); no incomplete file is left") from error
+        raise FileError(f"the file {name} cannot be written ({error.strerror}); no partial file is left") from error
     finally:
         if not direct:
             target.unlink(missing_ok=True)

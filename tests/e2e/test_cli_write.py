@@ -106,7 +106,7 @@ def test_signal_during_a_transaction_leaves_no_partial_transaction(
     assert ended(process) == (
         code,
         "",
-        "pubsub-db: the lines up to 30 are in; run it again: what is in is left alone (or skip it by --from-line 31)\n",
+        "pubsub-db: the lines up to 30 are committed; run the command again, or with --from-line 31 to skip them\n",
     )
     assert max(value["n"] for _, value in world.contents().values()) == 29
     assert ended(world.process("load", path))[0] == 0
@@ -168,7 +168,7 @@ def test_export_on_a_full_disk_leaves_no_file(name: str, sqlite: World, tmp_path
     target.mkdir()
     code, out, err = ended(sqlite.process("export", target / name, preexec_fn=limited(100_000)))
     assert (code, out, err.count("\n")) == (5, "", 1)
-    assert err == f"pubsub-db: the file {target / name} cannot be written (File too large); nothing is left of it\n"
+    assert err == f"pubsub-db: the file {target / name} cannot be written (File too large); no partial file is left\n"
     assert list(target.iterdir()) == []
 
 

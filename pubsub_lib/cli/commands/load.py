@@ -65,6 +65,6 @@ def _so_far(loaded: Loaded) -> str:
     if not loaded.lines:
         return "no line was loaded"
     return (
-        f"the lines up to {loaded.line} are committed; run the command again: it does not write them twice "
-        f"(or skip them by --from-line {loaded.line + 1})"
+        f"the lines up to {loaded.line} are committed; run the command again, "
+        f"or with --from-line {loaded.line + 1} to skip them"
     )

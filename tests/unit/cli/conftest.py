@@ -1,4 +1,4 @@
-"""One database each on SQLite and PostgreSQL, with and without a service, for the whole session: they start once."""
+"""Databases on SQLite and PostgreSQL, each with and without a service. They start once per session."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ Make = Callable[[str, bool], World]
 
 
 def alone(folder: Path, url: str) -> Path:
-    """An INI file by which nobody publishes: replicas poll."""
+    """An INI file without a publisher: replicas poll."""
     config = folder / "net.conf"
     config.write_text(f"[pubsub]\nstore_url = {url}\npoll_interval = 0.1\nsync_interval = 0\nsync_jitter = 0.01\n")
     return config
@@ -29,7 +29,7 @@ def alone(folder: Path, url: str) -> Path:
 
 @pytest.fixture(scope="session")
 def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Make]:
-    """The world of this kind; made when first asked for."""
+    """Makes the world of a kind at the first call, and returns the same world later."""
     made: dict[tuple[str, bool], World] = {}
     hosts: list[Host] = []
 
@@ -43,10 +43,10 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         if (backend, served) not in made:
             folder = tmp_path_factory.mktemp("world")
             url = url_in(folder, backend)
-            # The service must not remove what a test has put into the directory, however long the session lasts.
+            # The service must not remove directory entries of a test, however long the session lasts.
             host = Host(folder, url, follow_interval=0.25, trim_interval=DAY) if served else None
             world = World(url, alone(folder, url) if host is None else host.config, host)
-            world.open().close()  # makes the tables
+            world.open().close()  # creates the tables
             if host is not None:
                 hosts.append(host)
                 host.service()
@@ -60,7 +60,7 @@ def make_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
 
 @pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest, make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
-    """Without objects: on SQLite and on PostgreSQL, without a service and with one."""
+    """A store without objects: on SQLite and on PostgreSQL, without a service and with one."""
     found = make_world(*request.param)
     found.capture = capsys
     with found.open() as store:
@@ -70,7 +70,7 @@ def world(request: pytest.FixtureRequest, make_world: Make, capsys: pytest.Captu
 
 @pytest.fixture(params=["sqlite_url", pytest.param("postgres_url", marks=pytest.mark.postgresql)])
 def bare(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> World:
-    """An empty database of the test's own, without even tables."""
+    """A separate database for each test, without tables."""
     url = request.getfixturevalue(request.param)
     world = World(url, alone(tmp_path, url))
     world.capture = capsys
@@ -79,7 +79,7 @@ def bare(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.fixture
 def small(make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
-    """The cheapest one, for what does not depend on the database."""
+    """The cheapest world, for tests that do not depend on the database."""
     found = make_world("sqlite", False)
     found.capture = capsys
     with found.open() as store:
@@ -89,6 +89,6 @@ def small(make_world: Make, capsys: pytest.CaptureFixture[str]) -> World:
 
 @pytest.fixture
 def fresh(bare: World) -> World:
-    """A database of the test's own to which nothing was ever written."""
-    bare.open().close()  # makes the tables
+    """A separate database for each test, with empty tables."""
+    bare.open().close()  # creates the tables
     return bare

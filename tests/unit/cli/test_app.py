@@ -1,4 +1,4 @@
-"""What holds for every command: global options, help, and one sentence and a code for everything that goes wrong."""
+"""Behaviour of every command: global options, help, and one sentence and an exit code for each error."""
 
 import logging
 import re
@@ -13,16 +13,16 @@ from tests.unit.cli.world import ROOT, World, start
 
 
 def test_help_lists_every_command(small: World) -> None:
-    said = small.run("--help")
-    assert said.code == 0
+    output = small.run("--help")
+    assert output.code == 0
     for name in COMMANDS:
-        assert f"\n  {name} " in said.out
+        assert f"\n  {name} " in output.out
 
 
 def test_without_a_command_help_goes_to_stderr(small: World) -> None:
-    said = small.run()
-    assert (said.code, said.out) == (2, "")
-    assert "Commands:" in said.err
+    output = small.run()
+    assert (output.code, output.out) == (2, "")
+    assert "Commands:" in output.err
 
 
 def test_an_unknown_command_gets_a_hint(small: World) -> None:
@@ -32,10 +32,10 @@ def test_an_unknown_command_gets_a_hint(small: World) -> None:
     small.run("tabels", "--help").failed(2, "there is no command 'tabels'; did you mean 'tables'?")
 
 
-def test_a_wrong_option_is_usage(small: World) -> None:
-    said = small.run("tables", "--colour")
-    assert (said.code, said.out) == (2, "")
-    assert "unrecognized arguments: --colour" in said.err
+def test_unknown_option_is_a_usage_error(small: World) -> None:
+    output = small.run("tables", "--colour")
+    assert (output.code, output.out) == (2, "")
+    assert "unrecognized arguments: --colour" in output.err
 
 
 def test_the_version(small: World) -> None:
@@ -43,15 +43,15 @@ def test_the_version(small: World) -> None:
 
 
 def test_completion_knows_commands_and_options(small: World) -> None:
-    said = small.run("complete")
-    assert said.code == 0
-    assert "_pubsub_db" in said.out
-    assert "cmds_ls='-h --help" in said.out
-    checked = subprocess.run(["bash", "-n"], input=said.out, text=True, capture_output=True, check=False)
+    output = small.run("complete")
+    assert output.code == 0
+    assert "_pubsub_db" in output.out
+    assert "cmds_ls='-h --help" in output.out
+    checked = subprocess.run(["bash", "-n"], input=output.out, text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_a_fault_of_its_own_is_one_sentence_and_a_traceback_only_when_asked_for(
+def test_internal_error_is_one_sentence_and_debug_shows_the_traceback(
     small: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -59,34 +59,36 @@ def test_a_fault_of_its_own_is_one_sentence_and_a_traceback_only_when_asked_for(
 
     monkeypatch.setattr(tables.Tables, "take_action", broken)
     small.run("tables").failed(70, "internal error (KeyError('x'))", "--debug")
-    said = small.run("tables", "--debug")
-    assert said.code == 70
-    assert "Traceback (most recent call last)" in said.err
+    output = small.run("tables", "--debug")
+    assert output.code == 70
+    assert "Traceback (most recent call last)" in output.err
 
 
 def test_debug_shows_the_traceback_of_an_error_too(small: World) -> None:
-    said = small.run("get", "lport", "p9", "--debug")
-    assert said.code == 1
-    assert "Traceback" in said.err
+    output = small.run("get", "lport", "p9", "--debug")
+    assert output.code == 1
+    assert "Traceback" in output.err
 
 
 @pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt, 130), (BrokenPipeError, 141)])
-def test_ends_quietly(raised: type[BaseException], code: int, small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_and_closed_pipe_end_without_output(
+    raised: type[BaseException], code: int, small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def ended(*_: object) -> None:
         raise raised
 
     monkeypatch.setattr(tables.Tables, "take_action", ended)
-    said = small.run("tables")
-    assert (said.code, said.out, said.err) == (code, "", "")
+    output = small.run("tables")
+    assert (output.code, output.out, output.err) == (code, "", "")
 
 
-def test_nothing_stays_behind_in_the_logging_of_the_process(small: World) -> None:
+def test_logging_of_the_process_is_restored(small: World) -> None:
     before = (logging.getLogger().level, list(logging.getLogger().handlers))
     small.run("tables", "-v")
     assert (logging.getLogger().level, logging.getLogger().handlers) == before
 
 
-def test_output_into_a_closed_pipe_ends_quietly(small: World) -> None:
+def test_closed_pipe_ends_the_command_without_error(small: World) -> None:
     with small.open() as store, store.transaction() as tx:
         for number in range(3000):  # more than a pipe holds
             tx.set("t", f"key {number:040}", number)
@@ -100,7 +102,7 @@ def test_output_into_a_closed_pipe_ends_quietly(small: World) -> None:
     assert process.wait() == exit_codes.CLOSED_PIPE
 
 
-def test_output_on_a_full_disk_is_told(small: World) -> None:
+def test_output_on_a_full_disk_is_an_error(small: World) -> None:
     with Path("/dev/full").open("w") as full:
         process = small.process("tables", "-f", "json", stdout=full)
         err = process.communicate()[1]
@@ -108,7 +110,7 @@ def test_output_on_a_full_disk_is_told(small: World) -> None:
     assert err == "pubsub-db: a file or the output cannot be used: [Errno 28] No space left on device\n"
 
 
-def test_what_the_terminal_cannot_show_is_escaped(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_outside_the_terminal_encoding_are_escaped(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with small.open() as store, store.transaction() as tx:
         tx.set("t", "schlüssel", "→")
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
@@ -116,7 +118,7 @@ def test_what_the_terminal_cannot_show_is_escaped(small: World, monkeypatch: pyt
     assert process.communicate() == ('t schlüssel default 1 "\\u2192"\n'.replace(" 1 ", f" {small.head} "), "")
 
 
-def test_what_is_no_text_is_refused(small: World) -> None:
+def test_invalid_unicode_argument_is_rejected(small: World) -> None:
     process = small.process("add", "t", b"\xff".decode(errors="surrogateescape"), "1")
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")

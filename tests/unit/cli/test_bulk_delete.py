@@ -1,4 +1,4 @@
-"""Deleting in portions, while others write."""
+"""Deleting in batches while other processes write."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def contents(store: Store) -> dict[str, tuple[str, Any]]:
 
 @pytest.mark.parametrize("read", [1, 10])
 @pytest.mark.parametrize("after", [1, 2])
-def test_in_portions_and_not_what_was_written_since(
+def test_remove_works_in_batches_and_keeps_later_writes(
     read: int, after: int, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_delete, "BATCH", 10)
@@ -54,7 +54,7 @@ def test_in_portions_and_not_what_was_written_since(
         store.on_commit(another)
         remove(store, removed, topic="a")
         assert contents(store) == expected
-        assert removed.objects == 25 - 4  # the other one was quicker with four
+        assert removed.objects == 25 - 4  # the other store wrote four objects first
         assert removed.position == store.read_heads([]).store.position
 
 
@@ -70,7 +70,7 @@ def test_no_reading_is_open_while_something_is_deleted(sqlite_url: str, monkeypa
 
 
 @pytest.mark.parametrize("limits", [Limits(max_transaction_changes=7), Limits(max_transaction_bytes=7 * MAX_KEY_BYTES)])
-def test_portions_fit_a_transaction(limits: Limits, sqlite_url: str) -> None:
+def test_batches_fit_a_transaction(limits: Limits, sqlite_url: str) -> None:
     removed = Removed()
     with filled(sqlite_url, limits) as store:
         remove(store, removed)

@@ -1,4 +1,4 @@
-"""From lines to transactions: whatever ends it, it can be done again, and ends as the file says."""
+"""Loading lines in transactions: an interrupted load can be run again, with the same result."""
 
 import json
 import random
@@ -62,7 +62,7 @@ def test_long_lines_make_short_batches(sqlite_url: str, path: Path, monkeypatch:
         assert run(store, path, batch=100).transactions == 3
 
 
-def test_the_same_key_often_and_moves(sqlite_url: str, path: Path) -> None:
+def test_load_of_repeated_and_moved_keys(sqlite_url: str, path: Path) -> None:
     write(path, [line("k", n, f"p{n % 3}") for n in range(9)] + [{**line("k"), "action": "delete"}, line("k", 99)])
     with Store(sqlite_url) as store:
         run(store, path, batch=2)
@@ -78,8 +78,8 @@ def test_the_largest_batch_always_fits_a_transaction(sqlite_url: str, path: Path
 
 
 @pytest.mark.parametrize("grows", [False, True])
-def test_a_small_transaction_is_no_end(grows: bool, sqlite_url: str, path: Path) -> None:
-    """Neither where the lines tell how large it gets, nor where values grow: 1e9 is stored as 1000000000.0."""
+def test_load_splits_transactions_that_are_too_large(grows: bool, sqlite_url: str, path: Path) -> None:
+    """Also when values grow in their canonical form: 1e9 is stored as 1000000000.0."""
     value = "[" + ",".join(["1e9"] * 40) + "]" if grows else json.dumps("x" * 200)
     write(path, [f'{{"table":"t","key":"{n}","value":{value}}}\n' for n in range(20)] + ["\n", "{broken}\n"])
     with Store(sqlite_url, limits=Limits(max_transaction_bytes=1500)) as store:
@@ -112,7 +112,7 @@ def test_a_line_that_fits_no_transaction_is_named(limits: Limits, again: Any, sq
     ],
 )
 @pytest.mark.parametrize("at", [1, 4, 5, 7])
-def test_what_stands_before_a_broken_line_is_committed(
+def test_lines_before_a_broken_line_are_committed(
     broken: Any, reason: str, at: int, sqlite_url: str, path: Path
 ) -> None:
     lines: list[Any] = [line(str(number)) for number in range(1, 10)]
@@ -145,7 +145,7 @@ LINES = st.lists(
 
 @given(lines=LINES, batch=st.integers(1, 5), stops=st.lists(st.integers(1, 3), max_size=3))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_interrupted_anywhere_and_run_again_it_ends_as_the_file_says(
+def test_repeated_load_completes_an_interrupted_load(
     lines: list[Any], batch: int, stops: list[int], tmp_path: Path
 ) -> None:
     name = tmp_path / f"{random.SystemRandom().getrandbits(64)}"

@@ -1,4 +1,4 @@
-"""From the command line to a store: files, URL, what is missing, and to whom a commit is handed over."""
+"""From the command line to a store: files, URL, missing parts, and where a commit is handed over."""
 
 from pathlib import Path
 from typing import Any
@@ -29,26 +29,26 @@ def test_a_folder_of_files(small: World, tmp_path: Path) -> None:
 def test_without_any_configuration(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("oslo_config.cfg.find_config_files", lambda *_, **__: [])  # whatever this host has
     assert main(["tables"]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == (
+    output = capsys.readouterr()
+    assert (output.out, output.err) == (
         "",
         "pubsub-db: there is no configuration; give --config-file PATH, or --database URL\n",
     )
 
 
-def test_a_mistyped_url_makes_no_database(small: World, tmp_path: Path) -> None:
+def test_mistyped_url_creates_no_database(small: World, tmp_path: Path) -> None:
     missing = tmp_path / "missing.db"
-    said = small.run("tables", "--database", f"sqlite:///{missing}")
-    said.failed(4, "missing.db does not exist", "or create it by pubsub-db init")
-    assert "read_only" not in said.err, "who types commands has no such thing"
+    output = small.run("tables", "--database", f"sqlite:///{missing}")
+    output.failed(4, "missing.db does not exist", "or create it by pubsub-db init")
+    assert "read_only" not in output.err, "the command line has no such parameter"
     assert not missing.exists()
 
 
-def test_tables_of_somebody_else(small: World, tmp_path: Path) -> None:
+def test_database_without_tables_of_the_library(small: World, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
-    said = small.run("tables", "--database", f"sqlite:///{tmp_path}/empty.db")
-    said.failed(4, "or create them by pubsub-db init")
-    assert "read_only" not in said.err
+    output = small.run("tables", "--database", f"sqlite:///{tmp_path}/empty.db")
+    output.failed(4, "or create them by pubsub-db init")
+    assert "read_only" not in output.err
     (tmp_path / "other").write_text("root:x:0:0\n" * 100)
     small.run("tables", "--database", f"sqlite:///{tmp_path}/other").failed(4, "is no SQLite database; correct the URL")
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_not_text_is_named(small: World, tmp_path: Path) -> None:
     small.run("tables", "--config-file", path).failed(2, f"{str(path)!r} is not text in UTF-8")
 
 
-def test_a_dollar_sign_in_a_url_is_one(small: World, tmp_path: Path) -> None:
+def test_dollar_sign_in_database_url_is_kept(small: World, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/$topics.db"
     assert small.run("init", "--database", url).code == 0
     assert (tmp_path / "$topics.db").exists()
@@ -97,12 +97,12 @@ LONG = 120.0
 
 
 def held(replica: Replica) -> dict[tuple[str, str], Any]:
-    """What a replica shows."""
+    """The objects of a replica."""
     tables = ("lport", "t", "pubsub_test")
     return {(table, each.key): each.value for table in tables for each in replica.records(table)}
 
 
-def test_each_write_arrives_in_a_replica_and_by_way_of_the_service_where_one_runs(world: World, tmp_path: Path) -> None:
+def test_each_write_reaches_a_replica_and_goes_through_a_running_service(world: World, tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl"
     path.write_text("".join(f'{{"table":"t","key":"{n}","topic":"p{n % 3}","value":{n}}}\n' for n in range(30)))
     commands: list[tuple[int, tuple[object, ...]]] = [  # with the number of links
@@ -113,7 +113,7 @@ def test_each_write_arrives_in_a_replica_and_by_way_of_the_service_where_one_run
         (6, ("load", path, "--batch", 15)),
         (1, ("send", "--keep", "--topic", "tenant-1")),
         (1, ("rm", "lport", "p1", "--yes")),
-        (2, ("send", "--topic", "tenant-2")),  # made and taken away; the kept one is another
+        (2, ("send", "--topic", "tenant-2")),  # created and deleted; the kept event is another object
         (4, ("clean", "--yes")),
     ]
     with Replica(world.settings) as replica:
@@ -121,8 +121,8 @@ def test_each_write_arrives_in_a_replica_and_by_way_of_the_service_where_one_run
         for links, command in commands:
             if world.host is not None:
                 before = {what: world.host.metric("links_total", what) for what in ("handed", "followed")}
-            said = world.run(*command)
-            assert (said.code, said.err) == (0, ""), command
+            output = world.run(*command)
+            assert (output.code, output.err) == (0, ""), command
             replica.wait_for(world.head, LONG)
             assert held(replica) == {identity: value for identity, (_, value) in world.contents().items()}, command
             if world.host is not None:
@@ -130,9 +130,9 @@ def test_each_write_arrives_in_a_replica_and_by_way_of_the_service_where_one_run
                 assert world.host.metric("links_total", "followed") == before["followed"], command
 
 
-def test_by_a_driver_that_connects_the_command_publishes_itself(tmp_path: Path, small: World) -> None:
+def test_command_publishes_itself_with_a_connect_based_driver(tmp_path: Path, small: World) -> None:
     path = tmp_path / "net.conf"
-    # A replica that hears no message would poll after three minutes.
+    # A replica that receives no message would poll after three minutes.
     path.write_text(
         f"[pubsub]\nstore_url = sqlite:///{tmp_path}/net.db\nservice_name = api-1\nenable_pub_sub = true\n"
         f"pub_sub_driver = memory\nmax_idle_time = 60\n[pubsub_memory]\nbus = {tmp_path}\n"
@@ -148,7 +148,7 @@ def test_by_a_driver_that_connects_the_command_publishes_itself(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("command", [("add", "lport", "p1", "1"), ("send",)])
-def test_a_service_that_is_away(command: tuple[str, ...], small: World, tmp_path: Path) -> None:
+def test_write_without_the_service_warns(command: tuple[str, ...], small: World, tmp_path: Path) -> None:
     path = tmp_path / "net.conf"
     path.write_text(
         f"[pubsub]\nstore_url = {small.url}\nservice_name = api-9\nenable_pub_sub = true\n"
@@ -156,11 +156,11 @@ def test_a_service_that_is_away(command: tuple[str, ...], small: World, tmp_path
     )
     world = World(small.url, path)
     world.capture = small.capture
-    said = world.run(*command)
-    assert said.code == (3 if command == ("send",) else 0)
-    assert said.out != ""
-    assert said.err == (
-        "pubsub-db: what is written is stored, but replicas hear of it later: "
+    output = world.run(*command)
+    assert output.code == (3 if command == ("send",) else 0)
+    assert output.out != ""
+    assert output.err == (
+        "pubsub-db: the changes are stored, but replicas receive them later: "
         "the publisher service 'api-9' does not run (it has no live lease)\n"
     )
 
@@ -179,9 +179,9 @@ def test_the_url_is_shown_as_it_was_given_without_its_passwords(bare: World) -> 
     assert ("password of --database in the process list" in refused.err) == (member != "")
 
 
-def test_no_error_of_an_unreachable_database_tells_a_password(small: World) -> None:
+def test_error_of_an_unreachable_database_hides_the_password(small: World) -> None:
     for command in ("status", "init"):
-        said = small.run(command, "--database", "postgresql://u@127.0.0.1:1/x?password=s3cret&connect_timeout=1")
-        assert (said.code, said.out) == (4, "")
-        assert "password=hidden" in said.err
-        assert "s3cret" not in said.err
+        output = small.run(command, "--database", "postgresql://u@127.0.0.1:1/x?password=s3cret&connect_timeout=1")
+        assert (output.code, output.out) == (4, "")
+        assert "password=hidden" in output.err
+        assert "s3cret" not in output.err

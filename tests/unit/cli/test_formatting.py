@@ -1,4 +1,4 @@
-"""Times and numbers as people read them."""
+"""Times and numbers as text for people."""
 
 import pytest
 
@@ -30,10 +30,10 @@ def test_digests_have_sixteen_digits() -> None:
     [("abc", 3, "abc"), ("東京都", 6, "東京都"), ("東京都", 5, "東京…"), ("東京都", 4, "東 …"),
      ("abcd", 3, "ab…"), ("abc", 1, "…"), ("abc", 0, ""), ("a\x1b[2Jb\n", 11, "a\\x1b[2Jb\\n")],
 )  # fmt: skip
-def test_what_is_too_long_is_cut_and_no_control_character_gets_through(text: str, width: int, wanted: str) -> None:
+def test_cut_shortens_text_and_escapes_control_characters(text: str, width: int, wanted: str) -> None:
     assert cut(text, width) == wanted
 
 
-def test_a_shown_value_is_text_for_people_and_itself_for_programs() -> None:
+def test_shown_value_is_text_for_people_and_unchanged_for_programs() -> None:
     shown = Shown([1, 2], lambda value: f"{len(value)} numbers")
     assert (shown.human_readable(), shown.machine_readable()) == ("2 numbers", [1, 2])

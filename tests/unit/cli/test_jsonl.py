@@ -1,4 +1,4 @@
-"""Lines in files: what they may hold, how a broken one is named, and files that are whole or not there."""
+"""Lines in files: valid content, errors of broken lines, and files that are complete or absent."""
 
 import gzip
 import io
@@ -75,7 +75,7 @@ def test_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (b'{"table":"t","key":"k","value":"' + b"x" * 100_000 + b'"}', "longer than 73536 bytes"),
     ],
 )
-def test_a_broken_line_is_named(line: bytes, reason: str, path: Path) -> None:
+def test_reader_error_names_the_broken_line(line: bytes, reason: str, path: Path) -> None:
     path.write_bytes(GOOD * 2 + line + b"\n" + GOOD)
     seen: list[int] = []
     with Reader(str(path), LIMITS) as reader, pytest.raises(FileError) as caught:
@@ -95,13 +95,13 @@ def test_a_broken_line_is_named(line: bytes, reason: str, path: Path) -> None:
     ],
     ids=["BOM", "UTF-16", "UTF-16 big-endian", "gzip"],
 )
-def test_another_kind_of_file_is_named(data: bytes, reason: str, path: Path) -> None:
+def test_error_names_a_wrong_encoding(data: bytes, reason: str, path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(FileError, match=f"^line 1 of .*{reason}"):
         read(path)
 
 
-def test_a_member_that_stands_twice_counts_as_it_stands_last(path: Path) -> None:
+def test_last_occurrence_of_a_repeated_member_wins(path: Path) -> None:
     path.write_bytes(b'{"table":"t","key":"j","key":"k","value":0,"value":{"a":1,"a":2}}')
     assert read(path) == [(1, Line("t", "k", {"a": 2}))]
 
@@ -112,33 +112,35 @@ def test_whole_characters_in_escapes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [True, False])
-def test_a_wrong_byte_in_an_archive_is_damage_and_a_wrong_line_is_none(damaged: bool, tmp_path: Path) -> None:
+def test_archive_damage_and_broken_line_have_different_errors(damaged: bool, tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl.gz"
-    packed = bytearray(gzip.compress(GOOD + (GOOD if damaged else b"{nonsense}\n") + GOOD, 0))  # stored as it is
+    packed = bytearray(
+        gzip.compress(GOOD + (GOOD if damaged else b"{nonsense}\n") + GOOD, 0)
+    )  # stored without compression
     if damaged:
         packed[packed.index(GOOD) + len(GOOD)] ^= 1
     path.write_bytes(packed)
-    words = "is damaged .line 2 or before it.; copy it anew" if damaged else "line 2 of .*; correct or remove it"
+    words = "is damaged .line 2 or before it.; copy it again" if damaged else "line 2 of .*; correct or remove it"
     with pytest.raises(FileError, match=words):
         read(path)
 
 
 @pytest.mark.parametrize("cut", [-1, -9, 15])
-def test_a_cut_archive(cut: int, tmp_path: Path) -> None:
+def test_truncated_archive_is_an_error(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD * 3)[:cut])
-    with pytest.raises(FileError, match=r"cannot be read at line \d .*copy it anew"):
+    with pytest.raises(FileError, match=r"cannot be read at line \d .*copy it again"):
         read(path)
 
 
-def test_no_archive_at_all(tmp_path: Path) -> None:
+def test_file_without_gzip_format_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl.gz"
     path.write_bytes(GOOD)
     with pytest.raises(FileError, match="cannot be read at line 1"):
         read(path)
 
 
-def test_what_cannot_be_opened(tmp_path: Path) -> None:
+def test_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No such file"):
         read(tmp_path / "missing")
     with pytest.raises(FileError, match="Is a directory"):
@@ -146,7 +148,7 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
-def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
+def test_written_lines_can_be_read(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     for _ in range(2):  # and equal objects make equal bytes
         before = path.read_bytes() if path.exists() else None
@@ -158,7 +160,7 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
-def test_an_interrupted_file_is_not_there_and_the_old_one_stays(path: Path) -> None:
+def test_interrupted_write_keeps_the_old_file(path: Path) -> None:
     path.write_bytes(b"old")
     with pytest.raises(KeyboardInterrupt), created(str(path)) as writer:
         writer.write(Stored("t", "k", "p", 3, b"1"))
@@ -167,7 +169,7 @@ def test_an_interrupted_file_is_not_there_and_the_old_one_stays(path: Path) -> N
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o440, 0o664])
-def test_who_could_not_read_the_old_one_cannot_read_the_new_one(mode: int, path: Path) -> None:
+def test_replaced_file_keeps_its_permissions(mode: int, path: Path) -> None:
     path.write_bytes(b"old")
     path.chmod(mode)
     with created(str(path)) as writer:
@@ -199,7 +201,7 @@ def test_owner_and_group_are_kept_where_that_is_allowed(
     assert (owners, path.stat().st_mode & 0o777) == (wanted[allowed], mode)
 
 
-def test_a_symbolic_link_stays_one(path: Path, tmp_path: Path) -> None:
+def test_symbolic_link_is_kept(path: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     path.symlink_to(tmp_path / "elsewhere" / "net.jsonl")
     with created(str(path)) as writer:
@@ -208,7 +210,7 @@ def test_a_symbolic_link_stays_one(path: Path, tmp_path: Path) -> None:
     assert len(read(path)) == 1
 
 
-def test_a_full_disk_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_full_disk_and_missing_folder_are_errors(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No space left on device"), created("/dev/full") as writer:
         writer.write(Stored("t", "k", "p", 3, b"1"))
     assert Path("/dev/full").exists()

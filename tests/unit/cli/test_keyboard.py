@@ -1,4 +1,4 @@
-"""Single keys of a terminal, on a pseudo-terminal of the test's own."""
+"""Single keys of a terminal, on a pseudo-terminal."""
 
 import os
 import pty
@@ -26,7 +26,7 @@ class Stream:
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
-    """(the side of who types, the side of the program)."""
+    """(the side of the user, the side of the program)."""
     outside, inside = pty.openpty()
     yield outside, inside
     os.close(inside)
@@ -34,8 +34,8 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def standing_on(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    # Only for the block: pytest has streams of its own at the test's begin and end.
+def standard_streams_on(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Only for the block: pytest uses its own streams at the beginning and end of the test.
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdin", Stream(descriptor))
         patch.setattr("sys.stdout", Stream(descriptor))
@@ -46,10 +46,10 @@ def echoes(attributes: list[Any]) -> bool:
     return bool(attributes[3] & termios.ECHO)
 
 
-def test_keys_come_one_by_one_without_return(terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_read_one_by_one_without_return(terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     outside, inside = terminal
     before = termios.tcgetattr(inside)
-    with standing_on(inside, monkeypatch), keys() as pressed:
+    with standard_streams_on(inside, monkeypatch), keys() as pressed:
         assert not echoes(termios.tcgetattr(inside))
         assert pressed(0.0) == ""
         os.write(outside, b"q")
@@ -57,16 +57,14 @@ def test_keys_come_one_by_one_without_return(terminal: tuple[int, int], monkeypa
     assert termios.tcgetattr(inside) == before
 
 
-def test_the_terminal_is_as_before_when_the_block_raises(
-    terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terminal_is_restored_when_the_block_raises(terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     before = termios.tcgetattr(terminal[1])
-    with pytest.raises(KeyboardInterrupt), standing_on(terminal[1], monkeypatch), keys():
+    with pytest.raises(KeyboardInterrupt), standard_streams_on(terminal[1], monkeypatch), keys():
         raise KeyboardInterrupt
     assert termios.tcgetattr(terminal[1]) == before
     assert echoes(before)
 
 
-def test_without_a_terminal_it_is_refused() -> None:
+def test_keys_need_a_terminal() -> None:
     with pytest.raises(ConfigError, match="needs a terminal"), keys():
         pass

@@ -1,4 +1,4 @@
-"""Hearing what replicas hear, and asking services."""
+"""Receiving the messages of replicas, and asking services."""
 
 import queue
 import time
@@ -15,17 +15,17 @@ from tests.unit.cli.world import World
 
 
 def test_every_message_of_the_topics_and_answers_to_questions(world: World) -> None:
-    came: queue.Queue[Envelope] = queue.Queue()
-    with world.open() as store, listening(world.settings, store, ["a"], came.put) as tap:
+    received: queue.Queue[Envelope] = queue.Queue()
+    with world.open() as store, listening(world.settings, store, ["a"], received.put) as listener:
         if world.host is not None:
-            assert tap.addresses == (world.settings.bind_address,)
+            assert listener.addresses == (world.settings.bind_address,)
         answer = None
         asked = set()
         until = time.monotonic() + LONG
         while answer is None and time.monotonic() < until:
-            asked.update(tap.ask(["a", "never"]))
+            asked.update(listener.ask(["a", "never"]))
             try:
-                envelope = came.get(timeout=0.5)
+                envelope = received.get(timeout=0.5)
             except queue.Empty:
                 continue
             if envelope.hello is not None and envelope.hello.nonce in asked:
@@ -33,22 +33,22 @@ def test_every_message_of_the_topics_and_answers_to_questions(world: World) -> N
         assert answer is not None
         assert set(answer.heads) == {"a", "never"}
         with store.transaction(origin="api-1") as tx:
-            tx.set("t", "tapped", time.time(), topic="a")
+            tx.set("t", "listened", time.time(), topic="a")
         assert tx.commit is not None
         position = 0
         while position != tx.commit.point.position:
-            heard = came.get(timeout=LONG)
-            assert heard.topic in ("a", ALL)
-            position = heard.messages[-1].link.point.position if heard.messages else 0
-        assert tap.counters()["received"] >= 2
+            envelope = received.get(timeout=LONG)
+            assert envelope.topic in ("a", ALL)
+            position = envelope.messages[-1].link.point.position if envelope.messages else 0
+        assert listener.counters()["received"] >= 2
 
 
-def test_live_services_answer_how_far_they_have_read(world: World) -> None:
+def test_live_services_answer_with_their_position(world: World) -> None:
     with world.open() as store:
         head = store.read_heads([]).store.position
         live = [each.uuid for each in store.directory.live()]
         answers = ask_services(world.settings, store, live, LONG if live else 0.3)
-    # By polling there are no services; then the poller itself answers, which is no entry of the directory.
+    # With polling there are no services; then the poller itself answers, which has no entry in the directory.
     assert set(live) <= set(answers)
     for uuid in live:
         hello = answers[uuid].hello
@@ -57,16 +57,16 @@ def test_live_services_answer_how_far_they_have_read(world: World) -> None:
         assert 0 <= answers[uuid].seconds < LONG
 
 
-def test_who_is_silent_costs_the_timeout_and_no_more(small: World) -> None:
+def test_silent_service_costs_only_the_timeout(small: World) -> None:
     settings = Settings(store_url=small.url, driver="zmq_pubsub_driver", addresses=("tcp://127.0.0.1:1",))
     with small.open() as store:
         began = time.monotonic()
-        assert ask_services(settings, store, ["nobody"], 0.3) == {}
+        assert ask_services(settings, store, ["unknown"], 0.3) == {}
         assert time.monotonic() - began >= 0.3
 
 
-def test_a_driver_that_cannot_be_heard_from_another_process_is_refused(small: World) -> None:
+def test_listener_rejects_a_driver_without_cross_process_delivery(small: World) -> None:
     settings = Settings(store_url=small.url, driver="memory")
-    refused = pytest.raises(DriverError, match="'cross_process', needed by pubsub-db")
-    with small.open() as store, refused, listening(settings, store, [ALL], lambda _envelope: None):
+    rejected = pytest.raises(DriverError, match="'cross_process', needed by pubsub-db")
+    with small.open() as store, rejected, listening(settings, store, [ALL], lambda _envelope: None):
         pass

@@ -1,4 +1,4 @@
-"""What works before anything else could be imported, and how the process ends."""
+"""Errors before other modules can be imported, and the end of the process."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pubsub_lib.cli.main import main
 from tests.unit.cli.world import ROOT, World, fill
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_missing_extra_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in [each for each in sys.modules if each.startswith(("cliff", "pubsub_lib.cli.app"))]:
@@ -23,7 +23,7 @@ def test_without_the_extra_it_says_what_to_install(
     assert capsys.readouterr().err.endswith("is not installed; run: pip install pubsub-lib[cli]\n")
 
 
-def test_the_handler_of_sigterm_is_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sigterm_handler_is_restored(capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGTERM)
     main(["--version"])
     assert signal.getsignal(signal.SIGTERM) is before
@@ -48,31 +48,31 @@ def closed(world: World, redirection: str, *arguments: str) -> "subprocess.Compl
         ("2>&-", ("status", "-f", "json"), 0, ""),
         ("2>&-", ("get", "no", "such"), 1, ""),
         (">&- 2>&-", ("status",), 5, ""),
-        ("<&-", ("rm", "t", "x"), 2, "the input is no terminal"),
+        ("<&-", ("rm", "t", "x"), 2, "the input is not a terminal"),
         ("<&-", ("load", "-"), 5, "the standard input cannot be read"),
         ("<&-", ("add", "t", "x", "-"), 5, "cannot be used"),
         ("<&-", ("top",), 2, "this needs a terminal"),
     ],
 )
-def test_a_stream_that_was_closed_at_the_start(
+def test_standard_streams_closed_at_the_start(
     redirection: str, arguments: tuple[str, ...], code: int, word: str, small: World
 ) -> None:
     with small.open() as store:
         fill(store)
-    said = closed(small, redirection, *arguments)
-    assert said.returncode == code, said
-    assert word in said.stderr
-    assert all(line.startswith("pubsub-db: ") for line in said.stderr.splitlines()), said.stderr
-    assert bool(said.stderr) is bool(word)
+    output = closed(small, redirection, *arguments)
+    assert output.returncode == code, output
+    assert word in output.stderr
+    assert all(line.startswith("pubsub-db: ") for line in output.stderr.splitlines()), output.stderr
+    assert bool(output.stderr) is bool(word)
     if arguments[:2] == ("export", "out.jsonl"):
-        # The file has a number of its own: what is meant for the output is not written into it.
+        # The file has another descriptor than 1, so that no output is written into the file.
         lines = (small.config.parent / "out.jsonl").read_text().splitlines()
         assert len([json.loads(line) for line in lines]) == 3
     if arguments == ("status", "-f", "json"):
-        assert json.loads(said.stdout)["head"] == small.head
+        assert json.loads(output.stdout)["head"] == small.head
 
 
-def test_what_breaks_before_a_command_is_found_is_a_sentence(
+def test_error_before_the_command_is_found_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(self: PubsubDb) -> None:

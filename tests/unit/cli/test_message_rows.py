@@ -1,4 +1,4 @@
-"""What ``watch`` and ``top`` show of what is heard."""
+"""The rows of received messages that ``watch`` and ``top`` show."""
 
 from pubsub_lib.cli.message_rows import MessageRows, ReceivedMessage
 from pubsub_lib.core.envelope import Envelope, Hello, Message
@@ -18,7 +18,7 @@ def sent(sequence: int, count: int = 1, *, uuid: str = "u1", topic: str = "a") -
     return Envelope("api", uuid, topic, sequence, messages)
 
 
-def told(last: int, *, uuid: str = "u1", goodbye: bool = False) -> Envelope:
+def greeting(last: int, *, uuid: str = "u1", goodbye: bool = False) -> Envelope:
     hello = Hello({"a": last}, {"a": Head(Point(last, last), 1, 1)}, Point(9, 9), 0.0, goodbye=goodbye)
     return Envelope("api", uuid, "a", 0, (), hello)
 
@@ -33,42 +33,42 @@ def test_each_message_of_a_frame_is_a_row() -> None:
     assert (two.sequence, two.position) == (4, 4)
 
 
-def test_a_hole_is_named_by_the_message_behind_it() -> None:
-    listening = MessageRows()
-    listening.feed(sent(1), WALL)
-    assert short(listening.feed(sent(3), WALL)) == [("link", 3, 1, "2", "")]
-    assert short(listening.feed(sent(7), WALL)) == [("link", 7, 3, "4-6", "")]
-    assert short(listening.feed(sent(5), WALL)) == [("link", 5, 0, "", "late, fills a hole")]
-    assert short(listening.feed(sent(7), WALL)) == [("link", 7, 0, "", "repeated")]
+def test_row_names_the_missing_messages_before_it() -> None:
+    rows = MessageRows()
+    rows.feed(sent(1), WALL)
+    assert short(rows.feed(sent(3), WALL)) == [("link", 3, 1, "2", "")]
+    assert short(rows.feed(sent(7), WALL)) == [("link", 7, 3, "4-6", "")]
+    assert short(rows.feed(sent(5), WALL)) == [("link", 5, 0, "", "late, fills a hole")]
+    assert short(rows.feed(sent(7), WALL)) == [("link", 7, 0, "", "repeated")]
 
 
-def test_what_was_lost_at_the_end_is_named_by_a_hello() -> None:
-    listening = MessageRows()
-    listening.feed(sent(1), WALL)
-    assert listening.feed(told(1), WALL) == []
-    assert short(listening.feed(told(4), WALL)) == [("hello", 4, 3, "2-4", "the last were lost")]
-    assert listening.feed(told(4), WALL) == []
+def test_hello_names_messages_lost_at_the_end() -> None:
+    rows = MessageRows()
+    rows.feed(sent(1), WALL)
+    assert rows.feed(greeting(1), WALL) == []
+    assert short(rows.feed(greeting(4), WALL)) == [("hello", 4, 3, "2-4", "last messages lost")]
+    assert rows.feed(greeting(4), WALL) == []
 
 
-def test_a_publisher_that_starts_again_or_ends_is_noted_once() -> None:
-    listening = MessageRows()
-    listening.feed(sent(5), WALL)
-    assert short(listening.feed(sent(1, 2, uuid="u2"), WALL)) == [
+def test_restart_and_stop_of_a_publisher_are_noted_once() -> None:
+    rows = MessageRows()
+    rows.feed(sent(5), WALL)
+    assert short(rows.feed(sent(1, 2, uuid="u2"), WALL)) == [
         ("link", 1, 0, "", "started again"),
         ("link", 2, 0, "", ""),
     ]
-    assert short(listening.feed(told(2, uuid="u2", goodbye=True), WALL)) == [("hello", 0, 0, "", "says goodbye")]
-    assert short(listening.feed(told(0, uuid="u3"), WALL)) == [("hello", 0, 0, "", "started again")]
+    assert short(rows.feed(greeting(2, uuid="u2", goodbye=True), WALL)) == [("hello", 0, 0, "", "stopped")]
+    assert short(rows.feed(greeting(0, uuid="u3"), WALL)) == [("hello", 0, 0, "", "started again")]
 
 
-def test_parts_of_a_large_link_say_so_and_a_writer_without_a_clock_has_no_latency() -> None:
+def test_parts_are_noted_and_a_link_without_write_time_has_no_latency() -> None:
     message = Message(link(9, written_at=0.0), 2, 3)
     (row,) = MessageRows().feed(Envelope("api", "u1", "a", 1, [message]), WALL)
     assert (row.note, row.latency) == ("part 2 of 3", None)
 
 
-def test_streams_of_other_topics_are_apart() -> None:
-    listening = MessageRows()
-    listening.feed(sent(1), WALL)
-    assert short(listening.feed(sent(9, topic="b"), WALL)) == [("link", 9, 0, "", "")]
-    assert set(listening.last) == {("api", "a"), ("api", "b")}
+def test_topics_have_separate_streams() -> None:
+    rows = MessageRows()
+    rows.feed(sent(1), WALL)
+    assert short(rows.feed(sent(9, topic="b"), WALL)) == [("link", 9, 0, "", "")]
+    assert set(rows.last) == {("api", "a"), ("api", "b")}

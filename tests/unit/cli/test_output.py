@@ -1,4 +1,4 @@
-"""The formats: a value is structured where the format has structure, and the same JSON text elsewhere."""
+"""The formats: a value is structured in structured formats, and the same JSON text in the others."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def filled(small: World) -> World:
     return small
 
 
-def test_one_thing_in_csv_value_and_yaml(filled: World) -> None:
+def test_one_item_in_csv_value_and_yaml(filled: World) -> None:
     names, row = csv.reader(io.StringIO(filled.run("get", "lport", "p2", "-f", "csv").out))
     assert dict(zip(names, row, strict=True))["value"] == TEXT
     assert filled.run("get", "lport", "p2", "-f", "value", "-c", "value").out == f"{TEXT}\n"
@@ -40,13 +40,13 @@ def test_rows_in_csv_value_and_yaml(filled: World) -> None:
 
 @pytest.mark.parametrize(("form", "shown"), [("csv", '"table","objects"\n'), ("value", ""), ("yaml", "[]\n")])
 def test_no_rows(form: str, shown: str, small: World) -> None:
-    said = small.run("tables", "-f", form)
-    assert (said.code, said.out, said.err) == (0, shown, "")
+    output = small.run("tables", "-f", form)
+    assert (output.code, output.out, output.err) == (0, shown, "")
 
 
 def test_rows_in_another_order(filled: World) -> None:
-    said = filled.run("ls", "lport", "-f", "value", "-c", "key", "--sort-column", "key", "--sort-descending")
-    assert said.out == "p2\np1\n"
+    output = filled.run("ls", "lport", "-f", "value", "-c", "key", "--sort-column", "key", "--sort-descending")
+    assert output.out == "p2\np1\n"
 
 
 @pytest.mark.parametrize("option", ["-c", "--sort-column"])
@@ -54,17 +54,17 @@ def test_an_unknown_column_is_named(option: str, filled: World) -> None:
     filled.run("ls", "lport", option, "key", option, "colour").failed(2, "colour", "version")
 
 
-def test_rows_that_are_shown_as_they_come_are_not_sorted(small: World) -> None:
-    said = small.run("watch", "--seconds", "0.1", "--sort-column", "topic")
-    said.failed(2, "cannot be sorted; leave --sort-column out")
+def test_streamed_rows_cannot_be_sorted(small: World) -> None:
+    output = small.run("watch", "--seconds", "0.1", "--sort-column", "topic")
+    output.failed(2, "cannot be sorted; omit --sort-column")
 
 
-def test_the_help_does_not_say_that_columns_are_ignored(small: World) -> None:
+def test_help_of_sort_column_is_replaced(small: World) -> None:
     assert "ignored" not in small.run("ls", "--help").out
 
 
 EVIL = "k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"
-"""Colours, the window's title, an emptied screen, a line of its own, C1, and a turned direction of writing."""
+"""Colours, the window's title, a cleared screen, a line end, C1, and a reversed writing direction."""
 VISIBLE = r"k\x1b[31mRED\x1b]0;title\x07\x1b[2J\n\x9b\u202e"
 SHOWING: dict[str, tuple[str, ...]] = {
     "diff": ("0", "HEAD"),
@@ -90,7 +90,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "dropall": ("--yes", "--force"),
     "init": (),
 }
-"""Each command that lists or shows, and what to give it; in an order in which all of them end well."""
+"""Each command that lists or shows, and its arguments, in an order in which all commands succeed."""
 NAMING = ("diff", "dump", "get", "history", "log", "ls", "publishers", "status", "tables", "topics")
 
 
@@ -107,27 +107,27 @@ def hostile(sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     return world
 
 
-def test_no_command_that_shows_something_is_left_out_here() -> None:
+def test_every_showing_command_is_covered() -> None:
     kinds = {name: manager().find_command([name])[0] for name in COMMANDS}
     wanted = {name for name, kind in kinds.items() if issubclass(kind, List | Show)}
-    assert set(SHOWING) == wanted - {"watch"}  # whose rows come by test_streaming's Lines
+    assert set(SHOWING) == wanted - {"watch"}  # test_row_printer covers its rows
 
 
 @pytest.mark.parametrize("form", ["table", "value", "csv", "json", "yaml"])
-def test_nothing_that_is_stored_acts_on_the_terminal(
+def test_stored_control_characters_are_escaped_on_a_terminal(
     form: str, hostile: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {"HEAD": str(hostile.head), "FILE": str(tmp_path / "lines")}
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for name, arguments in SHOWING.items():
-        said = hostile.run(name, "-f", form, *(known.get(each, each) for each in arguments))
-        assert said.code == 0, (name, said)
-        assert all(each.isprintable() for each in (said.out + said.err).split("\n")), (name, said)
+        output = hostile.run(name, "-f", form, *(known.get(each, each) for each in arguments))
+        assert output.code == 0, (name, output)
+        assert all(each.isprintable() for each in (output.out + output.err).split("\n")), (name, output)
         if form == "table" and name in NAMING:
-            assert VISIBLE in said.out, (name, said)
+            assert VISIBLE in output.out, (name, output)
 
 
-def test_a_pipe_gets_every_byte_but_in_a_table_for_people(hostile: World) -> None:
+def test_only_tables_escape_control_characters_in_a_pipe(hostile: World) -> None:
     assert hostile.run("ls", EVIL, "-f", "value", "-c", "key").out == EVIL + "\n"
     assert next(csv.reader(io.StringIO(hostile.run("topics", "-f", "csv", "-c", "topic").out.partition("\n")[2]))) == [
         EVIL
@@ -136,10 +136,10 @@ def test_a_pipe_gets_every_byte_but_in_a_table_for_people(hostile: World) -> Non
     assert [each.strip("| ") for each in rows] == ["key", VISIBLE]
 
 
-def test_json_shown_on_a_terminal_still_means_the_same(hostile: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_on_a_terminal_keeps_its_value(hostile: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert json.loads(hostile.run("get", EVIL, EVIL, "-f", "value", "-c", "value").out) == {"member": EVIL}
 
 
-def test_an_error_about_a_hostile_name_is_one_harmless_line(hostile: World) -> None:
+def test_error_about_a_hostile_name_is_one_escaped_line(hostile: World) -> None:
     hostile.run("export", f"/nowhere/{EVIL}").failed(5, r"/nowhere/k\x1b[31mRED")

@@ -1,4 +1,4 @@
-"""A bar where somebody looks, and not a byte elsewhere."""
+"""The progress bar on a terminal; no output elsewhere."""
 
 import io
 import sys
@@ -18,7 +18,7 @@ def drawn(*, quiet: bool = False) -> None:
         progress.show(500, "1,234 lines")
 
 
-def test_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     drawn()
@@ -26,7 +26,9 @@ def test_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert words in out.getvalue()
 
 
-def test_elsewhere_and_when_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_progress_bar_without_a_terminal_or_when_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     drawn()
     assert capsys.readouterr().err == ""
     out = Terminal()

@@ -1,4 +1,4 @@
-"""Questions on a terminal, refusals elsewhere, and values from the command line."""
+"""Confirmation on a terminal, usage errors elsewhere, and values from the command line."""
 
 import argparse
 import io
@@ -17,7 +17,7 @@ LIMITS = Limits(max_value_bytes=1000)
 
 
 class Terminal(io.StringIO):
-    """An input at which somebody sits."""
+    """An input that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -28,21 +28,21 @@ def confirm(*, yes: bool = False) -> None:
 
 
 @pytest.mark.parametrize("answer", ["y\n", "YES\n"])
-def test_yes(answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_confirm_accepts_yes(answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     confirm()
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "Delete all? [y/N] ")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", "Delete all? [y/N] ")
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "n\n", "yep\n"])
-def test_anything_else_is_no(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confirm_declines_other_answers(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     with pytest.raises(Declined, match="nothing was changed"):
         confirm()
 
 
-def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confirmation_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(UsageError, match=r"cannot ask whether to delete all.*--yes"):
         confirm()
@@ -60,11 +60,11 @@ def test_a_value_on_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("command", [("add", "t", "k", "-"), ("update", "t", "k", "-"), ("send", "--value", "-")])
-def test_an_input_without_end_is_not_read(
+def test_size_of_the_standard_input_is_limited(
     command: tuple[str, ...], small: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Endless(io.RawIOBase):
-        """Says the same for ever, but ends the test when somebody wants to know all of it."""
+        """An endless input that fails the test when a reader reads too much."""
 
         read_so_far = 0
 
@@ -73,7 +73,7 @@ def test_an_input_without_end_is_not_read(
 
         def readinto(self, buffer: Any) -> int:
             self.read_so_far += len(buffer)
-            assert self.read_so_far < 1 << 23, "as if there were no bound"
+            assert self.read_so_far < 1 << 23, "the input is read without a limit"
             buffer[:] = b" " * len(buffer)
             return len(buffer)
 
@@ -81,14 +81,14 @@ def test_an_input_without_end_is_not_read(
     small.run(*command).failed(2, f"more than {8 * 262144 + 65536} bytes; give one value, or use pubsub-db load")
 
 
-def test_a_value_that_is_long_only_by_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_padded_with_spaces_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" " * (prompts.longest(LIMITS) - 1) + b"7")))
     assert prompts.value("-", LIMITS) == 7
 
 
 @pytest.mark.parametrize("text", ["host-7", "", "{'a': 1}", "\udcff", '"caf\udce9"'])
-def test_no_json(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no JSON .*quotes"):
+def test_value_that_is_not_json_is_rejected(text: str) -> None:
+    with pytest.raises(UsageError, match=r"is not valid JSON .*quotes"):
         prompts.value(text, LIMITS)
 
 
@@ -100,14 +100,14 @@ def test_no_json(text: str) -> None:
         ("export", "-", "--table", ""), ("export", "-", "--topic", ""), ("clean", "--yes", "--topic", ""),
     ],
 )  # fmt: skip
-def test_a_name_that_nothing_can_have_is_refused(arguments: tuple[str, ...], small: World) -> None:
+def test_invalid_names_are_rejected(arguments: tuple[str, ...], small: World) -> None:
     small.run(*arguments).failed(2, "is empty; give at least one character")
 
 
-def test_an_export_of_a_mistyped_table_is_warned_of(small: World) -> None:
+def test_export_of_an_unknown_table_warns(small: World) -> None:
     with small.open() as store:
         fill(store)
-    said = small.run("export", "-", "--table", "lprot")
-    assert (said.code, said.out) == (0, "")
-    assert "there are no such objects; see pubsub-db tables" in said.err
+    output = small.run("export", "-", "--table", "lprot")
+    assert (output.code, output.out) == (0, "")
+    assert "there are no such objects; see pubsub-db tables" in output.err
     assert "no such objects" not in small.run("export", "-", "--table", "lport").err

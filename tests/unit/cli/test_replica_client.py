@@ -1,4 +1,4 @@
-"""Who answers at a replica's URL may be anybody."""
+"""The client of a replica's endpoint; the server at the URL may be another program."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ Serve = Callable[[int, bytes], ReplicaClient]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Somebody who answers every question with this."""
+    """A server that answers every request with this status and body."""
     servers: list[ThreadingHTTPServer] = []
 
     def start(status: int, body: bytes) -> ReplicaClient:
@@ -46,14 +46,14 @@ def serve() -> Iterator[Serve]:
         server.server_close()
 
 
-def test_what_a_replica_tells(serve: Serve) -> None:
+def test_client_reads_contents_and_objects(serve: Serve) -> None:
     replica = serve(
         200,
         b'{"topic":"a","state":"following","position":7,"nonce":8,"staleness":0.5,"objects":1,"digest":9,'
         b'"buckets":{"3":9}}',
     )
-    told = replica.contents("a")
-    assert (told.known, told.objects, told.digest, told.buckets) == (Point(7, 8), 1, 9, {3: 9})
+    answer = replica.contents("a")
+    assert (answer.known, answer.objects, answer.digest, answer.buckets) == (Point(7, 8), 1, 9, {3: 9})
     replica = serve(200, b'{"position":null,"nonce":null,"objects":[["t","k",2,5]]}')
     assert replica.objects("a", [3]) == (None, {("t", "k"): (2, 5)})
     replica.resync([])
@@ -64,24 +64,24 @@ def test_what_a_replica_tells(serve: Serve) -> None:
     [(200, b"hello"), (200, b"[]"), (200, b"{}"), (200, b'{"position":1}'), (404, b"no such page"), (405, b""),
      (200, b'{"position":1,"nonce":1,"state":"","staleness":0,"objects":[1],"digest":1,"buckets":{"x":1}}')],
 )  # fmt: skip
-def test_somebody_else_is_called_no_replica(status: int, body: bytes, serve: Serve) -> None:
+def test_client_detects_a_server_that_is_not_a_replica(status: int, body: bytes, serve: Serve) -> None:
     replica = serve(status, body)
-    with pytest.raises(TransportError, match="is no replica of this library"):
+    with pytest.raises(TransportError, match="is not a replica of this library"):
         replica.contents("a")
-    with pytest.raises(TransportError, match="is no replica of this library"):
+    with pytest.raises(TransportError, match="is not a replica of this library"):
         replica.objects("a", [1])
 
 
-def test_refusals_say_why(serve: Serve) -> None:
-    with pytest.raises(TransportError, match=r"refuses \(503\): this replica is closed"):
+def test_error_responses_are_reported(serve: Serve) -> None:
+    with pytest.raises(TransportError, match=r"rejected the request \(503\): this replica is closed"):
         serve(503, b"this replica is closed\n").contents("a")
     with pytest.raises(NotSubscribedError, match="not subscribed to the topic 'a'"):
         serve(404, b"the replica is not subscribed to the topic 'a'; its topics are []\n").resync(["a"])
 
 
 @pytest.fixture
-def speak() -> Iterator[Callable[..., ReplicaClient]]:
-    """Somebody who answers everybody with these bytes, whatever the question, and hangs up."""
+def raw_server() -> Iterator[Callable[..., ReplicaClient]]:
+    """A server that answers every connection with these bytes, whatever the request, and closes it."""
     listeners: list[socket.socket] = []
 
     def start(*parts: bytes) -> ReplicaClient:
@@ -96,7 +96,7 @@ def speak() -> Iterator[Callable[..., ReplicaClient]]:
                         for part in parts:
                             peer.sendall(part)
             except OSError:
-                return  # the listener was closed, or the asker had enough
+                return  # the listener was closed, or the client closed the connection
 
         threading.Thread(target=answer, daemon=True).start()
         return ReplicaClient(f"http://127.0.0.1:{listener.getsockname()[1]}")
@@ -108,43 +108,43 @@ def speak() -> Iterator[Callable[..., ReplicaClient]]:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         bytes.fromhex("ff00000000000000017f") + b"\x03\x00NULL" + bytes(46),  # a ZeroMQ peer's greeting
         b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"sta",  # cut off
+        b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"sta',  # cut off
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 404 no\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n",
     ],
 )
-def test_what_speaks_something_else_is_called_no_replica(said: bytes, speak: Callable[..., ReplicaClient]) -> None:
-    replica = speak(said)
-    with pytest.raises(TransportError, match="is no replica of this library"):
+def test_client_detects_another_protocol(reply: bytes, raw_server: Callable[..., ReplicaClient]) -> None:
+    replica = raw_server(reply)
+    with pytest.raises(TransportError, match="is not a replica of this library"):
         replica.contents("a")
-    with pytest.raises(TransportError, match="is no replica of this library"):
+    with pytest.raises(TransportError, match="is not a replica of this library"):
         replica.resync([])
 
 
-def test_an_answer_without_end_is_not_read(
-    speak: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
+def test_client_limits_the_size_of_an_answer(
+    raw_server: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pubsub_lib.cli.replica_client.MAX_BYTES", 1 << 20)
     begin = b"HTTP/1.1 200 OK\r\n\r\n["
-    with pytest.raises(TransportError, match="is no replica of this library"):
-        speak(begin, *[b"1," * 50_000] * 100).contents("a")
+    with pytest.raises(TransportError, match="is not a replica of this library"):
+        raw_server(begin, *[b"1," * 50_000] * 100).contents("a")
 
 
-def test_an_answer_that_takes_too_long_is_given_up(
-    speak: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
+def test_client_times_out_on_a_slow_answer(
+    raw_server: Callable[..., ReplicaClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(0, 1000, 20))
     monkeypatch.setattr("pubsub_lib.cli.replica_client.time", SimpleNamespace(monotonic=lambda: next(clock)))
     with pytest.raises(TransportError, match=r"cannot be reached \(its answer was not complete after 30 s\)"):
-        speak(b"HTTP/1.1 200 OK\r\n\r\n[", *[b"1," * 50_000] * 100).contents("a")
+        raw_server(b"HTTP/1.1 200 OK\r\n\r\n[", *[b"1," * 50_000] * 100).contents("a")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/a b", "127.0.0.1:1/\x7f", "http://127.0.0.1:1/\u00e4"])
-def test_a_url_that_is_none(url: str) -> None:
-    with pytest.raises(ConfigError, match="is no URL of a replica"):
+def test_invalid_url_is_rejected(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not the URL of a replica"):
         ReplicaClient(url)

@@ -1,4 +1,4 @@
-"""Rows printed one by one, in each format: the same that cliff would print of all of them."""
+"""Rows printed one by one, in each format: the output equals that of cliff for all rows."""
 
 import argparse
 import csv
@@ -62,13 +62,13 @@ def plain(*, structured: bool) -> list[list[Any]]:
     return [[each.shown(structured) if isinstance(each, Json) else each for each in row] for row in ROWS]
 
 
-def test_json_is_one_object_a_line() -> None:
+def test_json_prints_one_object_per_line() -> None:
     found = [json.loads(line) for line in printed("json").splitlines()]
     assert [list(each.values()) for each in found] == plain(structured=True)
     assert list(found[0]) == ["position", "topic", "uuid", "value"]
 
 
-def test_csv_has_its_names_once() -> None:
+def test_csv_prints_the_column_names_once() -> None:
     read = list(csv.reader(io.StringIO(printed("csv"))))
     assert read[0] == ["position", "topic", "uuid", "value"]
     assert read[1:] == [[str(each) for each in row] for row in plain(structured=False)]
@@ -78,7 +78,7 @@ def test_yaml_is_one_list() -> None:
     assert [list(each.values()) for each in yaml.safe_load(printed("yaml"))] == plain(structured=True)
 
 
-def test_values_are_a_line_each_and_columns_can_be_chosen() -> None:
+def test_value_format_prints_a_line_per_row_and_selects_columns() -> None:
     assert printed("value", "Position", "uuid") == "1 u1\n22 u2\n3 u3\n"
 
 
@@ -95,7 +95,7 @@ def test_a_table_without_a_terminal_cuts_nothing() -> None:
 
 
 @pytest.mark.parametrize("width", [24, 80, 200])
-def test_a_table_fits_its_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     size = os.terminal_size((width, 24))
     monkeypatch.setattr("shutil.get_terminal_size", lambda: size)
     lines = printed("table", out=Terminal()).splitlines()
@@ -104,7 +104,7 @@ def test_a_table_fits_its_terminal(width: int, monkeypatch: pytest.MonkeyPatch) 
     assert len({line.index(word) for line, word in zip(lines, ("value", "{", "null", '"y"'), strict=True)}) == 1
 
 
-def test_an_unknown_column_is_named_with_those_there_are() -> None:
+def test_error_for_an_unknown_column_lists_the_columns() -> None:
     for form in FORMATTERS:
         for columns in (["nope"], ["topic", "nope"]):
             with pytest.raises(UsageError, match="no column 'nope'; name one of position, topic, uuid, value"):
@@ -124,7 +124,7 @@ def test_wide_characters_take_two_cells(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(set(before)) == 1, out.getvalue()
 
 
-def test_a_number_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_printer_never_cuts_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
     out = Terminal()
     options = argparse.Namespace(columns=[], formatter="table")

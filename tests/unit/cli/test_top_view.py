@@ -19,7 +19,7 @@ def view(services: int, topics: int, name: str = "tenant-", error: str = "") -> 
     return View(
         head=12345,
         written=10.25,
-        heard=10.0,
+        received=10.0,
         holes=2,
         error=error,
         services=tuple(
@@ -37,7 +37,7 @@ def drawn(shown: View, width: int, height: int, title: str = "sqlite:///net.db  
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60)])
-def test_everything_fits_and_columns_stand_below_their_names(width: int, height: int) -> None:
+def test_view_fits_the_terminal_and_aligns_columns(width: int, height: int) -> None:
     lines = drawn(view(3, 100), width, height)
     assert len(lines) == height
     assert all(cell_len(line) <= width for line in lines)
@@ -53,11 +53,11 @@ def test_everything_fits_and_columns_stand_below_their_names(width: int, height:
     assert lines[-1].startswith("q ends")
 
 
-def test_a_screen_of_80_by_24_shows_what_matters() -> None:
+def test_screen_of_80_by_24() -> None:
     lines = drawn(view(2, 30), 80, 24)
     text = "\n".join(lines)
     assert "sqlite:///net.db  by zmq_pubsub_driver" in lines[0]
-    assert lines[1].rstrip() == "head 12345   written 10.2/s   heard 10.0/s   holes 2   topics 30"
+    assert lines[1].rstrip() == "head 12345   written 10.2/s   received 10.0/s   holes 2   topics 30"
     assert [line.split() for line in lines[4:6]] == [
         ["tenant-api-0", "tcp://10.0.0.0:8866", "5.0", "s", "1.5", "3", "ms", "0"],
         ["tenant-api-1", "tcp://10.0.0.1:8866", "4.0", "s", "1.5", "3", "ms", "1", "1"],
@@ -74,13 +74,13 @@ def test_more_services_than_fit_are_counted() -> None:
     assert "42 more services" in lines[-1]
 
 
-def test_an_empty_store_says_so() -> None:
+def test_view_of_an_empty_store() -> None:
     lines = drawn(EMPTY, 80, 24)
     assert lines[4].rstrip() == "none"
     assert any(line.startswith("nothing was ever written") for line in lines)
 
 
-def test_a_lease_that_ended_and_a_store_that_cannot_be_read() -> None:
+def test_view_shows_an_expired_lease_and_a_store_error() -> None:
     lines = drawn(view(6, 1, error="the database is unreachable"), 80, 24)
     assert lines[2].rstrip() == "the store cannot be read: the database is unreachable"
     assert "ended" in lines[9]
@@ -93,14 +93,14 @@ def test_a_lease_that_ended_and_a_store_that_cannot_be_read() -> None:
     topics=st.integers(0, 80),
     name=st.text(max_size=60),
 )
-def test_no_name_and_no_size_breaks_the_screen(width: int, height: int, services: int, topics: int, name: str) -> None:
+def test_view_fits_for_any_name_and_size(width: int, height: int, services: int, topics: int, name: str) -> None:
     lines = drawn(view(services, topics, name), width, height)
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)
     assert all(each.isprintable() for each in itertools.chain.from_iterable(lines))
 
 
-def test_a_wide_title_leaves_the_clock_where_it_is() -> None:
+def test_wide_title_does_not_move_the_clock() -> None:
     for title in ("sqlite:////srv/東京/net.db", "sqlite:////srv/" + 60 * "東"):
         line = drawn(EMPTY, 80, 24, title)[0]
         assert cell_len(line) == 80, line

@@ -1,4 +1,4 @@
-"""How the outcome of one write is shown when somebody else is quicker."""
+"""The outcome of one write when another process writes at the same time."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from pubsub_lib.cli.write_result import outcome
 from pubsub_lib.errors import NotFound
 
 
-def test_it_shows_its_own_write_and_not_what_somebody_did_since(sqlite_url: str) -> None:
+def test_outcome_is_of_the_commit_and_not_of_a_later_write(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         with store.transaction() as tx:
             tx.set("t", "k", 1, topic="mine")
@@ -17,6 +17,6 @@ def test_it_shows_its_own_write_and_not_what_somebody_did_since(sqlite_url: str)
         assert outcome(store, "t", "k", None)[1] == ("t", "k", "theirs", 3, False)
 
 
-def test_what_was_left_alone_and_then_deleted(sqlite_url: str) -> None:
-    with Store(sqlite_url) as store, pytest.raises(NotFound, match="deleted by somebody else"):
+def test_outcome_of_an_object_deleted_meanwhile(sqlite_url: str) -> None:
+    with Store(sqlite_url) as store, pytest.raises(NotFound, match="deleted by another process"):
         outcome(store, "t", "k", None)

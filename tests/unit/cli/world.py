@@ -1,4 +1,4 @@
-"""What the tests of ``pubsub-db`` act on: a database with or without a publisher service, and the command."""
+"""The environment of the tests of ``pubsub-db``: a database with or without a publisher service, and the command."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from tests.e2e.service_host import Host
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class Said(msgspec.Struct, frozen=True):
-    """How a command ended."""
+class CommandResult(msgspec.Struct, frozen=True):
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -26,12 +26,12 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def json(self) -> Any:
-        """Its output, which must be JSON, after it ended well."""
+        """The output as JSON. The exit code must be 0."""
         assert self.code == 0, self
         return json.loads(self.out)
 
     def failed(self, code: int, *words: str) -> None:
-        """It must have ended with this code, no output, and one sentence that holds these words."""
+        """Assert this exit code, no output, and one error sentence that contains these words."""
         assert (self.code, self.out) == (code, ""), self
         assert self.err.startswith("pubsub-db: ")
         assert self.err.count("\n") == 1, self.err
@@ -47,12 +47,12 @@ class World:
         self.url = url
         self.config = config
         self.host = host
-        """Where a publisher service runs, to which commands hand over; None: nowhere."""
+        """The host whose publisher service gets the commits of commands; None without a service."""
         self.capture: pytest.CaptureFixture[str] | None = None
 
     @property
     def settings(self) -> Settings:
-        """As a replica would read them."""
+        """The settings of a replica."""
         return Settings.from_file(self.config)
 
     @property
@@ -72,24 +72,24 @@ class World:
             return {(each.table, each.key): (each.topic, json.loads(each.value)) for each in store.objects()}
 
     def open(self) -> Store:
-        """The store itself, to prepare and to check."""
+        """The store, for preparations and checks."""
         return Store(self.url)
 
-    def run(self, *arguments: object) -> Said:
+    def run(self, *arguments: object) -> CommandResult:
         """The command with these arguments and ``--config-file``."""
         assert self.capture is not None
         self.capture.readouterr()
         code = main(["--config-file", str(self.config), *map(str, arguments)])
         out, err = self.capture.readouterr()
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
     def process(self, *arguments: object, **options: Any) -> "subprocess.Popen[str]":
-        """The same in a process of its own; its streams are pipes unless the options say otherwise."""
+        """The same in a separate process; its streams are pipes unless ``options`` name others."""
         return start("--config-file", self.config, *arguments, **options)
 
 
 def start(*arguments: object, failpoint: str = "", **options: Any) -> "subprocess.Popen[str]":
-    """``pubsub-db`` in a process of its own. ``failpoint``: see :mod:`pubsub_lib.failpoints`."""
+    """``pubsub-db`` in a separate process. ``failpoint``: see :mod:`pubsub_lib.failpoints`."""
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
         [sys.executable, "-m", "pubsub_lib.cli", *map(str, arguments)],
@@ -108,7 +108,7 @@ def fill(store: Store) -> None:
 
 
 def empty(store: Store) -> None:
-    """Delete whatever is there."""
+    """Delete all objects."""
     with store.transaction() as tx:
         for each in store.objects():
             tx.delete(each.table, each.key)

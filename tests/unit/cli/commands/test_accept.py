@@ -1,4 +1,4 @@
-"""``pubsub-db accept``: the way out when nothing tells what is right."""
+"""``pubsub-db accept``: repair of a topic whose original data is lost."""
 
 from sqlalchemy import create_engine, text
 
@@ -7,7 +7,7 @@ from tests.unit.cli.world import World
 
 
 def damage(world: World) -> None:
-    """What no changelog tells any more: a value, a lost object and a wrong head."""
+    """Damage that no changelog can repair: a changed value, a lost object and a wrong head."""
     with world.open() as store:
         store.trim(keep_links=0)
     by_hand(world, "k7", b'"by hand"')
@@ -34,13 +34,13 @@ def test_a_topic_is_accepted_and_a_replica_repairs_by_buckets(fresh: World) -> N
         assert fresh.run("verify", "verified").code == 0
     again = fresh.run("accept", "--topic", "verified", "--yes")
     assert again.code == 0
-    assert "the rows of verified fit its head; nothing was changed" in again.err
+    assert "the rows of the topic verified match its head; nothing was changed" in again.err
     assert fresh.head == 21
 
 
-def test_it_asks_and_refuses_what_was_never_written(fresh: World) -> None:
+def test_accept_asks_for_confirmation_and_rejects_an_unknown_topic(fresh: World) -> None:
     write(fresh)
     damage(fresh)
-    fresh.run("accept", "--topic", "verified").failed(2, "cannot ask whether to take the 19 objects", "--yes")
+    fresh.run("accept", "--topic", "verified").failed(2, "cannot ask whether to accept the 19 objects", "--yes")
     fresh.run("accept", "--topic", "never", "--yes").failed(1, "nothing was ever written to the topic 'never'")
     assert fresh.head == 20

@@ -5,12 +5,12 @@ import socket
 from tests.unit.cli.world import World, fill
 
 
-def test_a_port_to_this_host_and_to_another(world: World) -> None:
+def test_bind_sets_this_host_or_another_host(world: World) -> None:
     with world.open() as store:
         fill(store)
     before = world.head
-    said = world.run("bind", "p1", "-f", "json")
-    assert said.json == {"table": "lport", "key": "p1", "topic": "tenant-1", "version": before + 1, "changed": True}
+    output = world.run("bind", "p1", "-f", "json")
+    assert output.json == {"table": "lport", "key": "p1", "topic": "tenant-1", "version": before + 1, "changed": True}
     assert world.value("lport", "p1") == {"switch": "s1", "chassis": socket.gethostname()}
     assert "| changed | True" in world.run("bind", "p1", "--host", "host-9").out
     assert world.value("lport", "p1") == {"switch": "s1", "chassis": "host-9"}
@@ -22,5 +22,5 @@ def test_other_names(small: World) -> None:
     assert small.value("port", "p1") == {"mac": "a", "at": "h"}
 
 
-def test_a_port_that_is_not_there(world: World) -> None:
+def test_bind_of_a_missing_port_fails(world: World) -> None:
     world.run("bind", "p9").failed(1, "update of lport 'p9': there is no such object; see pubsub-db ls lport")

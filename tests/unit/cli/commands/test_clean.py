@@ -13,7 +13,7 @@ def test_everything(world: World) -> None:
     assert world.contents() == {}
 
 
-def test_a_table_and_a_topic(world: World) -> None:
+def test_clean_by_table_and_topic(world: World) -> None:
     with world.open() as store:
         fill(store)
     shown = world.run("clean", "--yes", "--table", "lport", "--topic", "tenant-1")
@@ -25,11 +25,11 @@ def test_a_table_and_a_topic(world: World) -> None:
 
 
 def test_nothing_to_delete(world: World) -> None:
-    said = world.run("clean", "--yes", "-f", "json")
-    assert said.json == {"deleted": 0, "transactions": 0, "position": None}
+    output = world.run("clean", "--yes", "-f", "json")
+    assert output.json == {"deleted": 0, "transactions": 0, "position": None}
 
 
-def test_the_question_says_how_much(small: World) -> None:
+def test_confirmation_names_the_number_of_objects(small: World) -> None:
     with small.open() as store:
         fill(store)
     for arguments, words in [
@@ -43,5 +43,5 @@ def test_the_question_says_how_much(small: World) -> None:
     assert len(small.contents()) == 3
 
 
-def test_a_bad_name(small: World) -> None:
+def test_invalid_table_name_is_rejected(small: World) -> None:
     small.run("clean", "--table", "").failed(2, "the table is empty")

@@ -1,4 +1,4 @@
-"""``pubsub-db diff``: what the changelog tells must be what two snapshots would have told."""
+"""``pubsub-db diff``: the result from the changelog must equal the difference of two snapshots."""
 
 import random
 
@@ -22,12 +22,12 @@ def expected(before: State, after: State) -> list[tuple[str, str, str, str, str]
         elif new is None and old is not None:
             found.append(("deleted", table, key, old[0], ""))
         elif old is not None and new is not None and old[1] != new[1]:
-            # Deleted and created anew in between counts as what it amounts to.
+            # An object that was deleted and created again in between counts as changed or moved.
             found.append(("changed" if old[0] == new[0] else "moved", table, key, old[0], new[0]))
     return found
 
 
-def test_it_equals_the_difference_of_two_snapshots(sqlite_url: str, rng: random.Random) -> None:
+def test_diff_equals_the_difference_of_two_snapshots(sqlite_url: str, rng: random.Random) -> None:
     with Store(sqlite_url) as store:
         states: dict[int, State] = {0: {}}
         for number in range(60):
@@ -79,12 +79,12 @@ def test_no_difference(world: World) -> None:
     with world.open() as store:
         head = store.read_heads([]).store.position
     assert world.run("diff", head, head, "-f", "json").json == []
-    said = world.run("diff", head, head)
-    assert (said.code, said.out) == (0, "")
-    assert f"nothing differs between the positions {head} and {head}" in said.err
+    output = world.run("diff", head, head)
+    assert (output.code, output.out) == (0, "")
+    assert f"nothing differs between the positions {head} and {head}" in output.err
 
 
-def test_positions_that_cannot_be(fresh: World) -> None:
+def test_invalid_and_trimmed_positions_are_rejected(fresh: World) -> None:
     with fresh.open() as store:
         for value in range(4):
             with store.transaction() as tx:
@@ -95,6 +95,6 @@ def test_positions_that_cannot_be(fresh: World) -> None:
     fresh.run("diff", 1, 4).failed(1, "trimmed up to position 2")
     assert [each["version"] for each in fresh.run("diff", 2, 4, "-f", "json").json] == [4]
     assert fresh.run("diff", 1, 1, "-f", "json").json == []
-    said = fresh.run("diff", "one", 4)
-    assert said.code == 2
-    assert "invalid int value: 'one'" in said.err
+    output = fresh.run("diff", "one", 4)
+    assert output.code == 2
+    assert "invalid int value: 'one'" in output.err

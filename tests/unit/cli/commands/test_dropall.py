@@ -6,13 +6,13 @@ from pubsub_lib.store import url
 from tests.unit.cli.world import World, fill
 
 
-def test_nothing_is_left_and_init_begins_anew(bare: World) -> None:
+def test_dropall_removes_all_tables_and_init_creates_them_again(bare: World) -> None:
     bare.run("init")
     with bare.open() as store:
         fill(store)
     bare.run("dropall").failed(2, "cannot ask whether to delete all objects, the changelog and all tables", "--yes")
-    said = bare.run("dropall", "--yes", "-f", "json")
-    assert said.json == {"deleted": 3, "tables": 8}
+    output = bare.run("dropall", "--yes", "-f", "json")
+    assert output.json == {"deleted": 3, "tables": 8}
     engine = create_engine(url.parse(bare.url))
     assert inspect(engine).get_table_names() == []
     engine.dispose()
@@ -24,7 +24,7 @@ def test_nothing_is_left_and_init_begins_anew(bare: World) -> None:
     assert "| deleted | 0 " in shown.out
 
 
-def test_beside_a_service_only_by_force(world: World) -> None:
+def test_dropall_needs_force_beside_a_live_service(world: World) -> None:
     with world.open() as store:
         fill(store)
     if world.host is not None:

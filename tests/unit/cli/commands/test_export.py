@@ -10,12 +10,12 @@ from tests.unit.cli.world import World, fill
 
 
 @pytest.mark.parametrize("name", ["net.jsonl", "net.jsonl.gz"])
-def test_what_is_exported_can_be_loaded(name: str, world: World, tmp_path: Path) -> None:
+def test_exported_objects_can_be_loaded(name: str, world: World, tmp_path: Path) -> None:
     with world.open() as store:
         fill(store)
     path = tmp_path / name
-    said = world.run("export", path)
-    assert (said.code, said.out, said.err) == (0, "", f"pubsub-db: 3 objects were written to {path}\n")
+    output = world.run("export", path)
+    assert (output.code, output.out, output.err) == (0, "", f"pubsub-db: 3 objects were written to {path}\n")
     before = world.contents()
     data = path.read_bytes()
     lines = (gzip.decompress(data) if name.endswith(".gz") else data).decode().splitlines()
@@ -25,7 +25,7 @@ def test_what_is_exported_can_be_loaded(name: str, world: World, tmp_path: Path)
     assert world.contents() == before
 
 
-def test_a_table_a_topic_and_nothing(world: World, tmp_path: Path) -> None:
+def test_export_by_table_and_topic(world: World, tmp_path: Path) -> None:
     with world.open() as store:
         fill(store)
     path = tmp_path / "net.jsonl"
@@ -51,7 +51,7 @@ def test_the_standard_output_is_only_lines(small: World) -> None:
     assert small.process("export", "-", "--quiet").communicate()[1] == ""
 
 
-def test_a_file_that_is_there_is_overwritten_only_when_asked_for(small: World, tmp_path: Path) -> None:
+def test_export_overwrites_an_existing_file_only_with_yes(small: World, tmp_path: Path) -> None:
     path = tmp_path / "net.jsonl"
     path.write_text("mine")
     small.run("export", path).failed(2, f"cannot ask whether to overwrite the file {path}")
@@ -60,13 +60,13 @@ def test_a_file_that_is_there_is_overwritten_only_when_asked_for(small: World, t
     assert path.read_text() == ""
 
 
-def test_where_it_cannot_be_written(small: World, tmp_path: Path) -> None:
+def test_export_to_an_unwritable_file_fails(small: World, tmp_path: Path) -> None:
     small.run("export", tmp_path / "no" / "net.jsonl").failed(5, "No such file or directory")
     with small.open() as store:
         fill(store)
     small.run("export", "/dev/full").failed(5, "/dev/full cannot be written (No space left on device)")
 
 
-def test_a_store_that_is_not_there(bare: World, tmp_path: Path) -> None:
+def test_missing_store_is_an_error(bare: World, tmp_path: Path) -> None:
     bare.run("export", tmp_path / "net.jsonl").failed(4, "pubsub-db init")
     assert not (tmp_path / "net.jsonl").exists()

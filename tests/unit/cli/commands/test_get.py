@@ -20,5 +20,5 @@ def test_one_object(world: World) -> None:
     assert '| value   | {"chassis":"höst-8","switch":"s1"} |' in shown.out.splitlines()
 
 
-def test_a_missing_key_is_a_sentence_and_not_a_crash(world: World) -> None:
+def test_missing_key_is_one_sentence(world: World) -> None:
     world.run("get", "lport", "p9").failed(1, "there is no object 'p9' in the table 'lport'")

@@ -3,7 +3,7 @@
 from tests.unit.cli.world import World
 
 
-def test_versions_of_an_object_that_moved_and_went(world: World) -> None:
+def test_history_of_a_moved_and_deleted_object(world: World) -> None:
     with world.open() as store:
         for value in ("x", "y"):
             with store.transaction(origin="api-1") as tx:
@@ -34,11 +34,11 @@ def test_an_object_whose_versions_were_trimmed(fresh: World) -> None:
             tx.set("lport", "p1", 1)
         store.trim(keep_links=0)
     assert fresh.run("history", "lport", "p1", "-f", "json").json == []
-    said = fresh.run("history", "lport", "p1")
-    assert (said.code, said.out) == (0, "")
-    assert "last written at 1, which the changelog does not reach" in said.err
+    output = fresh.run("history", "lport", "p1")
+    assert (output.code, output.out) == (0, "")
+    assert "last written at position 1, which the changelog has trimmed" in output.err
 
 
-def test_an_object_that_never_was(world: World) -> None:
+def test_history_of_an_unknown_object_fails(world: World) -> None:
     world.run("history", "lport", "never").failed(1, "no object 'never' in the table 'lport'")
     world.run("history", "lport", "").failed(2, "key")

@@ -7,8 +7,8 @@ from tests.unit.cli.world import World
 
 
 def test_makes_the_tables_once(bare: World) -> None:
-    said = bare.run("init", "-f", "json").json
-    assert (said["schema"], said["created"]) == (REVISION, True)
+    output = bare.run("init", "-f", "json").json
+    assert (output["schema"], output["created"]) == (REVISION, True)
     assert bare.run("tables", "-f", "json").json == []
     bare.run("add", "t", "k", "1")
     shown = bare.run("init")
@@ -22,14 +22,14 @@ def test_beside_a_service(world: World) -> None:
 
 
 def test_the_password_is_not_shown(small: World) -> None:
-    said = small.run("init", "--database", "postgresql://me:secret@127.0.0.1:1/net")
-    assert (said.code, said.out) == (4, "")
-    assert "secret" not in said.err
-    assert "others on this host can read the password of --database in the process list" in said.err
-    assert "me:***@127.0.0.1" in said.err
+    output = small.run("init", "--database", "postgresql://me:secret@127.0.0.1:1/net")
+    assert (output.code, output.out) == (4, "")
+    assert "secret" not in output.err
+    assert "others on this host can read the password of --database in the process list" in output.err
+    assert "me:***@127.0.0.1" in output.err
 
 
-def test_what_cannot_be_made(small: World, tmp_path: Path) -> None:
+def test_init_of_an_unusable_database_fails(small: World, tmp_path: Path) -> None:
     small.run("init", "--database", f"sqlite:///{tmp_path}/no/net.db").failed(4, "opening")
     (tmp_path / "text.db").write_text("this is no database, but a text of more than hundred bytes. " * 5)
     small.run("init", "--database", f"sqlite:///{tmp_path}/text.db").failed(4, "no SQLite database")

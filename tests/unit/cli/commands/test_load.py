@@ -17,8 +17,8 @@ def write(path: Path, count: int) -> Path:
 def test_a_file(world: World, tmp_path: Path) -> None:
     path = write(tmp_path / "objects.jsonl", 25)
     before = world.head
-    said = world.run("load", path, "--batch", 10, "-f", "json")
-    assert said.json == {"lines": 25, "changes": 25, "transactions": 3, "position": before + 25}
+    output = world.run("load", path, "--batch", 10, "-f", "json")
+    assert output.json == {"lines": 25, "changes": 25, "transactions": 3, "position": before + 25}
     assert world.contents() == {("t", f"{n:03}"): (f"p{n % 2}", n) for n in range(25)}
     shown = world.run("load", path)
     assert (shown.code, shown.err, world.head) == (0, "", before + 25)
@@ -32,16 +32,16 @@ def test_an_empty_file(world: World, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_broken_line_is_named_and_a_second_run_goes_on(world: World, tmp_path: Path) -> None:
+def test_load_names_a_broken_line_and_a_second_run_continues(world: World, tmp_path: Path) -> None:
     path = write(tmp_path / "objects.jsonl", 30)
     good = path.read_text()
     lines = good.splitlines(keepends=True)
     path.write_text("".join([*lines[:19], "{broken\n", *lines[20:]]))
-    said = world.run("load", path, "--batch", 10)
-    assert (said.code, said.out) == (5, "")
-    assert said.err.splitlines() == [
-        "pubsub-db: the lines up to 19 are in; run it again: what is in is left alone (or skip it by --from-line 20)",
-        f"pubsub-db: line 20 of {path} is broken: {said.err.splitlines()[1].partition('broken: ')[2]}",
+    output = world.run("load", path, "--batch", 10)
+    assert (output.code, output.out) == (5, "")
+    assert output.err.splitlines() == [
+        "pubsub-db: the lines up to 19 are committed; run the command again, or with --from-line 20 to skip them",
+        f"pubsub-db: line 20 of {path} is broken: {output.err.splitlines()[1].partition('broken: ')[2]}",
     ]
     assert len(world.contents()) == 19
     path.write_text(good)
@@ -52,9 +52,9 @@ def test_a_broken_line_is_named_and_a_second_run_goes_on(world: World, tmp_path:
 def test_the_first_line_is_broken(small: World, tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl"
     path.write_text("nonsense\n")
-    said = small.run("load", path)
-    assert said.code == 5
-    assert said.err.startswith("pubsub-db: no line was loaded\npubsub-db: line 1 of ")
+    output = small.run("load", path)
+    assert output.code == 5
+    assert output.err.startswith("pubsub-db: no line was loaded\npubsub-db: line 1 of ")
 
 
 def test_a_missing_file(world: World) -> None:
@@ -73,12 +73,12 @@ def test_wrong_numbers(option: str, words: str, small: World, tmp_path: Path) ->
 def test_with_small_transactions_and_no_option(small: World, tmp_path: Path) -> None:
     config = tmp_path / "net.conf"
     config.write_text(small.config.read_text() + "max_transaction_changes = 20\n")
-    said = small.run("--config-file", config, "load", write(tmp_path / "objects.jsonl", 25), "-f", "json")
-    assert said.json["transactions"] == 3
+    output = small.run("--config-file", config, "load", write(tmp_path / "objects.jsonl", 25), "-f", "json")
+    assert output.json["transactions"] == 3
 
 
-def test_a_store_that_is_not_there(bare: World, tmp_path: Path) -> None:
-    said = bare.run("load", write(tmp_path / "objects.jsonl", 1))
-    assert said.code == 4
-    assert said.err.splitlines()[0] == "pubsub-db: no line was loaded"
-    assert "pubsub-db init" in said.err.splitlines()[1]
+def test_missing_store_is_an_error(bare: World, tmp_path: Path) -> None:
+    output = bare.run("load", write(tmp_path / "objects.jsonl", 1))
+    assert output.code == 4
+    assert output.err.splitlines()[0] == "pubsub-db: no line was loaded"
+    assert "pubsub-db init" in output.err.splitlines()[1]

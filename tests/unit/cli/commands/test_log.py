@@ -12,7 +12,7 @@ from tests.unit.cli.world import World
 
 
 def write(world: World, count: int, topic: str = "a") -> list[int]:
-    """So many transactions of two changes each; the positions after them."""
+    """Write ``count`` transactions of two changes each. Returns the positions after them."""
     positions = []
     with world.open() as store:
         for number in range(count):
@@ -25,7 +25,7 @@ def write(world: World, count: int, topic: str = "a") -> list[int]:
     return positions
 
 
-def test_the_newest_changes_in_the_order_of_their_positions(world: World) -> None:
+def test_newest_changes_are_sorted_by_position(world: World) -> None:
     last = write(world, 3)[-1]
     found = world.run("log", "--limit", 4, "-f", "json").json
     assert [each["position"] for each in found] == [last - 3, last - 2, last - 1, last]
@@ -40,9 +40,9 @@ def test_the_newest_changes_in_the_order_of_their_positions(world: World) -> Non
 def test_since_a_position_page_by_page(world: World) -> None:
     first = write(world, 1)[-1]
     positions = write(world, 3)
-    said = world.run("log", "--since", first, "--limit", 5, "-f", "json")
-    assert [each["position"] for each in said.json] == list(range(first + 1, first + 6))
-    assert f"there is more: pubsub-db log --since {first + 5}" in said.err
+    output = world.run("log", "--since", first, "--limit", 5, "-f", "json")
+    assert [each["position"] for each in output.json] == list(range(first + 1, first + 6))
+    assert f"there are more changes: pubsub-db log --since {first + 5}" in output.err
     rest = world.run("log", "--since", first + 5, "-f", "json")
     assert [each["position"] for each in rest.json] == [positions[-1]]
     assert rest.err == ""
@@ -57,33 +57,33 @@ def test_one_topic_with_values(world: World) -> None:
     assert csv.out.splitlines() == ['"key","value"', f'"k0","{first}"', f'"k1","{second}"']
 
 
-def test_nothing_there(fresh: World) -> None:
+def test_empty_changelog(fresh: World) -> None:
     assert fresh.run("log", "-f", "json").json == []
-    said = fresh.run("log")
-    assert (said.code, said.out, said.err) == (0, "", "pubsub-db: the changelog has nothing there\n")
+    output = fresh.run("log")
+    assert (output.code, output.out, output.err) == (0, "", "pubsub-db: the changelog has no such changes\n")
 
 
-def test_what_was_trimmed_is_said(fresh: World) -> None:
+def test_log_warns_of_trimmed_changes(fresh: World) -> None:
     write(fresh, 3)
     with fresh.open() as store:
         store.trim(keep_links=2)
-    said = fresh.run("log", "--since", 1, "-f", "json")
-    assert [each["position"] for each in said.json] == [5, 6]
-    assert "trimmed up to position 4" in said.err
+    output = fresh.run("log", "--since", 1, "-f", "json")
+    assert [each["position"] for each in output.json] == [5, 6]
+    assert "trimmed up to position 4" in output.err
 
 
-def test_bad_numbers(small: World) -> None:
+def test_invalid_numbers_are_rejected(small: World) -> None:
     small.run("log", "--limit", 0).failed(2, "--limit from 1")
     small.run("log", "--since", -1).failed(2, "--since from 0")
 
 
-def test_follow_prints_a_line_for_each_change_as_it_comes(world: World) -> None:
+def test_follow_prints_a_line_for_each_new_change(world: World) -> None:
     first = write(world, 1)[-1]
     process = world.process("log", "--follow", "--since", first - 1, "-f", "json")
     try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["position"] == first
-        # It has caught up: what comes now is seen by following.
+        # The command has caught up: later changes are found by following.
         last = write(world, 2)[-1]
         found = [json.loads(process.stdout.readline()) for _ in range(4)]
         assert [each["position"] for each in found] == list(range(last - 3, last + 1))
@@ -95,13 +95,13 @@ def test_follow_prints_a_line_for_each_change_as_it_comes(world: World) -> None:
         process.communicate()
 
 
-def test_follow_begins_now_and_ends_quietly_when_nobody_reads(fresh: World) -> None:
+def test_follow_starts_at_the_head_and_ends_when_the_pipe_is_closed(fresh: World) -> None:
     write(fresh, 3)
     process = fresh.process("log", "--follow", "--topic", "a", "-f", "value", "-c", "position")
     try:
         assert process.stdout is not None
         assert process.stderr is not None
-        while not select.select([process.stdout], [], [], 0.2)[0]:  # until one of them comes after its beginning
+        while not select.select([process.stdout], [], [], 0.2)[0]:  # until a change is committed after its start
             last = write(fresh, 1)[-1]
         assert 6 < int(process.stdout.readline()) <= last
         process.stdout.close()
@@ -114,22 +114,22 @@ def test_follow_begins_now_and_ends_quietly_when_nobody_reads(fresh: World) -> N
         process.communicate()
 
 
-def test_following_goes_on_where_a_restored_store_stands(fresh: World) -> None:
+def test_follow_continues_at_the_position_of_a_restored_store(fresh: World) -> None:
     write(fresh, 2)
     warnings: list[tuple[str, int]] = []
     with fresh.open() as store:
-        at, links = more(store, behind(100), None, lambda *told: warnings.append(told))
+        at, links = more(store, behind(100), None, lambda *warning: warnings.append(warning))
         assert (at, links) == (behind(4), [])
         assert [position for _, position in warnings] == [4]
         write(fresh, 1)
-        at, links = more(store, at, None, lambda *told: warnings.append(told))
+        at, links = more(store, at, None, lambda *warning: warnings.append(warning))
         assert [link.point.position for link in links] == [6, 6]
-        assert more(store, at, None, lambda *told: warnings.append(told)) == (at, [])
+        assert more(store, at, None, lambda *warning: warnings.append(warning)) == (at, [])
     assert len(warnings) == 1
 
 
 @pytest.mark.parametrize("option", ["--since", "--limit"])
-def test_numbers_that_no_database_holds(option: str, world: World) -> None:
+def test_numbers_beyond_64_bits_are_rejected(option: str, world: World) -> None:
     last = write(world, 1)[-1]
     for number in (2**63 - 1, 2**63, 10**23):
         world.run("log", option, number).failed(2, f"{option} from", str(number))

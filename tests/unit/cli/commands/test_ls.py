@@ -23,5 +23,5 @@ def test_a_table_without_objects(world: World) -> None:
     assert (shown.code, shown.out, shown.err) == (0, "", "pubsub-db: the table 'nothing' holds no objects\n")
 
 
-def test_a_bad_name_is_refused(small: World) -> None:
+def test_invalid_table_name_is_rejected(small: World) -> None:
     small.run("ls", "").failed(2, "the table is empty")

@@ -18,7 +18,7 @@ def test_beside_a_service(world: World) -> None:
     assert world.run("migrate", "-f", "json").json == {"before": REVISION, "after": REVISION}
 
 
-def test_an_older_and_a_newer_one(bare: World) -> None:
+def test_older_schema_is_migrated_and_newer_schema_is_rejected(bare: World) -> None:
     bare.run("init")
     engine = create_engine(url.parse(bare.url))
     with engine.begin() as connection:

@@ -15,7 +15,7 @@ def end_leases(url: str, service: str) -> None:
     engine.dispose()
 
 
-def test_entries_that_live_and_that_ended(world: World) -> None:
+def test_publishers_shows_live_and_expired_entries(world: World) -> None:
     with world.open() as store:
         store.directory.register("old", "u-old", "tcp://10.0.0.9:8866", 60)
         own = [each.service for each in store.directory.live() if each.service != "old"]
@@ -28,18 +28,18 @@ def test_entries_that_live_and_that_ended(world: World) -> None:
     for name in own:
         assert found[name]["state"] == "live"
         assert 0 < found[name]["lease_left"] <= 2
-    said = world.run("publishers", "--forget", "old", "-f", "json")
-    assert [each["service"] for each in said.json] == own
+    output = world.run("publishers", "--forget", "old", "-f", "json")
+    assert [each["service"] for each in output.json] == own
     world.run("publishers", "--forget", "old").failed(1, "no service 'old'")
 
 
-def test_a_service_that_lives_is_said_to_come_back(fresh: World) -> None:
+def test_forgetting_a_live_service_logs_that_it_registers_again(fresh: World) -> None:
     with fresh.open() as store:
         store.directory.register("api-7", "u1", "tcp://10.0.0.7:8866", 60)
         store.directory.register("api-7", "u2", "tcp://10.0.0.7:8866", 60)
-    said = fresh.run("publishers", "--forget", "api-7")
-    assert (said.code, said.out) == (0, "")
-    assert "will be back when it renews" in said.err
+    output = fresh.run("publishers", "--forget", "api-7")
+    assert (output.code, output.out) == (0, "")
+    assert "it registers again when it renews" in output.err
     with fresh.open() as store:
         assert store.directory.entries() == []
 

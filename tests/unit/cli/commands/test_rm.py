@@ -21,8 +21,8 @@ def test_all_or_none(world: World) -> None:
         fill(store)
     world.run("rm", "lport", "p1", "p9", "-y").failed(1, "delete of lport 'p9': there is no such object; give --miss")
     assert ("lport", "p1") in world.contents()
-    said = world.run("rm", "lport", "p1", "p9", "-y", "--missing-ok", "-f", "json")
-    assert said.json["deleted"] == 1
+    output = world.run("rm", "lport", "p1", "p9", "-y", "--missing-ok", "-f", "json")
+    assert output.json["deleted"] == 1
 
 
 def test_nothing_to_delete(world: World) -> None:
@@ -38,7 +38,7 @@ def test_only_in_the_expected_version(world: World) -> None:
     world.run("rm", "lport", "p1", "p2", "-y", "--if-version", 1).failed(2, "about one object, not 2")
 
 
-def test_nobody_to_ask(small: World) -> None:
+def test_confirmation_needs_a_terminal(small: World) -> None:
     small.run("add", "lport", "p1", "1")
     small.run("rm", "lport", "p1").failed(2, "cannot ask whether to delete 'p1' of the table 'lport'", "--yes")
     assert small.value("lport", "p1") == 1

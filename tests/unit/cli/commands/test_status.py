@@ -11,7 +11,7 @@ from tests.unit.cli.commands.test_publishers import end_leases
 from tests.unit.cli.world import World, fill
 
 
-def test_everything_in_json(world: World) -> None:
+def test_status_in_json(world: World) -> None:
     with world.open() as store:
         fill(store)
         with store.transaction(origin="api-1") as tx:
@@ -43,13 +43,13 @@ def test_a_table_for_people(world: World) -> None:
     with world.open() as store:
         fill(store)
         head = store.read_heads([]).store.position
-    said = world.run("status", "--ask", 30)
-    assert (said.code, said.err) == (0, "")
-    assert f"| head               | {head} " in said.out
-    assert f"tenant-1: 2 objects, head {head}" in said.out
+    output = world.run("status", "--ask", 30)
+    assert (output.code, output.err) == (0, "")
+    assert f"| head               | {head} " in output.out
+    assert f"tenant-1: 2 objects, head {head}" in output.out
     idle = world.settings.timing.max_idle_time
-    assert f"{idle:g} + 1 + 1 + " in said.out
-    assert (("api-1: lease" in said.out) and (", lag " in said.out)) is (world.host is not None)
+    assert f"{idle:g} + 1 + 1 + " in output.out
+    assert (("api-1: lease" in output.out) and (", lag " in output.out)) is (world.host is not None)
 
 
 def test_nothing_was_ever_written(fresh: World) -> None:
@@ -65,15 +65,15 @@ def test_services_that_do_not_answer(small: World) -> None:
         store.directory.register("silent", "u2", "tcp://127.0.0.1:1", 60)
     small.config.write_text(small.config.read_text() + "enable_pub_sub = true\npublishers_ips =\n")
     try:
-        said = small.run("status", "--ask", 0.2, "-f", "json")
+        output = small.run("status", "--ask", 0.2, "-f", "json")
         table = small.run("status", "--ask", 0)
     finally:
         small.config.write_text(f"[pubsub]\nstore_url = {small.url}\n")
         with small.open() as store:
             store.directory.unregister("u1")
             store.directory.unregister("u2")
-    said_of = {each["service"]: each for each in said.json["services"]}
-    answers = {name: (each["answered_in"], each["last_published"], each["lag"]) for name, each in said_of.items()}
+    services = {each["service"]: each for each in output.json["services"]}
+    answers = {name: (each["answered_in"], each["last_published"], each["lag"]) for name, each in services.items()}
     assert answers == {"ended": (None, None, None), "silent": (None, None, None)}
     assert re.search(r"silent: lease \d+\.\d s left, did not answer ", table.out)
     assert "ended: lease ended 59 min ago" in table.out
@@ -83,14 +83,14 @@ def test_services_that_do_not_answer(small: World) -> None:
 def test_every_format(form: str, small: World) -> None:
     with small.open() as store:
         fill(store)
-    said = small.run("status", "-f", form, "-c", "head", "-c", "topics")
-    assert (said.code, said.err) == (0, "")
-    assert "tenant-1" in said.out
-    assert ("[{'topic':" in said.out) is (form in ("csv", "value"))
-    assert (": 2 objects, head" in said.out) is (form == "table")
+    output = small.run("status", "-f", form, "-c", "head", "-c", "topics")
+    assert (output.code, output.err) == (0, "")
+    assert "tenant-1" in output.out
+    assert ("[{'topic':" in output.out) is (form in ("csv", "value"))
+    assert (": 2 objects, head" in output.out) is (form == "table")
 
 
-def test_many_are_counted_in_a_table(fresh: World) -> None:
+def test_table_counts_topics_beyond_the_maximum(fresh: World) -> None:
     with fresh.open() as store, store.transaction() as tx:
         for number in range(13):
             tx.set("t", f"k{number}", 1, topic=f"t{number:02}")
@@ -99,7 +99,7 @@ def test_many_are_counted_in_a_table(fresh: World) -> None:
 
 
 def test_errors(small: World, tmp_path: object) -> None:
-    small.run("status", "--ask", -1).failed(2, "--ask -1.0")
+    small.run("status", "--ask", -1).failed(2, "--ask must be a number of seconds from 0, not -1.0")
     small.run("status", "--database", f"sqlite:///{tmp_path}/no.db").failed(4, "does not exist")
 
 

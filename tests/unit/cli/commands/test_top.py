@@ -1,4 +1,4 @@
-"""``pubsub-db top``: what it shows, and where it cannot run; tests/e2e/test_cli_look.py runs it in real terminals."""
+"""``pubsub-db top``: its screen and its errors. tests/e2e/test_cli_look.py runs it in real terminals."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from tests.e2e.service_host import LONG
 from tests.unit.cli.world import World, fill
 
 
-class Odd:
-    """A store and a driver that fail when they are told to."""
+class FailingStoreAndDriver:
+    """A store and a driver that fail while ``store_fails`` and ``driver_fails`` are set."""
 
     def __init__(self) -> None:
         self.store_fails = self.driver_fails = False
@@ -42,36 +42,36 @@ def shown(screen: object) -> str:
     return capture.get()
 
 
-def test_a_store_that_goes_away_is_shown_and_forgotten_when_it_is_back() -> None:
-    odd: Any = Odd()
+def test_top_shows_a_store_error_until_the_store_recovers() -> None:
+    failing: Any = FailingStoreAndDriver()
     top = _Shown(Settings(store_url="sqlite:///net.db"), [])
-    top._read(odd, odd)
+    top._read(failing, failing)
     assert "head 77 " in shown(top.screen("a_driver"))
-    odd.store_fails = True
-    top._read(odd, odd)
+    failing.store_fails = True
+    top._read(failing, failing)
     text = shown(top.screen("a_driver"))
     assert "the store cannot be read: the database is away" in text
     assert "head 77 " in text
     assert "sqlite:///net.db  by a_driver" in text
-    odd.store_fails, odd.driver_fails = False, True
-    top._read(odd, odd)
+    failing.store_fails, failing.driver_fails = False, True
+    top._read(failing, failing)
     assert "cannot be read" not in shown(top.screen("a_driver"))
 
 
-def test_it_shows_what_is_stored_heard_and_who_serves(world: World) -> None:
+def test_top_shows_stored_and_received_data_and_services(world: World) -> None:
     top = _Shown(world.settings, ["tenant-1"])
-    with world.open() as store, listening(world.settings, store, ["tenant-1"], top.receive) as tap:
+    with world.open() as store, listening(world.settings, store, ["tenant-1"], top.receive) as listener:
         fill(store)
         head = store.topics()["tenant-1"]
 
         def text() -> str:
-            top._read(store, tap)
-            return shown(top.screen(tap.source))
+            top._read(store, listener)
+            return shown(top.screen(listener.source))
 
         assert poll(lambda: f"head {store.read_heads([]).store.position} " in text(), LONG), text()
         (row,) = [line.split() for line in text().splitlines() if line.startswith("tenant-1")]
         assert row[1:3] == [str(head.count), str(head.point.position)]
-        # Without a service commands poll, and hear themselves. A lag is there once the question was answered.
+        # Without a service commands poll, and receive their own changes. The lag is shown after a hello reply.
         serves = "db-polling" if world.host is None else world.settings.bind_address
 
         def answered() -> bool:
@@ -80,17 +80,17 @@ def test_it_shows_what_is_stored_heard_and_who_serves(world: World) -> None:
         assert poll(answered, LONG), text()
 
 
-def test_a_store_in_which_nothing_was_ever_written(bare: World) -> None:
+def test_top_of_an_empty_store(bare: World) -> None:
     top = _Shown(bare.settings, [])
-    with bare.open() as store, listening(bare.settings, store, [ALL], top.receive) as tap:
-        top._read(store, tap)
-        assert "nothing was ever written" in shown(top.screen(tap.source))
+    with bare.open() as store, listening(bare.settings, store, [ALL], top.receive) as listener:
+        top._read(store, listener)
+        assert "nothing was ever written" in shown(top.screen(listener.source))
 
 
-def test_it_needs_a_terminal(world: World) -> None:
+def test_top_needs_a_terminal(world: World) -> None:
     world.run("top").failed(2, "this needs a terminal", "watch")
 
 
-def test_bad_options(small: World) -> None:
-    small.run("top", "--interval", 0).failed(2, "--interval 0.0")
+def test_invalid_options_are_rejected(small: World) -> None:
+    small.run("top", "--interval", 0).failed(2, "--interval must be a number of seconds from 0.1, not 0.0")
     small.run("top", "").failed(2, "topic")

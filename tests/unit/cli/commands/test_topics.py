@@ -41,11 +41,11 @@ def test_every_list_in_every_format(fresh: World) -> None:
     for command in COMMANDS:
         names = list(fresh.run(*command, "-f", "json").json[0])
         for form in ("yaml", "csv", "value", "table"):
-            said = fresh.run(*command, "-f", form)
-            assert said.code == 0, (command, form, said)
-            assert "p1" in said.out or "tenant-1" in said.out or "objects" in said.out, (command, form)
+            output = fresh.run(*command, "-f", form)
+            assert output.code == 0, (command, form, output)
+            assert "p1" in output.out or "tenant-1" in output.out or "objects" in output.out, (command, form)
             if form != "value":
-                assert all(name in said.out for name in names), (command, form)
+                assert all(name in output.out for name in names), (command, form)
 
 
 def test_nothing_was_ever_written(fresh: World) -> None:

@@ -34,7 +34,7 @@ def write(world: World, count: int = 20) -> None:
 
 
 def by_hand(world: World, key: str, value: bytes | None) -> None:
-    """What nobody should do: change a row behind the library's back."""
+    """Change a row without the library, as no program should."""
     objects = schema.objects
     engine = create_engine(world.url)
     with engine.begin() as connection:
@@ -45,7 +45,7 @@ def by_hand(world: World, key: str, value: bytes | None) -> None:
     engine.dispose()
 
 
-def test_the_rows_are_as_the_head_says(world: World) -> None:
+def test_verify_of_matching_rows(world: World) -> None:
     write(world)
     found = world.run("verify", "verified", "-f", "json").json
     assert list(found[0].values()) == ["rows: objects", "20", "20", True]
@@ -55,18 +55,18 @@ def test_the_rows_are_as_the_head_says(world: World) -> None:
     assert "| rows: digest " in shown.out
 
 
-def test_rows_that_were_changed_by_hand_are_named(fresh: World) -> None:
+def test_verify_names_rows_changed_outside_the_library(fresh: World) -> None:
     write(fresh)
     by_hand(fresh, "k7", b'"by hand"')
     by_hand(fresh, "k8", None)
-    said = fresh.run("verify", "verified")
-    assert said.code == 1
-    assert "rows: t k7 in version 8" in said.out
-    assert [line.split("|")[2].strip() for line in said.out.splitlines() if "rows: objects" in line] == ["20"]
-    assert [line.split("|")[3].strip() for line in said.out.splitlines() if "rows: objects" in line] == ["19"]
+    output = fresh.run("verify", "verified")
+    assert output.code == 1
+    assert "rows: t k7 in version 8" in output.out
+    assert [line.split("|")[2].strip() for line in output.out.splitlines() if "rows: objects" in line] == ["20"]
+    assert [line.split("|")[3].strip() for line in output.out.splitlines() if "rows: objects" in line] == ["19"]
 
 
-def test_a_replica_that_is_right(world: World) -> None:
+def test_verify_against_an_equal_replica(world: World) -> None:
     write(world)
     with following(world, "verified") as (replica, url):
         found = world.run("verify", "verified", "--against", url, "-f", "json").json
@@ -74,26 +74,26 @@ def test_a_replica_that_is_right(world: World) -> None:
         assert found[2]["check"].startswith("replica: objects at ")
         entry = replica._cache._topics["verified"].tables["t"]["k3"]
         entry.value = b'"rot"'
-        said = world.run("verify", "verified", "--against", url)
-        assert said.code == 1
-        rotten = next(line for line in said.out.splitlines() if "replica: t k3" in line)
+        output = world.run("verify", "verified", "--against", url)
+        assert output.code == 1
+        rotten = next(line for line in output.out.splitlines() if "replica: t k3" in line)
         assert rotten.count(f"version {entry.version}, value ") == 2
         assert "False" in rotten
         asked = world.run("resync", url, "verified")
         assert (asked.code, asked.out) == (0, "")
-        assert f"the replica at {url} reads verified anew" in asked.err
+        assert f"the replica at {url} reads verified again" in asked.err
         until_right(world, url)
 
 
 def until_right(world: World, url: str) -> None:
-    """The resync ends within the bound."""
+    """Wait until the resync has repaired the replica."""
     for _ in range(200):
         if world.run("verify", "verified", "--against", url).code == 0:
             return
     pytest.fail("the replica was not repaired")
 
 
-def test_a_replica_of_everything_and_one_that_is_behind_are_compared_where_they_stand(fresh: World) -> None:
+def test_verify_compares_replicas_at_their_own_points(fresh: World) -> None:
     write(fresh)
     with following(fresh) as (_, url):
         assert fresh.run("verify", "verified", "--against", url).code == 0
@@ -101,20 +101,20 @@ def test_a_replica_of_everything_and_one_that_is_behind_are_compared_where_they_
         until_right(fresh, url)
         with fresh.open() as store:
             behind = ReplicaClient(url)
-            told = behind.contents("verified")
+            earlier = behind.contents("verified")
             write(fresh)
             head = store.topics()["verified"]
-            assert told.known is not None
-            assert told.known.position < head.point.position
-            # As if it still stood there.
-            behind.contents = lambda topic: told  # type: ignore[method-assign]
+            assert earlier.known is not None
+            assert earlier.known.position < head.point.position
+            # As if the replica were still at the earlier point.
+            behind.contents = lambda topic: earlier  # type: ignore[method-assign]
             assert [row[3] for row in against(store, "verified", behind)] == [True, True]
             store.trim(keep_links=0)
-            with pytest.raises(WaitTimeout, match=r"position 20, which the changelog does not reach"):
+            with pytest.raises(WaitTimeout, match=r"position 20, which the changelog has trimmed"):
                 against(store, "verified", behind, wait=0.1)
 
 
-def test_who_differs_is_named_up_to_a_bound() -> None:
+def test_named_differences_are_limited() -> None:
     mine = {("t", f"k{n}"): (n, n) for n in range(3)}
     assert compared(mine, dict(mine)) == []
     theirs = {("t", "k0"): (0, 9), ("t", "k1"): (5, 1), ("t", "new"): (7, 7)}
@@ -134,29 +134,29 @@ def test_errors(small: World) -> None:
     small.run("verify", "").failed(2, "topic")
     port = free_port()
     small.run("verify", "verified", "--against", f"127.0.0.1:{port}").failed(3, f"http://127.0.0.1:{port}", "reached")
-    small.run("verify", "verified", "--against", "ftp://host:1").failed(2, "'ftp://host:1' is no URL of a replica")
+    small.run("verify", "verified", "--against", "ftp://host:1").failed(2, "'ftp://host:1' is not the URL of a replica")
     with following(small, "other") as (_, url):
         small.run("verify", "verified", "--against", url).failed(
             1, "not subscribed to the topic 'verified'; its topics are", "other"
         )
 
 
-def test_a_row_with_text_or_another_bucket_and_a_topic_without_its_row_are_named(small: World) -> None:
+def test_verify_names_wrong_value_types_buckets_and_missing_topic_rows(small: World) -> None:
     write(small)
     engine = create_engine(small.url)
     with engine.begin() as connection:
         connection.execute(text("UPDATE pubsub_objects SET value = CAST(value AS TEXT) WHERE object_key = 'k7'"))
         connection.execute(text("UPDATE pubsub_objects SET bucket = (bucket + 1) % 256 WHERE object_key = 'k8'"))
-    said = small.run("verify", "verified", "-f", "json")
-    assert said.code == 1
-    wrong = [each["found"] for each in json.loads(said.out) if not each["right"]]
+    output = small.run("verify", "verified", "-f", "json")
+    assert output.code == 1
+    wrong = [each["found"] for each in json.loads(output.out) if not each["right"]]
     assert "its value is str, not bytes" in wrong
     assert any(each.startswith("its bucket is ") for each in wrong)
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM pubsub_topics WHERE topic = 'verified'"))
-    said = small.run("verify", "verified", "-f", "json")
-    assert said.code == 1, "the topic has objects, so something was written to it"
-    assert list(json.loads(said.out)[0].values()) == ["rows: objects", "0", "20", False]
+    output = small.run("verify", "verified", "-f", "json")
+    assert output.code == 1, "the topic has objects, so something was written to it"
+    assert list(json.loads(output.out)[0].values()) == ["rows: objects", "0", "20", False]
     with engine.begin() as connection:  # the database is shared by tests
         connection.execute(text("DELETE FROM pubsub_objects"))
     engine.dispose()

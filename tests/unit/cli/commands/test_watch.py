@@ -1,4 +1,4 @@
-"""``pubsub-db watch``: by a service's messages, and by polling where there is none."""
+"""``pubsub-db watch``: with the messages of a service, and with polling when there is no service."""
 
 import json
 import queue
@@ -16,7 +16,7 @@ from tests.unit.cli.world import World
 
 
 def write(world: World, key: str, topic: str) -> int:
-    """One change; a running service publishes it, whoever wrote it."""
+    """Write one change. A running service publishes it."""
     with world.open() as store:
         with store.transaction(origin="api-1") as tx:
             tx.set("t", key, store.read_heads([]).store.position, topic=topic)
@@ -26,13 +26,13 @@ def write(world: World, key: str, topic: str) -> int:
 
 @contextmanager
 def watching(world: World, *arguments: object) -> "Iterator[subprocess.Popen[str]]":
-    """A watch of topic "a" and what is asked for; it has heard something when the block begins."""
+    """A watch of the topic "a", with these arguments. It has received a message when the block begins."""
     process = world.process("watch", "a", *arguments)
     try:
         assert process.stderr is not None
-        said = process.stderr.readline()
+        output = process.stderr.readline()
         by = "zmq_pubsub_driver" if world.host is not None else "db_polling_pubsub_driver"
-        assert said.startswith(f"pubsub-db: listening to a by {by}"), said + process.stderr.read()
+        assert output.startswith(f"pubsub-db: listening to a by {by}"), output + process.stderr.read()
         yield process
     finally:
         process.kill()
@@ -67,7 +67,7 @@ def test_messages_of_a_topic_as_json_lines(world: World) -> None:
         assert process.stdout is not None
         found: dict[str, Any] = {}
         written: set[int] = set()
-        # What is sent before the connection stands reaches nobody: until one is heard.
+        # Messages that are sent before the connection is established are lost, so write until one is received.
         reader = LineReader(process)
         while not found:
             write(world, "other", "aa")  # whose name only begins like it
@@ -91,7 +91,7 @@ def test_messages_of_a_topic_as_json_lines(world: World) -> None:
         assert out == ""
 
 
-def test_a_table_and_an_end_by_count(world: World) -> None:
+def test_watch_prints_a_table_and_ends_by_count(world: World) -> None:
     process = world.process("watch", "--count", 1)
     try:
         while process.poll() is None:
@@ -106,7 +106,7 @@ def test_a_table_and_an_end_by_count(world: World) -> None:
         process.communicate()
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(small: World) -> None:
+def test_watch_ends_without_error_when_its_reader_closes_the_pipe(small: World) -> None:
     with watching(small, "-f", "csv") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -116,15 +116,15 @@ def test_a_reader_that_goes_away_ends_it_quietly(small: World) -> None:
         assert (process.returncode, process.stderr.read()) == (141, "")
 
 
-def test_silence_ends_by_seconds(world: World) -> None:
-    said = world.run("watch", "quiet", "--seconds", 0.3, "-f", "json")
-    assert (said.code, said.out) == (0, "")
-    assert "listening to quiet by" in said.err
+def test_watch_ends_after_seconds_without_messages(world: World) -> None:
+    output = world.run("watch", "quiet", "--seconds", 0.3, "-f", "json")
+    assert (output.code, output.out) == (0, "")
+    assert "listening to quiet by" in output.err
 
 
 def test_errors(small: World) -> None:
-    small.run("watch", "--count", 0).failed(2, "--count wants a number from 1")
-    small.run("watch", "--seconds", "-1").failed(2, "--seconds one above 0")
+    small.run("watch", "--count", 0).failed(2, "--count must be a number from 1")
+    small.run("watch", "--seconds", "-1").failed(2, "--seconds a number above 0")
     small.run("watch", "").failed(2, "topic")
     small.run("watch", "a", "-c", "nope").failed(2, "no column 'nope'")
     text = small.config.read_text()
@@ -135,17 +135,17 @@ def test_errors(small: World) -> None:
         small.config.write_text(text)
 
 
-def test_holes_and_notes_are_told_together_to_people() -> None:
-    row = ReceivedMessage(1.5, "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "the last were lost")
+def test_table_cell_joins_holes_and_note() -> None:
+    row = ReceivedMessage(1.5, "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "last messages lost")
     values, shown = cells(row)
     assert values == (
-        "1970-01-01T00:00:01.500Z", "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "the last were lost",
+        "1970-01-01T00:00:01.500Z", "hello", "a", "s", "u", 9, 7, 0, None, 2, "8-9", "last messages lost",
     )  # fmt: skip
-    assert shown[9] == "2 missing: 8-9; the last were lost"
+    assert shown[9] == "2 missing: 8-9; last messages lost"
     assert (shown[0], shown[8]) == ("00:00:01", "")
     assert cells(ReceivedMessage(1.5, "link", "a", "s", "u", 9, 7, 1, 0.0123, 0, "", ""))[1][8:10] == ["12 ms", ""]
 
 
-def test_a_database_that_cannot_be_used(small: World, tmp_path: object) -> None:
+def test_unusable_database_is_an_error(small: World, tmp_path: object) -> None:
     small.run("watch", "a", "--database", f"sqlite:///{tmp_path}/no.db").failed(4, "does not exist")
     small.run("watch", "a", "--database", "nonsense").failed(2, "URL")
