@@ -1,5 +1,5 @@
-"""What the demo and the full real set share: routes are loaded, replayed by writers, followed by replicas, compared.
+"""The common parts of the demo and the full real set: load routes, replay updates, follow them by replicas, compare.
 
-A *run* is one process that plans and compares (:mod:`.run`) and one child process per writer and replica, which it
-speaks with by lines of JSON (:mod:`.messages`): commands on the child's stdin, reports on its stdout.
+A *run* is one process that plans and compares (:mod:`.run`), with one child process per writer and replica. They
+exchange lines of JSON (:mod:`.messages`): commands on the child's stdin, reports on its stdout.
 """

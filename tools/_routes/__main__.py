@@ -1,6 +1,7 @@
-"""``python -m _routes``: a child process of a run, which reports on stdout and ends when its stdin does.
+"""``python -m _routes``: a child process of a run. It reports on stdout and ends when its stdin is closed.
 
-Its task is the first line of stdin: a URL may hold a password, which an argument would show to everybody.
+The first line of stdin is the task. It is not an argument, because a URL may contain a password and arguments are
+visible to all users.
 """
 
 import os
@@ -19,8 +20,8 @@ _encoder = msgspec.json.Encoder()
 _lock = threading.Lock()
 
 
-def tell(message: Message) -> None:
-    """One line to whoever started this process. Any thread."""
+def send(message: Message) -> None:
+    """Write one line to the parent process. Any thread may call."""
     with _lock:
         sys.stdout.buffer.write(_encoder.encode(message) + b"\n")
         sys.stdout.buffer.flush()
@@ -28,22 +29,22 @@ def tell(message: Message) -> None:
 
 def main() -> int:
     """Exit status 0, or 1 after a :class:`Failed`."""
-    # Ctrl-C reaches the whole terminal; the parent alone decides what it means.
+    # Ctrl-C reaches all processes of the terminal; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = msgspec.json.decode(sys.stdin.readline(), type=Task)
     try:
         if isinstance(task, WriterTask):
-            writer.run(task, tell)
+            writer.run(task, send)
         else:
-            replica.run(task, tell)
+            replica.run(task, send)
     except (PubSubError, OSError) as error:
-        tell(Failed(f"{task.name}: {error}"))
+        send(Failed(f"{task.name}: {error}"))
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    # A thread waits in stdin; an orderly end of the interpreter would wait for its lock.
+    # A thread waits in a read of stdin; a normal exit of the interpreter would wait for the lock of stdin.
     status = main()
     sys.stdout.flush()
     os._exit(status)

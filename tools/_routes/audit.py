@@ -1,4 +1,4 @@
-"""The audit of a run: its journals, read by ``pubsub-audit run`` in a process of its own, once everybody has ended."""
+"""The audit of a run: ``pubsub-audit run`` reads the journals in a separate process, after all processes have ended."""
 
 import os
 import shutil
@@ -29,12 +29,12 @@ from pubsub_lib.command.exit_codes import AUDIT_USAGE
 from pubsub_lib.errors import UsageError
 
 SHOWN = 5
-"""Faults that are shown; the tables hold all."""
+"""Maximum number of faults that are shown; the tables hold all."""
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """What it found. ``faults``: the first of each kind that makes the exit code. ``folder``: tables, summary and
-    ``page``.
+    """The result of an audit. ``faults``: the first of each kind that affects the exit code. ``folder``: tables,
+    summary and ``page``.
     """
 
     exit_code: int
@@ -44,28 +44,28 @@ class Audit(msgspec.Struct, frozen=True):
     faults: Sequence[Mapping[str, Any]]
     problems: Sequence[str]
     stopped: Mapping[str, int]
-    """Deliveries that were excused since a run of the replica ended before the bound; only a kill excuses them here."""
+    """Deliveries that were excused because the replica ended before the bound; only a kill is a valid excuse here."""
     folder: str
     page: str
     seconds: float
 
 
 def journals(folder: Path) -> Path:
-    """Where all participants of a run that works in this folder keep theirs."""
+    """The journal folder of all participants of a run that works in ``folder``."""
     return folder / "journals"
 
 
 @contextmanager
 def claimed(results: Path) -> Iterator[None]:
-    """Make the folder for the results, for this run alone; it is removed again when the block is broken off.
+    """Create the folder for the results of this run. It is removed again when the block fails.
 
-    Raises UsageError when the results cannot go there, ConfigError without Java, OSError.
+    Raises UsageError when the folder exists, ConfigError without Java, OSError.
     """
     java_home()
     try:
         results.mkdir(parents=True)
     except FileExistsError:
-        raise UsageError(f"{results} is there already; name a folder that is not") from None
+        raise UsageError(f"{results} already exists; name a new folder") from None
     try:
         yield
     except BaseException:
@@ -76,26 +76,26 @@ def claimed(results: Path) -> Iterator[None]:
 def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
     """Audit the run that worked in ``folder``. The results go to ``plan.results``, which is ``claimed``.
 
-    Blocks until the end, and leaves no process. Raises ChildError when the audit breaks off, and OSError.
+    Blocks until the end, and leaves no process. Raises ChildError when the audit fails, and OSError.
     """
     assert plan.results is not None
-    began, made, told = time.monotonic(), folder / "audit", folder / "audit.txt"
+    began, made, output = time.monotonic(), folder / "audit", folder / "audit.txt"
     with progress.waiting("auditing the run by its journals"):
         status, complaint = _execute(
             ["run", str(journals(folder)), "--store", plan.url, "--out", str(made), "--bound", f"{plan.bound:g}"],
             _inside(folder),
-            told,
+            output,
         )
     if status == AUDIT_USAGE or not (made / SUMMARY).is_file():
-        raise ChildError(f"the audit ended with status {status}: {complaint or 'it said nothing'}")
+        raise ChildError(f"the audit ended with status {status}: {complaint or 'it wrote no error'}")
     found = read_summary(made)
     if status != found.exit_code:
-        raise ChildError(f"the audit ended with status {status}, its summary says {found.exit_code}: {complaint}")
+        raise ChildError(f"the audit ended with status {status}, its summary has {found.exit_code}: {complaint}")
     shutil.copytree(made, plan.results, dirs_exist_ok=True)
     bad = frozenset[str]().union(*BITS.values())
     return Audit(
         exit_code=found.exit_code,
-        sentence=told.read_text().partition("\n")[0],
+        sentence=output.read_text().partition("\n")[0],
         balance=found.balance,
         counts=found.counts,
         faults=[_short(each) for each in found.first if each["verdict"] in bad],
@@ -108,7 +108,7 @@ def audit(plan: Plan, folder: Path, progress: Progress) -> Audit:
 
 
 def _stopped(made: Path) -> dict[str, int]:
-    """By replica. A bound that is longer than the run would else excuse whatever was lost."""
+    """By replica. Without this check, a bound longer than the run would excuse all lost changes."""
     table = made / "delivery"
     if not table.exists():
         return {}  # without input there are no tables
@@ -121,18 +121,18 @@ def _short(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _inside(folder: Path) -> dict[str, str]:
-    """Variables by which an audit leaves nothing outside of a folder, however it ends. Java does not heed TMPDIR."""
+    """Environment variables that keep all files of an audit in one folder, however it ends. Java ignores TMPDIR."""
     of_java = f'-Djava.io.tmpdir="{folder}" -XX:-UsePerfData'
     return {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": of_java}
 
 
-def _execute(arguments: list[str], variables: dict[str, str], told: Path) -> tuple[int, str]:
+def _execute(arguments: list[str], variables: dict[str, str], output: Path) -> tuple[int, str]:
     """The exit status and the last line on stderr of a ``pubsub-audit``; its stdout goes to a file."""
     path = os.pathsep.join(filter(None, (str(TOOLS), os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, "-m", "_routes.attached", "pubsub_lib.audit.main", *arguments]
     process, last = None, b""
     try:
-        with uninterrupted(), told.open("wb") as file:
+        with uninterrupted(), output.open("wb") as file:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -156,7 +156,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass  # the usual end
-    # Its Java is nobody's child by then; it is gone when nobody holds the other end.
+    # The Java process is no child of this process; stderr ends when Java has ended, too.
     for _ in process.stderr:
         pass
     process.wait()
@@ -164,7 +164,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def show(made: Audit, console: Console) -> None:
-    """The table of verdicts and the sentences around it."""
+    """Print the table of verdicts and the sentences after it."""
     table = Table(title="The run's audit: verdicts", box=SIMPLE_HEAD, pad_edge=False)
     for name in ("of", "verdict", "why", "last seen at"):
         table.add_column(name)
@@ -173,16 +173,16 @@ def show(made: Audit, console: Console) -> None:
         table.add_row(count.of, count.verdict, count.detail, count.blame, f"{count.count:,}")
     console.print(table)
 
-    def say(sentence: str) -> None:
+    def write(sentence: str) -> None:
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
     for balance in made.balance.values():
         parts = {name: number for name, number in msgspec.to_builtins(balance).items() if name != "expected"}
         sums = " + ".join(f"{number:,} {name}" for name, number in parts.items())
-        say(f"Balance: {balance.expected:,} expected = {sums}.")
+        write(f"Balance: {balance.expected:,} expected = {sums}.")
     for problem in made.problems:
-        say(f"Problem: {problem}.")
+        write(f"Problem: {problem}.")
     for fault in made.faults[:SHOWN]:
-        say("Fault: " + " ".join(f"{name}={value}" for name, value in fault.items()))
-    say(f"{made.sentence} The audit took {made.seconds:.1f} s.")
-    say(f"Tables and summary are in {made.folder}; open {made.page}.")
+        write("Fault: " + " ".join(f"{name}={value}" for name, value in fault.items()))
+    write(f"{made.sentence} The audit took {made.seconds:.1f} s.")
+    write(f"Tables and summary are in {made.folder}; open {made.page}.")

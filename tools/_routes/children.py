@@ -1,4 +1,4 @@
-"""The child processes of a run, seen from the process that started them."""
+"""The child processes of a run, as objects of the parent process."""
 
 import os
 import queue
@@ -19,19 +19,21 @@ from pubsub_lib.errors import PubSubError
 
 TOOLS = Path(__file__).resolve().parent.parent
 STOP = 5.0
-"""Seconds that a child has to end before it is killed."""
+"""Seconds until a child that does not end is killed."""
 
 
 class ChildError(PubSubError):
-    """A child process failed, or went silent."""
+    """A child process failed or sent no message in time."""
 
 
 class Child:
     """One running process."""
 
-    def __init__(self, task: Task, environment: Mapping[str, str], said: "queue.SimpleQueue[Said]", log: Path) -> None:
+    def __init__(
+        self, task: Task, environment: Mapping[str, str], received: "queue.SimpleQueue[Received]", log: Path
+    ) -> None:
         self.name = task.name
-        self._said = said
+        self._received = received
         self._log = log
         path = os.pathsep.join(filter(None, (str(TOOLS), os.environ.get("PYTHONPATH", ""))))
         with log.open("ab") as errors:
@@ -52,36 +54,36 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL; what it had said is still heard, and then its end."""
+        """Send SIGKILL. Messages that the child has sent are still received, then its end."""
         self._process.kill()
         self._process.wait()
 
     def order(self, order: Finish | GoOn) -> None:
-        """Tell a replica, or a writer, to do this."""
+        """Send a command to a replica or a writer."""
         self._send(msgspec.json.encode(order))
 
     def status(self) -> int:
-        """How it ended: its exit status, or minus the signal's number. Blocks until it has ended."""
+        """The exit status, or minus the signal's number. Blocks until the process has ended."""
         return self._process.wait(STOP)
 
     def last_words(self) -> str:
-        """The last line that it wrote to stderr."""
+        """The last line that the child wrote to stderr."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it wrote no error"
 
     def end(self) -> None:
-        """Kill it if it still runs, and release everything. Idempotent."""
+        """Kill the process if it still runs, and release its resources. Idempotent."""
         self._process.kill()
         self._process.wait()
         self._reader.join(STOP)
         try:
             self._stdin.close()
         except OSError:
-            pass  # what was still to be sent has nobody to go to
+            pass  # unsent data is lost, because the process has ended
         if self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -90,28 +92,28 @@ class Child:
             self._stdin.write(line + b"\n")
             self._stdin.flush()
         except OSError:
-            pass  # it has ended; the reader tells so
+            pass  # the process has ended; the reader thread reports it
 
     def _listen(self, lines: IO[bytes]) -> None:
         decoder = msgspec.json.Decoder(Message)
         for line in lines:
             try:
-                self._said.put((self, decoder.decode(line)))
+                self._received.put((self, decoder.decode(line)))
             except msgspec.MsgspecError:
-                self._said.put((self, Failed(f"{self.name} said what nobody understands: {line[:80]!r}")))
-        self._said.put((self, None))
+                self._received.put((self, Failed(f"{self.name} sent an invalid message: {line[:80]!r}")))
+        self._received.put((self, None))
 
 
-Said = tuple[Child, Message | None]
+Received = tuple[Child, Message | None]
 """A message of a child, or None at the end of its stdout."""
 
 
 class Children:
-    """All child processes of a run; none of them is left after the ``with`` block, however it ends."""
+    """All child processes of a run. All are ended after the ``with`` block, however the block ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[Received] = queue.SimpleQueue()
         self._all: list[Child] = []
 
     def __enter__(self) -> Self:
@@ -124,17 +126,17 @@ class Children:
             child.end()
 
     def start(self, task: Task, environment: Mapping[str, str] | None = None) -> Child:
-        """A new process with this task and these variables besides our own. Raises OSError."""
-        # Ctrl-C between the start and the note of it would leave a process behind.
+        """Start a process with this task and these additional environment variables. Raises OSError."""
+        # Without this, Ctrl-C between the start and its registration would leave a process behind.
         with uninterrupted():
-            child = Child(task, environment or {}, self._said, self._folder / f"{task.name}.log")
+            child = Child(task, environment or {}, self._received, self._folder / f"{task.name}.log")
             self._all.append(child)
         return child
 
-    def hear(self, seconds: float) -> Said | None:
-        """The next message of any child; None when there is none for so long. Raises ChildError when one failed."""
+    def receive(self, seconds: float) -> Received | None:
+        """The next message of any child; None after ``seconds`` without one. Raises ChildError when a child failed."""
         try:
-            child, message = self._said.get(timeout=seconds)
+            child, message = self._received.get(timeout=seconds)
         except queue.Empty:
             return None
         if isinstance(message, Failed):

@@ -1,4 +1,4 @@
-"""What the commands have in common: a temporary folder, an end that leaves nothing behind, and exit codes."""
+"""The common parts of the commands: a temporary folder, complete clean-up, and exit codes."""
 
 import sys
 import tempfile
@@ -17,15 +17,17 @@ from pubsub_lib.errors import PubSubError
 
 KEPT, BROKEN, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
 EXIT_CODES = (
-    "exit codes: 0 everything is as promised; 1 something is not, for example differs; 2 wrong option; "
-    "3 it could not be run (database, disk, a process that failed); 130 interrupted"
+    "exit codes: 0 all checks passed; 1 a check failed, for example a replica differs; 2 invalid option; "
+    "3 the run failed (database, disk, a process); 130 interrupted"
 )
 
 
 def parser(prog: str, description: str, fewest_changes: int, seconds: int, codes: str = EXIT_CODES) -> Parser:
-    """The options that all commands have."""
+    """The options of all commands."""
     made = Parser(prog=prog, description=description, epilog=codes)
-    made.add_argument("-f", "--format", choices=("table", "json"), default="table", help="what goes to stdout")
+    made.add_argument(
+        "-f", "--format", choices=("table", "json"), default="table", help="format of the report on stdout"
+    )
     made.add_argument(
         "--changes",
         type=at_least(fewest_changes),
@@ -46,7 +48,7 @@ def parser(prog: str, description: str, fewest_changes: int, seconds: int, codes
 def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path], int]) -> int:
     """Call ``work`` with a function that runs a plan and prints its report, and with a temporary folder.
 
-    Whatever happens is an exit code and, when it is an error, one sentence on stderr.
+    Returns an exit code. An error is reported as one sentence on stderr.
     """
     interrupt_on_signals()
     try:
@@ -60,7 +62,7 @@ def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path],
                     show(report, Console())
                 broken = report.broken()
                 if broken:
-                    more = f" (and {len(broken) - 1} more that must not be)" if broken[1:] else ""
+                    more = f" (and {len(broken) - 1} more errors)" if broken[1:] else ""
                     print(f"{prog}: {broken[0]}{more}", file=sys.stderr)
                 if report.audit is not None and report.audit.exit_code > NOT_RUN:
                     return report.audit.exit_code
@@ -73,4 +75,3 @@ def execute(prog: str, shown: str, work: Callable[[Callable[[Plan], int], Path],
     except (PubSubError, OSError) as error:
         print(f"{prog}: {' '.join(str(error).split())}", file=sys.stderr)
         return NOT_RUN
-

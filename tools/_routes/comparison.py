@@ -12,41 +12,41 @@ from pubsub_lib.store.verbs import Stored
 Objects = Mapping[Identity, Stored]
 
 Sessions = Mapping[str, Collection[Mapping[str, object]]]
-"""Per topic what its hot key may hold in the end: what the last transaction on the topic of any writer wrote."""
+"""For each topic the valid final values of its hot key: the values of each writer's last transaction on the topic."""
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """How many objects are missing, too many or different, and one of them in words."""
+    """The number of objects that are missing, unexpected or different, and the description of one of them."""
 
     number: int
     example: str
 
     def __str__(self) -> str:
-        """Both, for a sentence."""
+        """The number and the example, for a sentence."""
         return f"{self.number:,} objects, for example {self.example}"
 
 
 def snapshot(objects: Iterable[Stored]) -> dict[Identity, Stored]:
-    """One consistent reading, by identity."""
+    """The objects by identity."""
     return {(item.table, item.key): item for item in objects}
 
 
 def of_files(objects: Objects, expected: State, progress: Mapping[str, int], sessions: Sessions) -> Differences:
-    """What of the database is not as the files and the writers' shares say."""
+    """The differences between the database and the expected state by the files and the writers' shares."""
     found = [f"{topic}, whose {SESSION} is missing" for topic in sessions if (SESSION, topic) not in objects]
     routes = 0
     for identity, item in objects.items():
         if item.table == PROGRESS:
             if msgspec.json.decode(item.value) != {"done": progress.get(item.key)}:
-                found.append(f"{item.key}, which stands at {item.value.decode()}")
+                found.append(f"{item.key}, whose value is {item.value.decode()}")
             continue
         if item.table == SESSION:
             if msgspec.json.decode(item.value) not in sessions.get(item.key, ()) or item.topic != item.key:
-                found.append(f"{item.key}, whose {SESSION} stands at {item.value.decode()}")
+                found.append(f"{item.key}, whose {SESSION} is {item.value.decode()}")
             continue
         routes += 1
         if expected.get(identity) != (item.topic, item.value):
-            found.append(f"{item.key!r}, which is not as in the files")
+            found.append(f"{item.key!r}, which differs from the files")
     missing = len(expected) - routes
     if missing > 0:
         found += [f"{key!r}, which is missing" for _, key in expected.keys() - objects.keys()]
@@ -54,15 +54,15 @@ def of_files(objects: Objects, expected: State, progress: Mapping[str, int], ses
 
 
 def of_replica(objects: Objects, topics: Sequence[str], records: Iterable[Record]) -> Differences:
-    """What of a replica of these topics (none: of everything) is not as in the database."""
+    """The differences between a replica of these topics (none: all topics) and the database."""
     wanted = {name: item for name, item in objects.items() if not topics or item.topic in topics}
     found = []
     for record in records:
         item = wanted.pop((record.table, record.key), None)
         if item is None:
-            found.append(f"{record.key!r}, which the database does not have there")
+            found.append(f"{record.key!r}, which the database does not have on these topics")
         elif (record.version, record.value) != (item.version, item.value):
-            found.append(f"{record.key!r}, here in version {record.version}, there in {item.version}")
+            found.append(f"{record.key!r}, replica version {record.version}, database version {item.version}")
     found += [f"{key!r}, which the replica does not have" for _, key in wanted]
     return _summed(found)
 

@@ -1,4 +1,4 @@
-"""The INI files of a run: what an administrator would write for a host with a publisher-service, and for polling."""
+"""The INI files of a run: one for a host with a publisher-service, and one for polling."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from _routes.audit import journals
 from _routes.plan import Plan
 
 NAME = "demo"
-"""Of the host's service, and so the origin of what its workers write."""
+"""The name of the host's service, which is also the origin of its workers' changes."""
 
 
 class Configuration:
-    """Writes both files into a folder that only its owner reads: a URL may hold a password. Raises OSError."""
+    """Writes both files into a folder that only its owner may read: a URL may contain a password. Raises OSError."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.zmq = folder / "zmq.conf"
         self.polling = folder / "polling.conf"
-        url = plan.url.replace("$", "$$")  # oslo.config would look for an option
+        url = plan.url.replace("$", "$$")  # else oslo.config would look for an option
         timing = "".join(f"{name} = {value}\n" for name, value in msgspec.to_builtins(plan.timing).items())
         general = f"[pubsub]\nstore_url = {url}\n{timing}"
         if plan.results is not None:

@@ -1,4 +1,4 @@
-"""The processes of a run: started, heard, killed at the planned moments, and started again."""
+"""The processes of a run: start them, receive their messages, kill them at the planned moments, and restart them."""
 
 import signal
 import time
@@ -21,24 +21,24 @@ from pubsub_lib.errors import UsageError
 from pubsub_lib.failpoints import VARIABLE
 
 LOOK = 0.1
-"""Seconds between two looks at what nobody tells."""
+"""Seconds between two polls of conditions that no message reports."""
 HOLD = 2.0
-"""Seconds for which the service stands still at most until a writer has committed something."""
+"""Maximum number of seconds for which the service is paused until a writer has committed a change."""
 HOLDING = 120.0
-"""Seconds of trying: the service may have been stopped while it wrote to the database itself, and writers wait for it
-then."""
+"""Maximum number of seconds for all attempts: the service may have been paused while it wrote to the database itself,
+and writers wait for it then."""
 HELD_BACK = 3
-"""The last transactions of each writer are kept for kills that come late: the machine may be slower than the plan."""
+"""The last transactions of each writer are reserved for late kills: the machine may be slower than the plan."""
 ALL = 1_000_000
 """More transactions than any writer holds back."""
 MARGIN = 0.25
-"""Seconds before a process is away in which what is written may already be on its way through it."""
+"""Seconds before the absence of a process in which a written change may already depend on the process."""
 SETTLE = 1.0
-"""Seconds in which a sync ends, besides its wait."""
+"""Seconds in which a sync ends, in addition to its wait."""
 
 
 class Crew:
-    """For one thread. Methods raise ChildError when a process fails or all are silent, StoreError, OSError."""
+    """For one thread. Methods raise ChildError (a process fails, or none sends a message), StoreError, OSError."""
 
     def __init__(
         self,
@@ -59,34 +59,34 @@ class Crew:
         self._progress = progress
         self._tasks: dict[str, Task] = {}
         self._running: dict[str, Child] = {}
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         self._held_back = HELD_BACK if plan.service else 0
         self._doomed: set[str] = set()
-        """Who is to be killed, or was and has not been heard of since."""
+        """Names of processes that will be killed, or were killed and whose end was not received yet."""
         self._away: list[Away] = []
         self._synced_at: dict[str, float] = {}
         self._followed: dict[str, Followed] = {}
         self._at_end: set[str] = set()
-        """Who has ended in order."""
+        """Names of processes that ended with status 0."""
         self.written: dict[str, Written] = {}
         self.killed_at: dict[str, int] = {}
-        """Lines that a writer had told of when it was killed."""
+        """Number of lines that a writer had reported when it was killed."""
         self.synced: dict[str, Synced] = {}
         self.finished: dict[str, Finished] = {}
         self.twice: dict[str, int] = {}
-        """Of killed replicas: calls of their handlers for a version that they had heard of before."""
+        """Of killed replicas: repeated calls of their handlers for a version."""
         self.kills: list[KillRow] = []
 
     # -- the steps -----------------------------------------------------------------------------------------------
 
     def start_service(self) -> None:
-        """Start it, when there is one, and wait until it is ready."""
+        """Start the service, when the plan has one, and wait until it is ready."""
         if self._service is not None:
             self._service.start()
             self._until(self._service.ready)
 
     def start_replicas(self) -> None:
-        """Start all, and wait for the first sync of each."""
+        """Start all replicas, and wait for the first sync of each."""
         for replica in self._plan.replicas:
             polls = replica.polling or self._service is None
             configuration = self._configuration.polling if polls else self._configuration.zmq
@@ -95,7 +95,7 @@ class Crew:
         self._until(lambda: len(self.synced) == len(self._plan.replicas))
 
     def replay(self) -> None:
-        """Start all writers and wait until they have written everything; kill who is to be killed meanwhile."""
+        """Start all writers and wait until they have written everything; execute the planned kills meanwhile."""
         plan = self._plan
         victims = {kill.victim: kill.at for kill in plan.kills}
         routes = list(data.read(plan.changes, plan.max_changes))
@@ -113,23 +113,23 @@ class Crew:
             self._until(self._all_written)
 
     def finish(self, position: int) -> None:
-        """Let every replica come to this position, write its dump and end; writers have ended as well then."""
+        """Let every replica reach this position, write its dump and end. Afterwards all writers have ended as well."""
         plan = self._plan
         self._until(lambda: not self._doomed and len(self.synced) == len(plan.replicas))
         for replica in plan.replicas:
             away = (*self._away, (0.0, self._synced_at[replica.name]))
             order = Finish(position, str(self.dump(replica.name)), plan.patience, away)
             self._running[replica.name].order(order)
-        # Writers, too: an orderly end is the last thing that journals tell.
+        # Writers, too, because a normal end is the last record of a journal.
         self._until(lambda: self._at_end == set(self._running))
 
     def end_service(self) -> None:
-        """Let it end in order; afterwards nobody but us holds the database."""
+        """End the service with SIGTERM; afterwards only this process uses the database."""
         if self._service is not None:
             self._service.end()
 
     def dump(self, replica: str) -> Path:
-        """Where a replica writes what it holds."""
+        """The file to which a replica writes its objects."""
         return self._folder / f"{replica}.dump"
 
     # -- killing -------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Crew:
         self._was_away(began)
 
     def _hold(self, service: Service) -> int:
-        """Stop the service until something was committed that it cannot have sent; how many changes."""
+        """Pause the service until changes were committed that it cannot have sent. Returns the number of changes."""
         all_wait = False
         end = time.monotonic() + HOLDING
         while time.monotonic() < end:
@@ -167,11 +167,11 @@ class Crew:
             if unsent:
                 return unsent
             service.resume()
-            # When they write now, it was the service that stood in their way; else they wait at what they hold back.
+            # When the writers commit now, the paused service had blocked them; else they wait for a GoOn.
             self._until_head_after(before)
             all_wait = self._head() == before
         raise ChildError(
-            "the workers committed nothing while the publisher-service stood still, so that its kill would show "
+            "the workers committed nothing while the publisher-service was paused, so that its kill would test "
             "nothing; spread the replay over more seconds by --seconds"
         )
 
@@ -184,7 +184,7 @@ class Crew:
         self._running[name].kill()
 
     def _was_away(self, began: float) -> None:
-        """Something is back; what its death left unsent is with everybody when holes have been read."""
+        """A process is back. The changes that its kill left unsent reach all replicas when they have read the holes."""
         timing = self._plan.timing
         settled = timing.message_delay_window + timing.sync_jitter + timing.sync_interval + SETTLE
         self._away.append((began, time.time() + settled))
@@ -192,32 +192,32 @@ class Crew:
     def _note(self, victim: str, unsent: int | None) -> None:
         self.kills.append(KillRow(victim, self._lines(), self._head(), unsent))
         shown = "" if unsent is None else f", with {unsent:,} committed changes unsent"
-        self._progress.say(f"{victim} was killed{shown}; starting it again")
+        self._progress.log(f"{victim} was killed{shown}; starting it again")
 
     def _head(self) -> int:
         return self._store.read_heads(()).store.position
 
-    # -- what children say ---------------------------------------------------------------------------------------
+    # -- messages of children ------------------------------------------------------------------------------------
 
     def _until(self, done: Callable[[], bool]) -> None:
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         while not done():
-            said = self._children.hear(LOOK)
-            if said is None:
-                if time.monotonic() > self._heard_at + self._plan.patience:
+            received = self._children.receive(LOOK)
+            if received is None:
+                if time.monotonic() > self._received_at + self._plan.patience:
                     raise ChildError(
-                        f"no process has said anything for {self._plan.patience:.0f} s; see whether the database "
+                        f"no process has sent a message for {self._plan.patience:.0f} s; check that the database "
                         "answers"
                     )
                 continue
-            self._heard_at = time.monotonic()
-            child, message = said
+            self._received_at = time.monotonic()
+            child, message = received
             if message is None:
                 self._ended(child)
             else:
-                self._heard(child.name, message)
+                self._note_message(child.name, message)
 
-    def _heard(self, name: str, message: Message) -> None:
+    def _note_message(self, name: str, message: Message) -> None:
         match message:
             case Written():
                 self.written[name] = message
@@ -240,11 +240,11 @@ class Crew:
         self._doomed.remove(name)
         task = self._tasks[name]
         if isinstance(task, WriterTask):
-            told = self.written[name]
-            self.killed_at[name] = told.done
-            assert told.point is not None, "it is never killed in its first transaction"
-            self._was_away(time.time() - MARGIN)  # later links of its topics wait for the one that it did not hand over
-            self._note(name, None if self._service is None else committed_after(self._store, name, told.point))
+            reported = self.written[name]
+            self.killed_at[name] = reported.done
+            assert reported.point is not None, "a writer is never killed in its first transaction"
+            self._was_away(time.time() - MARGIN)  # later links of its topics wait for the link that was not handed over
+            self._note(name, None if self._service is None else committed_after(self._store, name, reported.point))
             task = msgspec.structs.replace(task, held_back=self._held_back)
         else:
             del self.synced[name]
@@ -260,8 +260,8 @@ class Crew:
         environment = {}
         if kill_at is not None:
             if transactions < HELD_BACK + 3:
-                raise UsageError(f"only {mine} changes are for {name}, which is to be killed; take more")
-            # After COMMIT, before it is handed over: committed and unsent for certain.
+                raise UsageError(f"{name}, which will be killed, has only {mine} changes; give more --changes")
+            # Kill it after COMMIT and before the hand-over: then the transaction is committed and unsent for certain.
             number = min(max(2, round(kill_at * transactions)), transactions - HELD_BACK - 1)
             environment[VARIABLE] = f"writer.after_commit=kill@{number}"
             self._doomed.add(name)

@@ -1,4 +1,4 @@
-"""The routes in their files, and what a database must hold after them."""
+"""The routes in their files, and the expected contents of a database after them."""
 
 import gzip
 import itertools
@@ -30,7 +30,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
 
 def read(path: Path, maximum: int | None = None) -> Iterator[Route]:
-    """The lines of a file, at most ``maximum``. Raises UsageError when it is missing or not what it should be."""
+    """The lines of a file, at most ``maximum``. Raises UsageError when it is missing or invalid."""
     decoder = msgspec.json.Decoder(Route)
     try:
         with gzip.open(path) as lines:
@@ -39,7 +39,7 @@ def read(path: Path, maximum: int | None = None) -> Iterator[Route]:
     except FileNotFoundError as error:
         raise UsageError(f"the file {path} is missing; name the folder that holds it") from error
     except (OSError, EOFError, zlib.error, msgspec.MsgspecError) as error:
-        raise UsageError(f"the file {path} cannot be read as routes ({error}); copy it anew") from error
+        raise UsageError(f"the file {path} cannot be read as routes ({error}); copy it again") from error
 
 
 def count(path: Path) -> int:
@@ -52,9 +52,9 @@ def count(path: Path) -> int:
 
 
 def share(routes: Iterable[Route], index: int, of: int) -> list[Route]:
-    """The part of one of ``of`` writers: all lines of a key go to the same one, so their order is kept.
+    """The part of one of ``of`` writers: all lines of a key go to the same writer, so their order is kept.
 
-    Not by crc32, by which the small files were cut: that would give one writer nearly everything.
+    The hash is not crc32, by which the small files were cut: crc32 would give one writer nearly all lines.
     """
     return [route for route in routes if digest.bucket_of(route.table, route.key) % of == index]
 
@@ -67,8 +67,8 @@ def batches(routes: Iterable[Route], size: int) -> Iterator[list[Route]]:
 
 
 def follow(state: State, routes: Iterable[Route]) -> dict[str, int]:
-    """Bring ``state`` to what it is after these lines; returns how many of them changed something, by topic."""
-    # Not by the library's own encoder: what is compared with it must not share its mistakes.
+    """Apply these lines to ``state``. Returns the number of lines that changed something, by topic."""
+    # Not the library's encoder, so that the expected state does not share its errors.
     encoder = msgspec.json.Encoder(order="sorted")
     changed = dict[str, int]()
     for route in routes:

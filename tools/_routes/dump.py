@@ -1,4 +1,4 @@
-"""What a replica holds, on its way to the process that compares: a file of MessagePack pages."""
+"""The objects of a replica, for the process that compares: a file of MessagePack pages."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 from pubsub_lib.core.model import Record
 
 PAGE = 10_000
-"""Objects encoded at once: bounds the memory beside the objects themselves."""
+"""Number of objects that are encoded together. It bounds the additional memory."""
 
 
 def write(path: Path, records: Sequence[Record]) -> None:

@@ -1,17 +1,17 @@
-"""What the processes of a run tell each other: one JSON object a line, told apart by its type."""
+"""The messages between the processes of a run: one JSON object per line, with its type."""
 
 import msgspec
 
 from pubsub_lib.core.model import Point
 
 Away = tuple[float, float]
-"""From when to when a process was away, in Unix seconds: what was written then had to wait for it."""
+"""The begin and end of a process' absence, in Unix seconds. Changes that were written then waited for the process."""
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """To a replica: wait until you have everything up to ``position``, then write all objects to ``dump``.
+    """Command to a replica: wait until all changes up to ``position`` are applied, then write all objects to ``dump``.
 
-    Of changes that were written while something was ``away``, the latency is that of the fault.
+    The latency of a change that was written while a process was ``away`` is the latency of the fault.
     """
 
     position: int
@@ -21,15 +21,15 @@ class Finish(msgspec.Struct, frozen=True):
 
 
 class GoOn(msgspec.Struct, frozen=True):
-    """To a writer: commit so many more of the transactions that were held back."""
+    """Command to a writer: commit this number of the transactions that were held back."""
 
     transactions: int
 
 
 class Written(msgspec.Struct, frozen=True, tag=True):
-    """A writer committed, and handed over: it is at line ``done`` of its share of ``of``.
+    """A writer committed and handed over: it is at line ``done`` of the ``of`` lines of its share.
 
-    ``resumed_at``: where this process began. ``point``: of the last transaction, None before it.
+    ``resumed_at``: the first line of this process. ``point``: of the last transaction, None before the first one.
     """
 
     done: int
@@ -39,9 +39,9 @@ class Written(msgspec.Struct, frozen=True, tag=True):
 
 
 class Synced(msgspec.Struct, frozen=True, tag=True):
-    """A replica has its first sync, so many seconds after it was started. ``memory``: resident bytes.
+    """A replica finished its first sync, ``seconds`` after its start. ``memory``: resident bytes.
 
-    ``fulls``: full syncs that it took, counted by topic.
+    ``fulls``: number of its full syncs, counted by topic.
     """
 
     seconds: float
@@ -51,47 +51,47 @@ class Synced(msgspec.Struct, frozen=True, tag=True):
 
 
 class Followed(msgspec.Struct, frozen=True, tag=True):
-    """A replica's handler has had so many changes; ``twice``: calls for a version that it had heard of before."""
+    """A replica's handler got ``changes`` changes; ``twice``: repeated calls for a version."""
 
     changes: int
     twice: int
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica's figures. Times in seconds, ``memory`` in bytes; latencies are None when nothing was followed."""
+    """A replica's figures. Times in seconds, ``memory`` in bytes; latencies are None when no change was followed."""
 
     objects: int
     changes: int
-    """Changes that reached the handler by following, without those that a full sync brought."""
+    """Changes that reached the handler by following, without the changes of a full sync."""
     links: int
     calls: int
-    """Of the handler, for whatever reason."""
+    """All calls of the handler."""
     twice: int
-    """Of these, calls for a version that the handler had heard of before."""
+    """Repeated calls of the handler for a version."""
     conflated: int
     duplicates: int
-    """Messages dropped because they were at or behind known."""
+    """Messages dropped because the replica already had their positions."""
     holes: int
     deltas: int
     fulls: int
     faults: int
     latency_p50: float | None
-    """From the writer's stamp, just before its COMMIT, to the handler; of changes written while nothing was away."""
+    """From the writer's timestamp just before COMMIT to the handler; of changes written while no process was away."""
     latency_p99: float | None
     max_latency: float | None
-    """The longest of all, faults included."""
+    """The maximum of all latencies, including faults."""
     memory: int
 
 
 class Finished(Account, frozen=True, tag=True):
-    """A replica's account of itself, after its dump was written."""
+    """The figures of a replica, after it wrote its dump."""
 
     sabotaged: tuple[str, str] | None = None
     """Table and key of the object that was corrupted."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The process cannot go on; one sentence."""
+    """The process cannot continue; one sentence."""
 
     sentence: str
 

@@ -1,4 +1,4 @@
-"""What a run is to do, as frozen data that every process of it is given."""
+"""The plan of a run, as frozen data for each of its processes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,18 +8,18 @@ import msgspec
 from pubsub_lib.core.timing import Timing
 
 PROGRESS = "progress"
-"""Table and topic in which each writer keeps how far it is, written in the same transaction as its work."""
+"""Table and topic of the writers' progress, which each writer updates in the same transaction as its changes."""
 SESSION = "session"
 """Table in which each topic has one object, whose key is the topic: every writer rewrites it in each transaction on the
-topic. Of such a hot key a link that is lost, late or applied out of order shows at once.
+topic. With such a hot key a link that is lost, late or applied out of order is visible at once.
 """
 SERVICE = "publisher-service"
-"""The name of that process among the others of a run."""
+"""The name of the service's process in a run."""
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
-    """One controller's replica: its name and its topics (none: everything). ``polling``: it follows the database
-    although there is a service.
+    """One controller's replica: its name and its topics (none: all). ``polling``: it polls the database although a
+    service runs.
     """
 
     name: str
@@ -28,7 +28,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """SIGKILL of one process when a fraction ``at`` of the changes is committed (of a writer: of its own share).
+    """SIGKILL of one process when a fraction ``at`` of the changes is committed (for a writer: of its own share).
 
     ``victim`` is the name of a replica or of a writer, or ``SERVICE``. It is started again at once.
     """
@@ -38,16 +38,18 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One run. ``max_routes`` and ``max_changes`` cut the files, None: whole. Sizes in lines a transaction."""
+    """One run. ``max_routes`` and ``max_changes`` limit the lines of the files; None: no limit. Sizes are in lines per
+    transaction.
+    """
 
     database: str
-    """What people call it."""
+    """The name of the database system, for people."""
     url: str
     routes: Path
     changes: Path
     replicas: tuple[ReplicaPlan, ...]
     service: bool = True
-    """Writers are workers of a publisher-service, replicas follow its messages; else everybody polls."""
+    """Writers are workers of a publisher-service, and replicas receive its messages; else all replicas poll."""
     kills: tuple[Kill, ...] = ()
     max_routes: int | None = None
     max_changes: int | None = None
@@ -55,27 +57,27 @@ class Plan(msgspec.Struct, frozen=True):
     load_size: Annotated[int, msgspec.Meta(ge=1)] = 2000
     write_size: Annotated[int, msgspec.Meta(ge=1)] = 10
     replay_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """Writers spread their work over so many seconds, 0: as fast as they can."""
+    """Writers spread their changes over this number of seconds; 0: as fast as possible."""
     timing: Timing = Timing()
     results: Path | None = None
-    """A folder, to be made, for what an audit of the run finds; None: no journals are kept, and nothing is audited."""
+    """A new folder for the results of an audit of the run; None: no journals and no audit."""
     bound: float = 60.0
-    """Seconds within which a change must be in every replica, else the audit calls it late. Far above what a run
-    needs: it is to show that nothing is lost or wrong, and not how busy the machine is.
+    """Seconds within which a change must be in every replica, else the audit calls it late. It is far above what a run
+    needs: the audit looks for lost and wrong changes and does not measure how busy the machine is.
     """
     sabotage: str = ""
-    """The name of a replica in which one object is corrupted at the end, to see whether that is found."""
+    """The name of a replica in which one object is corrupted at the end, to test that the audit finds it."""
     patience: float = 120.0
-    """Seconds without any sign of life from any child before the run is given up."""
+    """Maximum number of seconds without a message from any child; then the run fails."""
 
     def writer(self, index: int) -> str:
-        """The name of a writer; one that hands over to a service is a worker."""
+        """The name of a writer; a writer that hands over to a service is a worker."""
         return f"{'worker' if self.service else 'writer'}-{index + 1}"
 
 
 class WriterTask(msgspec.Struct, frozen=True, tag=True):
-    """What a writer process is told: its share of the changes. ``pause``: seconds between the begins of two
-    transactions. ``held_back``: of the last so many transactions it commits each only when it is told to.
+    """The task of a writer process: its share of the changes. ``pause``: seconds between the begins of two
+    transactions. ``held_back``: number of last transactions, each of which it commits only after a ``GoOn``.
     """
 
     name: str
@@ -90,13 +92,13 @@ class WriterTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplicaTask(msgspec.Struct, frozen=True, tag=True):
-    """What a controller's process is told."""
+    """The task of a controller's process."""
 
     name: str
     configuration: str
     topics: tuple[str, ...]
     sabotage: bool = False
-    """Corrupt one object before the account is given."""
+    """Corrupt one object before the figures are reported."""
 
 
 Task = WriterTask | ReplicaTask

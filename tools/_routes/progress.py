@@ -1,4 +1,4 @@
-"""What a run shows while it works: bars and sentences, on stderr, so that stdout holds the result alone."""
+"""The progress of a run: bars and sentences on stderr. stdout holds only the result."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ class Progress:
 
     @contextmanager
     def bar(self, what: str, total: int) -> Iterator[None]:
-        """Show a bar for what is done in the block."""
+        """Show a bar for the work of the block."""
         columns = (
             TextColumn("{task.description:20}"),
             BarColumn(),
@@ -34,7 +34,7 @@ class Progress:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Show for how long the block has been running; nobody knows how far it is."""
+        """Show for how long the block has been running; its progress is unknown."""
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Bars(*columns, console=self._console) as bars:
             task = bars.add_task(what, total=1)
@@ -42,10 +42,10 @@ class Progress:
             bars.update(task, completed=1)
 
     def at(self, number: int) -> None:
-        """How far the bar is; nothing without one."""
+        """Set the progress of the bar; does nothing without a bar."""
         if self._bars is not None and self._bar is not None:
             self._bars.update(self._bar, completed=number)
 
-    def say(self, sentence: str) -> None:
-        """A line of its own."""
+    def log(self, sentence: str) -> None:
+        """Print a separate line."""
         self._console.print(sentence, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The figures of a run, as data for JSON and as a table for people, and what of them must not be."""
+"""The figures of a run, as data for JSON and as a table for people, and its failed checks."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,18 +16,18 @@ COLUMNS = (
     "objects",
     "changes\napplied",
     "dupli-\ncates",
-    "told\ntwice",
+    "dupl.\ncalls",
     "holes",
     "syncs\ndelta\n/full",
     "p50\nms",
     "p99\nms",
 )
-"""Of the table, as narrow as 80 columns need."""
+"""Columns of the table. They are narrow, so that the table fits 80 columns."""
 
 
 class WriterRow(msgspec.Struct, frozen=True):
-    """One writer. ``killed_at``: lines that it had told of when it was killed; ``resumed_at``: where the next process
-    went on. Between the two is what was committed, but not handed over.
+    """One writer. ``killed_at``: lines that it had reported when it was killed; ``resumed_at``: the first line of its
+    successor. The lines between the two were committed, but not handed over.
     """
 
     name: str
@@ -37,9 +37,9 @@ class WriterRow(msgspec.Struct, frozen=True):
 
 
 class KillRow(msgspec.Struct, frozen=True):
-    """One SIGKILL. ``lines``: of all updates, those that writers had told of; ``position``: the changelog's head then.
+    """One SIGKILL. ``lines``: updates that the writers had reported; ``position``: the changelog's head at that time.
 
-    ``unsent``: changes up to that position that were certainly not sent; None where nothing is sent at all.
+    ``unsent``: changes up to that position that were certainly not sent; None without a service, which would send.
     """
 
     victim: str
@@ -49,7 +49,7 @@ class KillRow(msgspec.Struct, frozen=True):
 
 
 class ReplicaRow(Account, frozen=True, kw_only=True):
-    """One replica; of a killed one the process that was started after it, but ``twice`` is of both."""
+    """One replica. For a killed replica the figures are of its second process, but ``twice`` is of both."""
 
     name: str
     polling: bool
@@ -62,22 +62,22 @@ class ReplicaRow(Account, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """In one word."""
+        """``differs`` or ``equal``."""
         return "differs" if self.from_database.number else "equal"
 
     @property
     def transport(self) -> str:
-        """What people call it."""
+        """The transport's name for people."""
         return "polling" if self.polling else "ZeroMQ"
 
     def broken(self) -> Iterator[str]:
-        """What must not be, in words."""
+        """A sentence for each failed check."""
         if self.from_database.number:
             yield f"{self.name} differs in {self.from_database}"
         if self.faults:
             yield f"{self.name} counted {self.faults:,} faults that must never happen"
         if self.twice:
-            yield f"{self.name} was told {self.twice:,} versions twice"
+            yield f"the handler of {self.name} was called twice for {self.twice:,} versions"
         if self.resyncs:
             yield f"{self.name} needed {self.resyncs:,} full syncs after its first"
 
@@ -91,22 +91,22 @@ class Sabotaged(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about a run that ended. Seconds are of the wall clock."""
+    """All figures of a run that ended. Seconds are of the wall clock."""
 
     database: str
     service_starts: int
-    """0: there was no publisher-service."""
+    """0 without a publisher-service."""
     routes: int
     load_seconds: float
     changes: int
-    """Lines of updates that were replayed."""
+    """Number of replayed lines of updates."""
     transactions: int
     replay_seconds: float
     objects: int
-    """Objects in the database at the end, those that keep the writers' progress included."""
+    """Number of objects in the database at the end, including the writers' progress."""
     position: int
     from_files: Differences
-    """Between the database and what the files say."""
+    """Differences between the database and the files."""
     writers: Sequence[WriterRow]
     kills: Sequence[KillRow]
     planned_kills: int
@@ -117,20 +117,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def equal(self) -> bool:
-        """Whether everything holds what it should hold."""
+        """Whether the database and all replicas hold the expected objects."""
         return not self.from_files.number and not any(row.from_database.number for row in self.replicas)
 
     def broken(self) -> list[str]:
-        """What must not be, in words; nothing when the promise held."""
+        """A sentence for each failed check; empty when all checks passed."""
         found = []
         if self.from_files.number:
             found.append(f"the database differs from the files in {self.from_files}")
         if len(self.kills) != self.planned_kills:
-            found.append(f"{len(self.kills)} processes were killed where {self.planned_kills} were to be")
+            found.append(f"{len(self.kills)} processes were killed instead of {self.planned_kills}")
         found += [f"nothing was unsent when {kill.victim} was killed" for kill in self.kills if kill.unsent == 0]
         found += [sentence for row in self.replicas for sentence in row.broken()]
         if self.audit is not None and self.audit.exit_code:
-            found.append(f"the audit says: {self.audit.sentence}")
+            found.append(f"the audit failed: {self.audit.sentence}")
         for row in self.replicas:
             if self.audit is not None and not row.kills and self.audit.stopped.get(row.name):
                 found.append(f"{self.audit.stopped[row.name]:,} changes never came to {row.name}, which was not killed")
@@ -138,7 +138,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_json(report: Report) -> str:
-    """One object, with the verdicts spelt out."""
+    """One JSON object, with the verdicts."""
     plain = msgspec.to_builtins(report)
     for row, shown in zip(report.replicas, plain["replicas"], strict=True):
         shown.update(verdict=row.verdict, transport=row.transport)
@@ -147,43 +147,43 @@ def as_json(report: Report) -> str:
 
 
 def show(report: Report, console: Console) -> None:
-    """The table and the sentences around it."""
+    """Print the table and the sentences after it."""
     console.print(_table(report))
 
-    def say(sentence: str) -> None:
+    def write(sentence: str) -> None:
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
     for kill in report.kills:
         unsent = "" if kill.unsent is None else f": {kill.unsent:,} committed changes were unsent"
-        say(f"{kill.victim} was killed after {kill.lines:,} updates, at position {kill.position:,}{unsent}.")
+        write(f"{kill.victim} was killed after {kill.lines:,} updates, at position {kill.position:,}{unsent}.")
     for writer in report.writers:
         if writer.killed_at is not None:
-            say(
-                f"{writer.name} was killed after COMMIT, having told of {writer.killed_at:,} of its "
-                f"{writer.changes:,} updates; the next process went on at {writer.resumed_at:,}."
+            write(
+                f"{writer.name} was killed after COMMIT, after it reported {writer.killed_at:,} of its "
+                f"{writer.changes:,} updates; the next process continued at {writer.resumed_at:,}."
             )
-    say(
+    write(
         f"Handlers were called {sum(row.calls for row in report.replicas):,} times, of these "
-        f"{sum(row.twice for row in report.replicas):,} for a version that they had heard of; "
+        f"{sum(row.twice for row in report.replicas):,} times again for the same version; "
         f"{sum(row.resyncs for row in report.replicas):,} full syncs after the first."
     )
     for row in report.replicas:
-        say(
+        write(
             f"{row.name}: first sync {row.sync_seconds:.1f} s after its start, {row.memory / 1e6:.0f} MB at the end, "
             f"longest latency {_ms(row.max_latency)} ms{' (* killed: of the second process)' if row.kills else ''}."
         )
-    say(
+    write(
         f"{report.routes:,} routes loaded in {report.load_seconds:.1f} s "
         f"({report.routes / report.load_seconds:,.0f}/s); "
         f"{report.changes:,} updates replayed in {report.replay_seconds:.1f} s "
         f"({report.changes / report.replay_seconds:,.0f}/s, {report.transactions:,} transactions) by "
         f"{len(report.writers)} writers; {report.seconds:.1f} s in all."
     )
-    holds = "DIFFERS from what the files say" if report.from_files.number else "holds exactly what the files say"
-    say(f"The database has {report.objects:,} objects and {holds}.")
+    holds = "DIFFERS from the files" if report.from_files.number else "equals the files"
+    write(f"The database has {report.objects:,} objects and {holds}.")
     if report.sabotaged is not None:
         done = report.sabotaged
-        say(f"{done.key!r} of the table {done.table} was corrupted in the memory of {done.replica}.")
+        write(f"{done.key!r} of the table {done.table} was corrupted in the memory of {done.replica}.")
     if report.audit is not None:
         show_audit(report.audit, console)
 
@@ -194,7 +194,7 @@ def _table(report: Report) -> Table:
         box=SIMPLE_HEAD,
         padding=0,  # so that it fits into 80 columns
         pad_edge=False,
-        caption="p50, p99: commit to handler, of what was written while nothing was away",
+        caption="p50, p99: commit to handler, of changes written while no process was away",
     )
     for name in ("replica", "topics"):
         table.add_column(name, no_wrap=True)

@@ -30,7 +30,7 @@ class Run:
         self._expected: data.State = {}
 
     def execute(self) -> Report:
-        """Do everything. Blocks until the end."""
+        """Execute the whole run. Blocks until the end."""
         with nullcontext() if self._plan.results is None else claimed(self._plan.results):
             return self._execute()
 
@@ -40,7 +40,7 @@ class Run:
         with ExitStack() as stack:
             store = stack.enter_context(Store(plan.url))
             if store.topics():
-                raise UsageError("the database is in use already; give an empty one")
+                raise UsageError("the database is not empty; give an empty one")
             configuration = Configuration(plan, self._folder)
             service = stack.enter_context(Service(configuration.zmq, self._folder)) if plan.service else None
             children = stack.enter_context(Children(self._folder))
@@ -52,12 +52,12 @@ class Run:
             replay_began = time.monotonic()
             crew.replay()
             replay_seconds = time.monotonic() - replay_began
-            self._progress.say("comparing every replica with the database")
+            self._progress.log("comparing every replica with the database")
             position = store.read_heads(()).store.position
             crew.finish(position)
             crew.end_service()
             if store.read_heads(()).store.position != position:
-                raise UsageError("somebody else writes to the database; give one that nobody uses")
+                raise UsageError("another process writes to the database; give an unused one")
             objects = comparison.snapshot(store.objects())
         audited = audit(plan, self._folder, self._progress) if plan.results is not None else None
         shares = {name: written.of for name, written in crew.written.items()}
@@ -82,7 +82,7 @@ class Run:
         )
 
     def _load(self, store: Store) -> tuple[int, float]:
-        """Load the routes; how many, and in how many seconds (those of the transactions)."""
+        """Load the routes. Returns their number, and the seconds of the transactions."""
         plan = self._plan
         total = plan.max_routes or data.count(plan.routes)
         number, seconds = 0, 0.0

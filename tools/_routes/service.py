@@ -1,4 +1,4 @@
-"""The host's publisher-service, seen from the run that starts, stops, kills and starts it again."""
+"""The host's publisher-service, as an object of the run that starts, pauses, kills and restarts it."""
 
 import os
 import signal
@@ -15,26 +15,26 @@ from _routes.children import TOOLS, ChildError
 from _routes.plan import SERVICE
 
 END = 15.0
-"""Seconds that the service has for its orderly end."""
+"""Maximum number of seconds for a normal shutdown of the service."""
 
 
 class Service:
-    """One service, in as many processes as there are starts; none is left after the ``with`` block. For one thread.
+    """One service, with a new process for each start; no process is left after the ``with`` block. For one thread.
 
-    It says when it is ready as it would to systemd.
+    The service reports that it is ready by the protocol of systemd.
     """
 
     def __init__(self, configuration: Path, folder: Path) -> None:
         self._configuration = configuration
         self._log = folder / f"{SERVICE}.log"
         self._notify = folder / "notify"
-        self._said = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
         self.starts = 0
 
     def __enter__(self) -> Self:
-        self._said.bind(str(self._notify))
+        self._socket.bind(str(self._notify))
         return self
 
     def __exit__(
@@ -43,11 +43,11 @@ class Service:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._said.close()
+        self._socket.close()
 
     def start(self) -> None:
-        """A new process; it gets ready by itself. Raises OSError."""
-        self._hear()  # what the one before still said
+        """Start a new process; see ``ready``. Raises OSError."""
+        self._receive()  # discard messages of the previous process
         self._ready = False
         path = os.pathsep.join(filter(None, (str(TOOLS), os.environ.get("PYTHONPATH", ""))))
         command = [sys.executable, "-m", "_routes.attached", "pubsub_lib.service", "--log-level", "warning"]
@@ -63,34 +63,34 @@ class Service:
             self.starts += 1
 
     def ready(self) -> bool:
-        """Whether it is, since its last start. Does not block. Raises ChildError when it ended."""
-        self._ready = self._ready or b"READY=1" in self._hear()
+        """Whether the service is ready since its last start. Does not block. Raises ChildError when it ended."""
+        self._ready = self._ready or b"READY=1" in self._receive()
         status = self._running().poll()
         if status is not None:
             raise ChildError(f"the {SERVICE} ended with status {status}: {self._last_words()}")
         return self._ready
 
     def pause(self) -> None:
-        """SIGSTOP; when this returns, every thread of it stands still. Raises ChildError when it ended instead."""
+        """Send SIGSTOP, and wait until all threads of the service are stopped. Raises ChildError when it has ended."""
         process = self._running()
         process.send_signal(signal.SIGSTOP)
-        # Not read from /proc, which tells of one thread. NOWAIT: how it ended is Popen's to hear.
+        # /proc would show the state of only one thread. NOWAIT leaves the exit status to Popen.
         found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         if found is None or found.si_code != os.CLD_STOPPED:
             self.ready()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL; it is gone when this returns."""
+        """Send SIGKILL, and wait for the end of the process."""
         process = self._running()
         process.kill()
         process.wait()
 
     def end(self) -> None:
-        """SIGTERM, as an administrator would. Raises ChildError when that is not an orderly end."""
+        """Send SIGTERM, as an administrator would. Raises ChildError when the service does not end with status 0."""
         process = self._running()
         process.terminate()
         try:
@@ -105,14 +105,14 @@ class Service:
             raise ChildError(f"the {SERVICE} was not started")
         return self._process
 
-    def _hear(self) -> bytes:
-        heard = b""
+    def _receive(self) -> bytes:
+        received = b""
         while True:
             try:
-                heard += self._said.recv(4096) + b"\n"
+                received += self._socket.recv(4096) + b"\n"
             except BlockingIOError:
-                return heard
+                return received
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it wrote no error"

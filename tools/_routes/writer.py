@@ -1,8 +1,8 @@
-"""The process of one writer: replays its share of the changes and can be killed anywhere.
+"""The process of one writer: it replays its share of the changes and can be killed at any time.
 
-How far it is stands in the database, written in the same transaction as the work: a process that takes over goes on
-exactly there. Compare-and-set on that object covers the last doubt, a COMMIT of the killed process that the server
-carries out after the new one has read: then the new one's transaction is refused, and it reads again.
+Its progress is stored in the database, in the same transaction as its changes: its successor continues exactly there.
+The server may execute a COMMIT of the killed process after its successor has read the progress. Compare-and-set on the
+progress covers this case: the successor's transaction is rejected, and it reads the progress again.
 """
 
 import os
@@ -26,15 +26,15 @@ from pubsub_lib.errors import OutcomeUnknown, VersionMismatch
 from pubsub_lib.store.links import Commit
 
 
-def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
-    """Replay the whole share, from where the database says that it is. Raises PubSubError."""
+def run(task: WriterTask, send: Callable[[Message], None]) -> None:
+    """Replay the whole share, starting at the progress in the database. Raises PubSubError."""
     share = data.share(data.read(Path(task.changes), task.maximum), task.index, task.of)
     settings = Settings.from_file(task.configuration)
     with Store(settings) as store, handing_over(settings, store):
         done, version = _progress(store, task.name)
         resumed_at = done
         updates = _updates(share[:done])
-        tell(Written(done, len(share), resumed_at))
+        send(Written(done, len(share), resumed_at))
         allowed = threading.Semaphore(max(0, -(-(len(share) - done) // task.size) - task.held_back))
         threading.Thread(target=_listen, args=(allowed,), daemon=True).start()
         due = time.monotonic()
@@ -61,24 +61,24 @@ def run(task: WriterTask, tell: Callable[[Message], None]) -> None:
                 continue
             assert tx.commit is not None, "the progress always changes"
             done, version, updates = done + len(part), _version(tx.commit), then
-            tell(Written(done, len(share), resumed_at, tx.commit.point))
+            send(Written(done, len(share), resumed_at, tx.commit.point))
 
 
 def _listen(allowed: threading.Semaphore) -> None:
-    """A process whose parent was killed must not work on alone: stdin ends then."""
+    """Receive commands. stdin ends when the parent was killed; then this process exits, too."""
     for line in sys.stdin:
         allowed.release(msgspec.json.decode(line, type=GoOn).transactions)
     os._exit(1)
 
 
 def handing_over(settings: Settings, store: Store) -> AbstractContextManager[object]:
-    """To the host's service while in the block; without one nothing is to be done."""
+    """Hand commits over to the host's service during the block; does nothing without a service."""
     return Worker(settings, store) if settings.multiproc_driver else nullcontext()
 
 
-def committed_after(store: Store, name: str, told: Point) -> int:
-    """Changes that a writer committed after the last transaction that it told of. Blocks; raises StoreError."""
-    links, _, _ = store.read_links(told, 10_000)
+def committed_after(store: Store, name: str, reported: Point) -> int:
+    """Number of changes that a writer committed after its last reported transaction. Blocks; raises StoreError."""
+    links, _, _ = store.read_links(reported, 10_000)
     mine = {
         link.point for link in links if link.topic == PROGRESS and any(change.key == name for change in link.changes)
     }
@@ -86,7 +86,7 @@ def committed_after(store: Store, name: str, told: Point) -> int:
 
 
 def _progress(store: Store, name: str) -> tuple[int, int]:
-    """How many lines are done, and the version of the object that says so (0: there is none yet)."""
+    """The number of committed lines, and the version of the progress object (0: it does not exist yet)."""
     record = store.get_record(PROGRESS, name)
     return (0, 0) if record is None else (values.decode(record.value)["done"], record.version)
 

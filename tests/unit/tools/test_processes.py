@@ -18,9 +18,7 @@ subprocess.run([sys.executable, "-c", child])
 
 
 def test_kill_tree_reaches_descendants_in_other_sessions() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as family:
+    with subprocess.Popen([sys.executable, "-c", _FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as family:
         assert family.stdout is not None
         family.stdout.readline()  # the grandchild runs
         below = children(family.pid)

@@ -1,4 +1,4 @@
-"""The parts of the demo: shares, expected state, dumps, comparison, report and exit codes."""
+"""Parts of the demo: shares, expected state, dumps, comparison, report and exit codes."""
 
 import gzip
 import io
@@ -213,7 +213,7 @@ def test_the_table_fits_into_80_columns() -> None:
     assert lines[first + 1] == "ZeroMQ *"
     assert "…" not in table
     assert "publisher-service was killed after 10 updates, at position 20: 4 committed changes were unsent" in table
-    assert "having told of 10 of its 20 updates; the next process went on at 11" in table
+    assert "after it reported 10 of its 20 updates; the next process continued at 11" in table
 
 
 @pytest.mark.parametrize(
@@ -222,11 +222,11 @@ def test_the_table_fits_into_80_columns() -> None:
         (report(ONE_MISSING), "replica-1 differs in 2 objects, for example '[a]', which the replica does not have"),
         (report(from_files=Differences(1, "'[a]'")), "the database differs from the files in 1 objects, for example"),
         (report(row(faults=1)), "replica-1 counted 1 faults that must never happen"),
-        (report(row(twice=3)), "replica-1 was told 3 versions twice"),
+        (report(row(twice=3)), "the handler of replica-1 was called twice for 3 versions"),
         (report(row(resyncs=2)), "replica-1 needed 2 full syncs after its first"),
         (report(kills=[KillRow("worker-2", 10, 20, 0)]), "nothing was unsent when worker-2 was killed"),
-        (report(kills=[]), "0 processes were killed where 1 were to be"),
-        (report(audit=audited(8)), "the audit says: Of 9 expected deliveries: a sentence."),
+        (report(kills=[]), "0 processes were killed instead of 1"),
+        (report(audit=audited(8)), "the audit failed: Of 9 expected deliveries: a sentence."),
         (report(row(kills=0), audit=audited(0)), "45 changes never came to replica-1, which was not killed"),
     ],
     ids=["replica", "files", "faults", "twice", "full sync", "nothing unsent", "no kill", "audit", "excused"],
@@ -260,22 +260,22 @@ def test_results_do_not_go_where_something_is_and_a_run_that_breaks_off_leaves_n
     results = tmp_path / "new" / "results"
     with pytest.raises(StoreFull), claimed(results):
         with (
-            pytest.raises(UsageError, match=f"{results} is there already; name a folder that is not"),
+            pytest.raises(UsageError, match=f"{results} already exists; name a new folder"),
             claimed(results),
         ):
             pytest.fail("two runs have one folder")
-        assert results.is_dir(), "it is the first one's"
+        assert results.is_dir(), "the folder belongs to the first run"
         raise StoreFull("no room")
     assert not results.exists()
 
 
 def audited_by(monkeypatch: pytest.MonkeyPatch, folder: Path, status: int) -> Audit:
-    """What comes of an audit's process that writes a summary of nothing (its exit code is 32) and ends like this."""
+    """The result of an audit process that writes an empty summary (its exit code is 32) and ends with ``status``."""
 
-    def execute(arguments: list[str], variables: dict[str, str], told: Path) -> tuple[int, str]:
+    def execute(arguments: list[str], variables: dict[str, str], output: Path) -> tuple[int, str]:
         assert (arguments[-2:], variables["TMPDIR"]) == (["--bound", "60"], str(folder))
         save_summary(nothing(["no journals"]), Path(arguments[arguments.index("--out") + 1]))
-        told.write_text("A verdict.\nMore.\n")
+        output.write_text("A verdict.\nMore.\n")
         return status, "its last words"
 
     monkeypatch.setattr("_routes.audit._execute", execute)
@@ -287,7 +287,7 @@ def audited_by(monkeypatch: pytest.MonkeyPatch, folder: Path, status: int) -> Au
 def test_an_audit_that_ends_otherwise_than_its_summary_says_is_no_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ChildError, match="ended with status 0, its summary says 32: its last words"):
+    with pytest.raises(ChildError, match="ended with status 0, its summary has 32: its last words"):
         audited_by(monkeypatch, tmp_path, 0)
     assert not (tmp_path / "results").exists()
 
@@ -350,14 +350,14 @@ def test_a_version_that_was_heard_of_is_told_from_a_new_one() -> None:
 
 def test_the_handler_counts_versions_that_it_hears_of_again() -> None:
     watch = Watch(lambda _message: None)
-    there = Event("route", "a", "t", "create", 7, None, None, b"{}", 7)
+    synced = Event("route", "a", "t", "create", 7, None, None, b"{}", 7)
     followed = Event("route", "a", "t", "set", 8, 7, b"{}", b"1", 8, written_at=1.0)
     found_gone = Event("route", "a", "t", "delete", None, 8, b"1", None, 9)
-    for event in (there, followed, found_gone, found_gone):
+    for event in (synced, followed, found_gone, found_gone):
         watch(event)
     assert (watch.calls, watch.twice, len(watch.latencies)) == (4, 0, 1)
     watch(followed)
-    watch(there)
+    watch(synced)
     assert (watch.calls, watch.twice) == (6, 2)
 
 
@@ -368,19 +368,19 @@ def test_what_was_written_while_something_was_away_is_told_apart() -> None:
 
 
 def test_the_last_transaction_of_a_killed_worker_is_counted(sqlite_url: str) -> None:
-    """What it committed and never told of, beside what others committed meanwhile."""
+    """Changes that the worker committed and did not report are counted, without the changes of other workers."""
     with Store(sqlite_url) as store:
         with store.transaction() as tx:
             tx.set(PROGRESS, "worker-2", {"done": 1}, topic=PROGRESS)
         assert tx.commit is not None
-        told = tx.commit.point
-        assert committed_after(store, "worker-2", told) == 0
+        reported = tx.commit.point
+        assert committed_after(store, "worker-2", reported) == 0
         for name, keys in (("worker-1", 5), ("worker-2", 3)):
             with store.transaction() as tx:
                 for key in range(keys):
                     tx.set("route", f"{name}-{key}", key, topic=f"t{key}")
                 tx.set(PROGRESS, name, {"done": 9}, topic=PROGRESS)
-        assert committed_after(store, "worker-2", told) == 4
+        assert committed_after(store, "worker-2", reported) == 4
 
 
 @pytest.fixture
@@ -402,14 +402,14 @@ def _signals() -> Iterator[None]:
         (report(ONE_MISSING, audit=audited(4)), 4),
         (report(audit=audited(41)), 41),
     ],
-    ids=["as promised", "differs", "equal, but not as promised", "corrupt", "sabotaged", "bits of the audit"],
+    ids=["passed", "differs", "equal, but a check failed", "corrupt", "sabotaged", "bits of the audit"],
 )
 def test_exit_codes(
     ended: Report, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Run, "execute", lambda _self: ended)
     assert command.execute("tools/demo", "json", _one_run) == code
-    assert capsys.readouterr().err.count("\n") == bool(code), "one sentence when it is not as promised"
+    assert capsys.readouterr().err.count("\n") == bool(code), "one sentence when a check failed"
 
 
 @pytest.mark.usefixtures("_signals")
@@ -422,9 +422,9 @@ def test_an_error_is_one_sentence(
 
     monkeypatch.setattr(Run, "execute", fail)
     assert command.execute("tools/demo", "table", _one_run) == 3
-    said = capsys.readouterr().err
-    assert said.startswith("tools/demo: ")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("tools/demo: ")
+    assert output.count("\n") == 1
 
 
 def _one_run(run: Callable[[Plan], int], folder: Path) -> int:
