@@ -1,14 +1,14 @@
-"""``tools/bench``: six small cases, each beside its peer in the same run, in turns; medians and ratios.
+"""``tools/bench``: six small cases, each measured in turns with its peer in the same run; medians and ratios.
 
 ::
 
-    tools/bench                                  # everything, 5 rounds a case
+    tools/bench                                  # all cases, 5 rounds each
     tools/bench --case burst10 --rounds 9
     tools/bench --json bench.json                # the table, and the figures in a file
-    tools/bench --quick -f json                  # does everything still arrive? its figures mean nothing
+    tools/bench --quick -f json                  # checks that everything arrives; its figures are not meaningful
 
-Close to nothing else should run meanwhile: both sides of a ratio meet the same machine, but a busy one treats several
-processes worse than one. What is measured, and beside what, stands in docs/performance.md.
+The machine should be nearly idle meanwhile: both sides of a ratio run on the same machine, but a busy machine slows
+several processes down more than one. docs/performance.md describes the measurements and their peers.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from pubsub_lib.errors import PubSubError
 
 MET, MISSED, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
 EXIT_CODES = (
-    "exit codes: 0 every ratio is met (of --quick: everything arrived); 1 one is missed; 2 wrong option; "
-    "3 it could not be run, or something did not arrive; 130 interrupted"
+    "exit codes: 0 every ratio is met (with --quick: everything arrived); 1 a ratio is missed; 2 invalid option; "
+    "3 the run failed, or something did not arrive; 130 interrupted"
 )
 
 
@@ -37,14 +37,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     names = list(cases(fullsync.DATA))
     parser = Parser(
         prog="tools/bench",
-        description="Six small cases, each beside its peer in the same run; medians and ratios.",
+        description="Six small cases, each compared with its peer in the same run; medians and ratios.",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("--case", action="append", choices=names, help="only this one; may be repeated")
-    parser.add_argument("--rounds", type=positive, default=None, metavar="N", help="of each (default: 5; quick: 1)")
-    parser.add_argument("--quick", action="store_true", help="tiny: shows that all arrives, its figures mean nothing")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="what goes to stdout")
+    parser.add_argument("--case", action="append", choices=names, help="run only this case; may be repeated")
+    parser.add_argument("--rounds", type=positive, default=None, metavar="N", help="per case (default: 5; quick: 1)")
+    parser.add_argument("--quick", action="store_true", help="tiny run: only checks that everything arrives")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="format of the output")
     parser.add_argument(
         "--data",
         type=Path,
@@ -56,7 +56,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace) -> report.Report:
-    """All rows. Raises PubSubError when a case cannot be run to its end."""
+    """All rows. Raises PubSubError when a case cannot be completed."""
     rounds = options.rounds or (1 if options.quick else 5)
     console = Console(stderr=True)
     on = report.machine()
@@ -65,12 +65,12 @@ def measure(options: argparse.Namespace) -> report.Report:
         if options.case and name not in options.case:
             continue
 
-        def say(text: str, name: str = name) -> None:
-            # No live display: its thread would be forked.
+        def log(text: str, name: str = name) -> None:
+            # No live display, because its thread would be forked.
             if console.is_terminal:
                 console.print(f"\r{name}: {text}\x1b[K", end="", highlight=False)
 
-        rows.extend(case(QUICK if options.quick else Sizes(), rounds, say))
+        rows.extend(case(QUICK if options.quick else Sizes(), rounds, log))
     if console.is_terminal:
         console.print("\r\x1b[K", end="")
     return report.report(rows, rounds, options.quick, on)

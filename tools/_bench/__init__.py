@@ -1,1 +1,1 @@
-"""The parts of ``tools/bench``: one module a case, each with its peer, and what they share."""
+"""The parts of ``tools/bench``: one module for each case with its peer, and common modules."""

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from _bench import burst, fullsync, hop, journal, latency
-from _bench.measure import Row, Say, Sizes
+from _bench.measure import Log, Row, Sizes
 
-Case = Callable[[Sizes, int, Say], Sequence[Row]]
-"""Measures so many rounds."""
+Case = Callable[[Sizes, int, Log], Sequence[Row]]
+"""Measures a number of rounds."""
 
 BURST10: Final = 0.6
 BURST1: Final = 0.35
-"""Of raw pyzmq's messages a second."""
+"""Required ratio to raw pyzmq's messages per second."""
 
 
 def cases(data: Path) -> Mapping[str, Case]:
-    """All, in the order in which they run. ``data``: the folder with the routes."""
+    """All cases, in the order in which they run. ``data``: the folder with the routes."""
     return {
         "burst10": partial(burst.run, 10, BURST10),
         "burst1": partial(burst.run, 1, BURST1),

@@ -1,4 +1,4 @@
-"""The processes of a case: forked, one pipe each, and an end for all of them whatever happens."""
+"""The processes of a case. Each is forked and has one pipe; all are ended with the case, even after an error."""
 
 import multiprocessing
 import os
@@ -12,11 +12,11 @@ from typing import Any
 from pubsub_lib.errors import PubSubError
 
 PATIENCE = 120.0
-"""Seconds that a process has for one step of a round."""
+"""Maximum number of seconds for one step of a round."""
 
 
 class BenchError(PubSubError):
-    """A case could not be run to its end; the message says which process failed and how."""
+    """A case could not be completed; the message names the process and its error."""
 
 
 class Child:
@@ -31,15 +31,15 @@ class Child:
         self._process.start()
         other.close()
 
-    def tell(self, what: object = None) -> None:
-        """Send the process something to go on with."""
+    def send(self, what: object = None) -> None:
+        """Send an object to the process."""
         self._pipe.send(what)
 
-    def hear(self, patience: float = PATIENCE) -> Any:
-        """What it sends next. Raises BenchError when that is an error, nothing, or does not come in time."""
+    def receive(self, patience: float = PATIENCE) -> Any:
+        """The next object that the process sends. Raises BenchError for an error, its end or a timeout."""
         try:
             if not self._pipe.poll(patience):
-                raise BenchError(f"the process {self._name!r} said nothing for {patience:.0f} s")
+                raise BenchError(f"the process {self._name!r} sent nothing for {patience:.0f} s")
             kind, what = self._pipe.recv()
         except EOFError as error:
             raise BenchError(f"the process {self._name!r} ended in the middle of its work") from error
@@ -48,7 +48,7 @@ class Child:
         return what
 
     def end(self) -> None:
-        """Kill it, if it still runs."""
+        """Kill the process, if it still runs."""
         if self._process.is_alive():
             self._process.kill()
         self._process.join()
@@ -56,17 +56,17 @@ class Child:
 
 
 class Line:
-    """A process' end of the pipe."""
+    """The child's end of the pipe."""
 
     def __init__(self, pipe: "Connection[Any, Any]") -> None:
         self._pipe = pipe
 
-    def say(self, what: object = None) -> None:
-        """To the parent."""
-        self._pipe.send(("said", what))
+    def send(self, what: object = None) -> None:
+        """Send an object to the parent."""
+        self._pipe.send(("object", what))
 
     def wait(self) -> Any:
-        """For what the parent tells."""
+        """Wait for an object of the parent."""
         return self._pipe.recv()
 
 
@@ -74,15 +74,15 @@ def _run(pipe: "Connection[Any, Any]", target: Callable[..., None], arguments: t
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
     try:
         target(Line(pipe), *arguments)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+    except BaseException as error:  # noqa: BLE001 - every error is sent to the parent
         text = str(error) if isinstance(error, PubSubError) else traceback.format_exc()
         pipe.send(("error", text))
-    os._exit(0)  # no interpreter's end of a forked heap of a million objects
+    os._exit(0)  # a normal exit would free a forked heap of a million objects
 
 
 @contextmanager
 def crew() -> Iterator[Callable[..., Child]]:
-    """A function that starts children; all of them are ended with the block."""
+    """A function that starts children; all of them are ended at the end of the block."""
     started: list[Child] = []
 
     def start(target: Callable[..., None], *arguments: Any) -> Child:

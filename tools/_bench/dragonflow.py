@@ -1,10 +1,11 @@
 """Dragonflow's chain, re-created from its specification: worker -> ipc -> publisher service -> tcp -> controller.
 
-What the text behind this project describes: every change is one event with table, key, action and value; a forked
+The specification of this project describes it: every change is one event with table, key, action and value; a forked
 worker packs it and pushes it through a shared ipc socket; the host's one publisher service takes it out, puts it
 into its queue and publishes it to the event's topic; the controller's subscriber thread unpacks it, puts it into
-the controller's queue, and the controller reads and applies it. One message an event and hop, packed (as JSON)
-and unpacked at every process. Own code, and kinder than the original: no eventlet, no sleeps, no logging.
+the controller's queue, and the controller reads and applies it. Each event is one message per hop, packed (as JSON)
+and unpacked in every process. This is our own code, and it does less than the original: no eventlet, no sleeps, no
+logging.
 """
 
 import json
@@ -31,34 +32,34 @@ def pack(event: dict[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Its inverse."""
+    """The inverse of ``pack``."""
     event: dict[str, Any] = json.loads(data)
     return event
 
 
 def work(line: Line, path: Path, number: int, count: int) -> None:
-    """A worker: one message an event."""
+    """A worker: one message for each event."""
     socket = zmq.Context().socket(zmq.PUSH)
     socket.sndhwm = 0
     socket.connect(f"ipc://{path}")
     values = [value(each).decode() for each in range(count)]
-    line.say()
+    line.send()
     line.wait()
     begun = time.monotonic()
     for each, text in enumerate(values):
         event = {"table": TABLE, "key": key(f"tenant-{number}", each), "action": "set", "value": text, "topic": TOPIC}
         socket.send_multipart([TOPIC.encode(), pack(event)])
-    line.say(begun)
+    line.send(begun)
     line.wait()
 
 
 def serve(line: Line, path: Path, port: int) -> None:
-    """The publisher service: a thread that takes events in, a queue, and the publishing loop."""
+    """The publisher service: a thread that receives events, a queue, and the publishing loop."""
     context = zmq.Context()
     taking = context.socket(zmq.PULL)
     taking.rcvhwm = 0
     taking.bind(f"ipc://{path}")
-    sending = context.socket(zmq.XPUB)  # as PUB, and sees when the subscriber is there
+    sending = context.socket(zmq.XPUB)  # as PUB, but it also receives subscriptions
     sending.sndhwm = 0
     sending.bind(f"tcp://127.0.0.1:{port}")
     events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -68,9 +69,9 @@ def serve(line: Line, path: Path, port: int) -> None:
             _, data = taking.recv_multipart()
             events.put(unpack(data))
 
-    line.say()
+    line.send()
     sending.recv()
-    line.say()
+    line.send()
     threading.Thread(target=take, daemon=True).start()
     while True:
         event = events.get()
@@ -95,24 +96,24 @@ def control(line: Line, port: int, count: int) -> None:
     for _ in range(count):
         change = changes.get()
         cache[change["table"], change["key"]] = change["value"]
-    line.say((time.monotonic(), len(cache)))
+    line.send((time.monotonic(), len(cache)))
 
 
 def measure(count: int) -> float:
-    """Applied events per second, from the first worker's first event to the last one applied."""
+    """Applied events per second, from the first worker's first event to the last applied event."""
     each = max(1, count // WORKERS)
     with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
         port, path = free_port(), Path(folder, "chain")
         service = start(serve, path, port)
-        service.hear()
+        service.receive()
         controller = start(control, port, each * WORKERS)
-        service.hear()
+        service.receive()
         workers = [start(work, path, number, each) for number in range(WORKERS)]
         for worker in workers:
-            worker.hear()
+            worker.receive()
         for worker in workers:
-            worker.tell()
-        begun = min(float(worker.hear()) for worker in workers)
-        ended, objects = controller.hear()
+            worker.send()
+        begun = min(float(worker.receive()) for worker in workers)
+        ended, objects = controller.receive()
         assert objects == each * WORKERS
         return each * WORKERS / float(ended - begun)

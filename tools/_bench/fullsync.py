@@ -1,4 +1,4 @@
-"""Full sync of the whole routing table into a replica, beside the bare database driver's fetch of the same rows."""
+"""Full sync of the whole routing table into a replica, compared with a plain fetch of the same rows by sqlite3."""
 
 import gc
 import sqlite3
@@ -11,7 +11,7 @@ from _processes import free_port
 from _routes import data
 
 from _bench.children import BenchError, Line, crew
-from _bench.measure import Row, Say, Sizes, in_turns, row
+from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.replicas import TIMING
 from pubsub_lib import Replica, Settings, Store
 from pubsub_lib.core.model import SyncAnswer, Want
@@ -26,17 +26,17 @@ PEER = "sqlite3, fetched into a dict"
 ROWS = "SELECT table_name, object_key, version, value FROM pubsub_objects"
 
 
-def run(folder: Path, sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
-    """``folder`` holds the routes; without it, generated ones of the same shape take their place, and that is said."""
+def run(folder: Path, sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
+    """``folder`` holds the routes; without it, generated routes of the same shape are used, and a note reports it."""
     path = folder / ROUTES
     note = "" if path.is_file() else f"{folder} does not hold {ROUTES}: generated routes of the same shape were used"
     if note:
-        say(note)
+        log(note)
     with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as temporary:
         database = Path(temporary, "routes.db")
         routes = generated(sizes.routes or ALL_ROUTES) if note else data.read(path, sizes.routes)
-        count = fill(database, routes, say)
-        values = list(in_turns(rounds, lambda: count / ours(database), lambda: count / bare(database), say))
+        count = fill(database, routes, log)
+        values = list(in_turns(rounds, lambda: count / ours(database), lambda: count / bare(database), log))
     return [row("sync", f"full sync of {count:,} routes, SQLite", "objects/s", PEER, values, "least", REQUIRED, note)]
 
 
@@ -51,8 +51,8 @@ def generated(count: int) -> Iterator[data.Route]:
         )  # fmt: skip
 
 
-def fill(database: Path, routes: Iterator[data.Route], say: Say) -> int:
-    """Write the routes; how many objects the database holds then."""
+def fill(database: Path, routes: Iterator[data.Route], log: Log) -> int:
+    """Write the routes. Returns the number of objects in the database."""
     done = 0
     with Store(f"sqlite:///{database}") as store:
         for batch in data.batches(routes, LOAD):
@@ -60,12 +60,12 @@ def fill(database: Path, routes: Iterator[data.Route], say: Say) -> int:
                 for route in batch:
                     transaction.set(route.table, route.key, route.value, topic=route.topic)
             done += len(batch)
-            say(f"{done:,} routes loaded")
+            log(f"{done:,} routes loaded")
         return sum(head.count for head in store.topics().values())
 
 
 def fetch(database: Path) -> Mapping[tuple[str, str], tuple[int, bytes]]:
-    """The rows as a dict, by nothing but the standard library's driver."""
+    """The rows as a dict, read only with the standard library's driver."""
     connection = sqlite3.connect(database)
     try:
         rows = connection.execute(ROWS)
@@ -75,43 +75,43 @@ def fetch(database: Path) -> Mapping[tuple[str, str], tuple[int, bytes]]:
 
 
 def bare(database: Path) -> float:
-    """Seconds of the bare fetch, in a fresh process."""
+    """Seconds of the plain fetch, in a new process."""
     with crew() as start:
-        return float(start(bare_process, database).hear())
+        return float(start(bare_process, database).receive())
 
 
 def bare_process(line: Line, database: Path) -> None:
-    """The peer."""
+    """The process of the peer."""
     begun = time.monotonic()
     state = fetch(database)
-    line.say(time.monotonic() - begun)
+    line.send(time.monotonic() - begun)
     del state
 
 
 class Timed:
-    """A store that remembers when it was first asked for a sync."""
+    """A store that records the times of its syncs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.begun: list[float] = []
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
-        """As the store's."""
+        """As the method of ``Store``."""
         self.begun.append(time.monotonic())
         return self._store.read_sync(wants)
 
 
 def ours(database: Path) -> float:
-    """Seconds from the question to the store until the replica is synced, in a fresh process."""
+    """Seconds from the request to the store until the replica is synced, in a new process."""
     with crew() as start:
         child = start(sync_process, database, free_port())
-        took = float(child.hear())
-        child.hear()
+        took = float(child.receive())
+        child.receive()
         return took
 
 
 def sync_process(line: Line, database: Path, port: int) -> None:
-    """The replica: of everything, every check on; nobody publishes, so it syncs after a short wait for a hello."""
+    """The replica of all topics, with all checks. There is no publisher, so it syncs after a short wait for a hello."""
     gc.collect()
     settings = Settings(
         store_url=f"sqlite:///{database}",
@@ -124,8 +124,8 @@ def sync_process(line: Line, database: Path, port: int) -> None:
         timed = Timed(store)
         with Replica(settings, store=timed) as replica:
             replica.wait_synced(600.0)
-            line.say(time.monotonic() - timed.begun[0])
+            line.send(time.monotonic() - timed.begun[0])
             state = {(each.table, each.key): (each.version, each.json) for each in replica.records()}
             if state != fetch(database) or len(timed.begun) != 1 or replica.status().faults.mismatches:
-                raise BenchError(f"after {len(timed.begun)} syncs the replica's objects are not the store's")
-            line.say()
+                raise BenchError(f"after {len(timed.begun)} syncs the replica's objects differ from the store's")
+            line.send()

@@ -1,4 +1,4 @@
-"""Four workers through the service into one replica, beside Dragonflow's chain as re-created in :mod:`.dragonflow`."""
+"""Four workers through the service into one replica, compared with Dragonflow's chain (:mod:`.dragonflow`)."""
 
 import gc
 import tempfile
@@ -10,7 +10,7 @@ from _processes import free_port
 
 from _bench import dragonflow
 from _bench.children import Line, crew
-from _bench.measure import Row, Say, Sizes, in_turns, row
+from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import replicate, settings
 from _bench.store import PlannedStore
@@ -23,37 +23,37 @@ from pubsub_lib.service.service import drivers
 
 WORKERS = 4
 CHANGES = 10
-"""Of one transaction."""
+"""Number of changes of one transaction."""
 REQUIRED = 10.0
 PEER = "Dragonflow's chain, re-created"
 
 
-def run(sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
-    """Each worker writes to a topic of its own, as API workers mostly work for different tenants."""
+def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
+    """Each worker writes to a separate topic, because API workers mostly work for different tenants."""
     each = max(1, sizes.hop_changes // WORKERS // CHANGES)
     plans = [plan(f"tenant-{number}", sizes.keys // WORKERS, each, CHANGES, number) for number in range(WORKERS)]
     gc.collect()
     gc.freeze()
-    values = list(in_turns(rounds, lambda: measure(plans), lambda: dragonflow.measure(sizes.chain_events), say))
+    values = list(in_turns(rounds, lambda: measure(plans), lambda: dragonflow.measure(sizes.chain_events), log))
     title = f"{WORKERS} workers through the service, {CHANGES}-change transactions"
     return [row("hop", title, "changes/s", PEER, values, "least", REQUIRED)]
 
 
 def work(line: Line, port: int, path: Path, planned: Plan) -> None:
-    """A worker process: hands over one transaction after the other, as the store does after each commit."""
+    """A worker process: it hands over one transaction after another, as the store does after each commit."""
     with Worker(settings(port, path), PlannedStore([planned])) as worker:
-        line.say()
+        line.send()
         line.wait()
         transactions = [[link] for link in planned.links]
         begun = time.monotonic()
         for links in transactions:
             worker.hand_over(links)
-        line.say(begun)
+        line.send(begun)
         line.wait()
 
 
 def serve(line: Line, port: int, path: Path, plans: Sequence[Plan]) -> None:
-    """The service's way from workers to replicas. Without its database, which has no part in this way."""
+    """The service's path from workers to replicas, without the database, which this path does not use."""
     store = PlannedStore(plans)
     made = settings(port, path)
     sender, subscriber = drivers(made)
@@ -62,7 +62,7 @@ def serve(line: Line, port: int, path: Path, plans: Sequence[Plan]) -> None:
         outgoing = Outgoing(made.service, UnpublishedLinks(made.service, 1.0, 60.0), publisher)
         receiving = Receiving(subscriber, made.service, outgoing)
         receiving.start()
-        line.say()
+        line.send()
         line.wait()
         receiving.close()
 
@@ -72,15 +72,15 @@ def measure(plans: Sequence[Plan]) -> float:
     with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
         port, path = free_port(), Path(folder, "hop")
         service = start(serve, port, path, plans)
-        service.hear()
+        service.receive()
         replica = start(replicate, port, plans)
-        replica.hear()
+        replica.receive()
         workers = [start(work, port, path, planned) for planned in plans]
         for worker in workers:
-            worker.hear()
+            worker.receive()
         for worker in workers:
-            worker.tell()
-        begun = min(float(worker.hear()) for worker in workers)
-        ended = float(replica.hear())
-        replica.hear()
+            worker.send()
+        begun = min(float(worker.receive()) for worker in workers)
+        ended = float(replica.receive())
+        replica.receive()
         return sum(planned.changes for planned in plans) / (ended - begun)

@@ -1,4 +1,4 @@
-"""What journals cost: the bursts of 10-change transactions with them, beside the same without."""
+"""The cost of journals: bursts of 10-change transactions with journals, compared with bursts without journals."""
 
 import gc
 import tempfile
@@ -11,7 +11,7 @@ from _processes import free_port
 
 from _bench.burst import SEED, TOGETHER
 from _bench.children import Line, crew
-from _bench.measure import Row, Say, Sizes, in_turns, row
+from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan
 from _bench.replicas import LOOK, check, settings, started
 from _bench.store import PlannedStore
@@ -20,27 +20,27 @@ from pubsub_lib.journal import JournalSettings
 from pubsub_lib.publisher.publisher import Publisher
 
 RATE = 0.85
-"""Least rate with journals, of that without."""
+"""Minimum rate with journals, relative to the rate without."""
 WORK = 1.15
-"""Most processor time with journals, of that without."""
+"""Maximum processor time with journals, relative to the time without."""
 CHANGES = 10
 PEER = "the same without journals"
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Of one burst: applied changes per second, and processor time of both processes in nanoseconds a change."""
+    """Of one burst: applied changes per second, and processor time of both processes in nanoseconds per change."""
 
     rate: float
     work: float
 
 
-def run(sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
-    """With journals and without, in turns."""
+def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
+    """Measure with journals and without, in turns."""
     planned = plan("bench", sizes.keys, sizes.changes // CHANGES, CHANGES, SEED)
     gc.collect()
     gc.freeze()  # as in the bursts
     costs: list[tuple[Cost, Cost]] = list(
-        in_turns(rounds, lambda: measure(planned, journals=True), lambda: measure(planned, journals=False), say)
+        in_turns(rounds, lambda: measure(planned, journals=True), lambda: measure(planned, journals=False), log)
     )
     title = f"burst of {CHANGES}-change transactions with journals"
     rates = [(ours.rate, peer.rate) for ours, peer in costs]
@@ -52,7 +52,7 @@ def run(sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
 
 
 def measure(planned: Plan, *, journals: bool) -> Cost:
-    """One burst. Journals go to a folder that is gone afterwards; none is made Parquet meanwhile."""
+    """One burst. Journals are written to a temporary folder; no journal is converted to Parquet meanwhile."""
     with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
         port = free_port()
         given = settings(port)
@@ -60,46 +60,46 @@ def measure(planned: Plan, *, journals: bool) -> Cost:
             kept = JournalSettings(folder, roll_bytes=1 << 40, to_parquet=False)
             given = msgspec.structs.replace(given, journal=kept)
         publisher = start(publish, given, planned)
-        publisher.hear()
+        publisher.receive()
         replica = start(replicate, given, planned)
-        replica.hear()
-        publisher.tell()
-        begun = publisher.hear()
-        ended, of_replica = replica.hear()
-        publisher.tell()
-        of_publisher = publisher.hear()
-        replica.hear()
+        replica.receive()
+        publisher.send()
+        begun = publisher.receive()
+        ended, of_replica = replica.receive()
+        publisher.send()
+        of_publisher = publisher.receive()
+        replica.receive()
         assert any(Path(folder).iterdir()) == journals
         rate = planned.changes / float(ended - begun)
         return Cost(rate, (of_publisher + of_replica) / planned.changes * 1e9)
 
 
 def publish(line: Line, given: Settings, planned: Plan) -> None:
-    """As in the bursts; says when it began, and what it used until everything was applied."""
+    """As in the bursts. Sends the start time, and then the processor time until everything was applied."""
     store = PlannedStore([planned])
     with Publisher(given, store) as publisher:
-        line.say()
+        line.send()
         line.wait()
         store.commit()
         together = max(1, TOGETHER // len(planned.links[0].changes))
         used, begun = time.process_time(), time.monotonic()
         for first in range(0, len(planned.links), together):
             publisher.publish(planned.links[first : first + together])
-        line.say(begun)
+        line.send(begun)
         line.wait()
-        line.say(time.process_time() - used)
+        line.send(time.process_time() - used)
 
 
 def replicate(line: Line, given: Settings, planned: Plan) -> None:
-    """As in the bursts; says when it had everything and what it used, then that the check is done."""
+    """As in the bursts. Sends the time and processor time when everything was applied, then the end of the check."""
     store = PlannedStore([planned])
     with Replica(given, topics=[planned.topic], store=store) as replica:
         started(replica)
-        line.say()
+        line.send()
         store.commit()
         used = time.process_time()
         while replica.status().chains[planned.topic].known != planned.end.point:
             time.sleep(LOOK)
-        line.say((time.monotonic(), time.process_time() - used))
+        line.send((time.monotonic(), time.process_time() - used))
         check(replica, [planned])
-        line.say()
+        line.send()

@@ -1,7 +1,7 @@
 """Latency at 1,000 transactions a second, from the call after the commit to the controller's handler.
 
-Directly (publisher to replica), and through the hop (worker to service to replica), each beside raw pyzmq from
-``send`` to ``recv`` returning. Both stamp with the machine's monotonic clock, which all its processes share.
+Directly (publisher to replica), and through the hop (worker to service to replica), each compared with raw pyzmq from
+``send`` to the return of ``recv``. Timestamps are of the machine's monotonic clock, which all its processes share.
 """
 
 import statistics
@@ -17,7 +17,7 @@ from _processes import free_port
 
 from _bench import hop
 from _bench.children import Line, crew
-from _bench.measure import Row, Say, Sizes, in_turns, row
+from _bench.measure import Log, Row, Sizes, in_turns, row
 from _bench.payload import Plan, plan, value
 from _bench.raw import TOPIC
 from _bench.replicas import check, settings, started
@@ -29,15 +29,15 @@ from pubsub_lib.publisher.publisher import Publisher
 from pubsub_lib.publisher.worker import Worker
 
 RATE = 1000
-"""A second."""
+"""Transactions per second."""
 DIRECT, THROUGH = 2.0, 4.0
-"""What p50 may be at most, in raw pyzmq's."""
+"""Maximum p50, as a multiple of raw pyzmq's."""
 PEER = "raw pyzmq, send to recv"
 STAMP = struct.Struct("d")
 
 
-def run(sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
-    """Two rows: directly, and through the hop."""
+def run(sizes: Sizes, rounds: int, log: Log) -> Sequence[Row]:
+    """Measure two rows: directly, and through the hop."""
     count = sizes.latency_messages
     planned = plan("bench", min(sizes.keys, 1000), count, 1, 1)
     rows = []
@@ -45,13 +45,13 @@ def run(sizes: Sizes, rounds: int, say: Say) -> Sequence[Row]:
         ("latency", "p50 to the handler at 1,000/s, direct", direct, DIRECT),
         ("latency-hop", "p50 to the handler at 1,000/s, through the hop", through, THROUGH),
     ):
-        values = list(in_turns(rounds, lambda m=measure: m(planned) * 1e6, lambda: raw(count) * 1e6, say))  # type: ignore[misc]
+        values = list(in_turns(rounds, lambda m=measure: m(planned) * 1e6, lambda: raw(count) * 1e6, log))  # type: ignore[misc]
         rows.append(row(name, title, "µs", PEER, values, "most", required))
     return rows
 
 
 def paced(count: int, send: Callable[[int], None]) -> None:
-    """Call ``send`` so many times, ``RATE`` a second."""
+    """Call ``send`` ``count`` times, ``RATE`` times per second."""
     begun = time.monotonic()
     for number in range(count):
         wait = begun + number / RATE - time.monotonic()
@@ -67,7 +67,7 @@ def raw_send(line: Line, port: int, count: int) -> None:
     """Raw pyzmq's sender."""
     socket = zmq.Context().socket(zmq.XPUB)
     socket.bind(f"tcp://127.0.0.1:{port}")
-    line.say()
+    line.send()
     socket.recv()
     body = value(0)
     paced(count, lambda _: socket.send(TOPIC + STAMP.pack(time.monotonic()) + body))
@@ -83,22 +83,22 @@ def raw_receive(line: Line, port: int, count: int) -> None:
     for _ in range(count):
         data = socket.recv()
         took.append(time.monotonic() - STAMP.unpack_from(data, len(TOPIC))[0])
-    line.say(statistics.median(took))
+    line.send(statistics.median(took))
 
 
 def raw(count: int) -> float:
     """The median, in seconds."""
     with crew() as start:
         port = free_port()
-        start(raw_send, port, count).hear()
-        return float(start(raw_receive, port, count).hear())
+        start(raw_send, port, count).receive()
+        return float(start(raw_receive, port, count).receive())
 
 
 # -- ours ------------------------------------------------------------------------------------------------------------
 
 
 def stamped(link: Link) -> Link:
-    """The link as if written now. On the monotonic clock: nothing else in these processes reads the stamp."""
+    """The link with the current time as its write time, by the monotonic clock: only this case reads the timestamp."""
     return Link(
         link.topic, link.prev, link.point, link.changes, link.count, link.digest, link.tx_prev, link.tx_links,
         link.origin, time.monotonic(),
@@ -106,7 +106,7 @@ def stamped(link: Link) -> Link:
 
 
 def replicate(line: Line, port: int, planned: Plan) -> None:
-    """A replica with a handler, which takes the times."""
+    """A replica with a handler that measures the latencies."""
     took: list[float] = []
     store = PlannedStore([planned])
     done = threading.Event()
@@ -120,18 +120,18 @@ def replicate(line: Line, port: int, planned: Plan) -> None:
     with Replica(settings(port), topics=[planned.topic], store=store) as replica:
         replica.on(None, handler)
         started(replica)
-        line.say()
+        line.send()
         store.commit()
         done.wait()
         check(replica, [planned])
         assert len(took) == planned.changes
-        line.say(statistics.median(took))
+        line.send(statistics.median(took))
 
 
 def publish(line: Line, port: int, planned: Plan) -> None:
     """The publishing process."""
     with Publisher(settings(port), PlannedStore([planned])) as publisher:
-        line.say()
+        line.send()
         line.wait()
         paced(len(planned.links), lambda number: publisher.publish([stamped(planned.links[number])]))
         line.wait()
@@ -149,11 +149,11 @@ def direct(planned: Plan) -> float:
     with crew() as start:
         port = free_port()
         publisher = start(publish, port, planned)
-        publisher.hear()
+        publisher.receive()
         replica = start(replicate, port, planned)
-        replica.hear()
-        publisher.tell()
-        return float(replica.hear())
+        replica.receive()
+        publisher.send()
+        return float(replica.receive())
 
 
 def through(planned: Plan) -> float:
@@ -161,8 +161,8 @@ def through(planned: Plan) -> float:
     with tempfile.TemporaryDirectory(prefix="pubsub-bench-") as folder, crew() as start:
         port, path = free_port(), Path(folder, "hop")
         service = start(hop.serve, port, path, [planned])
-        service.hear()
+        service.receive()
         replica = start(replicate, port, planned)
-        replica.hear()
+        replica.receive()
         start(work, port, path, planned)
-        return float(replica.hear())
+        return float(replica.receive())

@@ -1,4 +1,4 @@
-"""A measured row: ours beside its peer, round by round in turns, so that both meet the same machine."""
+"""A measured row: ours and its peer, measured in turns, so that both run under the same conditions."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -7,16 +7,16 @@ from typing import Literal, TypeVar
 import msgspec
 
 Measured = TypeVar("Measured")
-Say = Callable[[str], None]
-"""Tells people how far it is."""
+Log = Callable[[str], None]
+"""Shows the progress."""
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """How much each case does; everything in counts."""
+    """The sizes of the cases, as numbers of items."""
 
     keys: int = 100_000
     changes: int = 200_000
-    """Of one burst, and as many messages of its peer."""
+    """Of one burst; its peer sends the same number of messages."""
     hop_changes: int = 100_000
     chain_events: int = 20_000
     """Of the re-created chain, which is slower."""
@@ -69,11 +69,11 @@ def row(
 
 
 def in_turns(
-    rounds: int, ours: Callable[[], Measured], peer: Callable[[], Measured], say: Say
+    rounds: int, ours: Callable[[], Measured], peer: Callable[[], Measured], log: Log
 ) -> Iterator[tuple[Measured, Measured]]:
-    """(ours, peer's) of each round; who begins changes from round to round."""
+    """(ours, peer's) of each round; the first of the two alternates from round to round."""
     for number in range(rounds):
-        say(f"round {number + 1} of {rounds}")
+        log(f"round {number + 1} of {rounds}")
         if number % 2:
             mine = ours()
             yield mine, peer()

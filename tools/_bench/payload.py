@@ -1,4 +1,4 @@
-"""What is sent: objects of 256-byte values and the transactions that change them, from a seed."""
+"""The payload: objects of 256-byte values and the transactions that change them, from a seed."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,8 @@ from pubsub_lib.core.model import ZERO, Change, Full, Head, Link, Point, Record,
 
 TABLE = "lport"
 VALUE_BYTES = 256
-"""Of every value in every case but the full sync. The peers send exactly these bytes, without key and version."""
+"""Bytes of each value in all cases except the full sync. The peers send exactly these bytes, without key and version.
+"""
 _DIGITS = VALUE_BYTES - len('{"data":""}')
 
 
@@ -33,7 +34,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> int:
-        """How many changes all links hold."""
+        """The number of changes of all links."""
         return sum(len(link.changes) for link in self.links)
 
     @property
@@ -43,11 +44,11 @@ class Plan(msgspec.Struct, frozen=True):
         return Head(last.point, last.count, last.digest)
 
     def full(self) -> Full:
-        """The objects before the first link as a store answers them."""
+        """The objects before the first link, as a store's answer."""
         return Full({self.topic: self.start}, self.start.head.point)
 
     def expected(self) -> Mapping[tuple[str, str], tuple[int, bytes]]:
-        """What a replica must hold at the end: (table, key) -> (version, value). Worked out without the library."""
+        """The expected final contents of a replica: (table, key) -> (version, value), without using the library."""
         state = {(each.table, each.key): (each.version, each.value) for each in self.start.records}
         for link in self.links:
             for change in link.changes:
@@ -71,7 +72,7 @@ def plan(topic: str, keys: int, transactions: int, changes: int, seed: int) -> P
         for chosen in rng.sample(range(keys), changes):
             version += 1
             new = value(version)
-            its_key = key(topic, chosen)  # a text of its own, as a writer has just made it, and none of long ago
+            its_key = key(topic, chosen)  # a new string object, as in a writer
             print_ = digest.fingerprint(TABLE, its_key, version, new)
             total = digest.add(digest.subtract(total, prints[chosen]), print_)
             prints[chosen] = print_

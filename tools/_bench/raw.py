@@ -1,6 +1,6 @@
 """The peer of the bursts: raw pyzmq, one message per event, PUB to SUB over tcp, both in tight loops.
 
-A message is one frame: the topic, NUL, and the value. No key, no version, no number, no check: as cheap as it gets.
+A message is one frame: the topic, NUL, and the value. It has no key, version, number or check: the minimum cost.
 """
 
 import time
@@ -17,18 +17,18 @@ TOPIC = b"Dbench\0"
 def send(line: Line, port: int, count: int) -> None:
     """The sending process."""
     context = zmq.Context()
-    socket = context.socket(zmq.XPUB)  # as PUB, and sees when the subscriber is there
+    socket = context.socket(zmq.XPUB)  # as PUB, but it also receives subscriptions
     socket.sndhwm = 0
     socket.bind(f"tcp://127.0.0.1:{port}")
     messages = [TOPIC + value(number) for number in range(count)]
-    line.say()
+    line.send()
     socket.recv()
-    line.say()
+    line.send()
     line.wait()
     begun = time.monotonic()
     for message in messages:
         socket.send(message)
-    line.say((begun, time.monotonic()))
+    line.send((begun, time.monotonic()))
     line.wait()
 
 
@@ -42,19 +42,19 @@ def receive(line: Line, port: int, count: int) -> None:
     size = 0
     for _ in range(count):
         size += len(socket.recv())
-    line.say((time.monotonic(), size))
+    line.send((time.monotonic(), size))
 
 
 def measure(count: int) -> float:
-    """Messages per second, from the first one's sending to the last one's arrival."""
+    """Messages per second, from the sending of the first to the arrival of the last."""
     with crew() as start:
         port = free_port()
         sender = start(send, port, count)
-        sender.hear()
+        sender.receive()
         receiver: Child = start(receive, port, count)
-        sender.hear()
-        sender.tell()
-        begun, _ = sender.hear()
-        ended, size = receiver.hear()
+        sender.receive()
+        sender.send()
+        begun, _ = sender.receive()
+        ended, size = receiver.receive()
         assert size == count * (len(TOPIC) + len(value(0)))
         return count / float(ended - begun)

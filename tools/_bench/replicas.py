@@ -1,4 +1,4 @@
-"""A real replica in a process of its own, and the check of what it holds at the end."""
+"""A real replica in a separate process, and the check of its contents at the end."""
 
 import time
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ from pubsub_lib import Replica, Settings, Timing
 from pubsub_lib.errors import WaitTimeout
 
 LOOK = 0.01
-"""Seconds between two looks at the replica while it applies; the error of a time."""
+"""Seconds between two polls of the replica while it applies; this is the error of a measured time."""
 NO_HWM = 1_000_000
-"""Frames that both ends may keep: a burst must not be dropped at a high-water mark."""
+"""Maximum number of queued frames at both ends: no message of a burst may be dropped at a high-water mark."""
 TIMING = Timing(max_idle_time=60.0, message_delay_window=30.0, sync_jitter=0.0, hello_wait=5.0)
-"""No hello in the middle of a burst, and one at its begin, which proves that the subscription has arrived."""
+"""No hello during a burst, and one hello at its begin, which proves that the subscription has arrived."""
 
 
 def settings(port: int, hop: Path | None = None) -> Settings:
-    """Of all processes of a round: the ZeroMQ driver, and the hop to a service when its socket is named."""
+    """Settings of all processes of a round: the ZeroMQ driver, and the hop to a service when its socket is named."""
     return Settings(
-        store_url="sqlite:////nowhere/bench.db",  # never opened: everybody is given a store
+        store_url="sqlite:////nowhere/bench.db",  # never opened: each process gets a store
         driver="zmq_pubsub_driver",
         service="bench",
         timing=TIMING,
@@ -35,14 +35,14 @@ def settings(port: int, hop: Path | None = None) -> Settings:
 
 
 def started(replica: Replica) -> None:
-    """Wait until it is synced and its subscriptions have arrived, which a hello reply proves."""
+    """Wait until the replica is synced and its subscriptions have arrived, which a hello reply proves."""
     replica.wait_synced(60.0)
     while not replica.status().driver["received"]:
         time.sleep(LOOK)
 
 
 def arrived(replica: Replica, plan: Plan) -> bool:
-    """Whether the plan's last change is applied, for a few µs: what looks takes its time from what applies."""
+    """Whether the plan's last change is applied. It takes only a few µs, because polling slows down the replica."""
     try:
         replica.wait_for(plan.end.point.position, 0.0, topics=[plan.topic])
     except WaitTimeout:
@@ -51,22 +51,22 @@ def arrived(replica: Replica, plan: Plan) -> bool:
 
 
 def replicate(line: Line, port: int, plans: Sequence[Plan]) -> None:
-    """Follow the plans' topics to their ends; says when it did, then when the check is done."""
+    """Follow the plans' topics to their ends. Sends the time of the last change, then the end of the check."""
     store = PlannedStore(plans)
     with Replica(settings(port), topics=[plan.topic for plan in plans], store=store) as replica:
         started(replica)
-        line.say()
+        line.send()
         store.commit()
         for plan in plans:
             while not arrived(replica, plan):
                 time.sleep(LOOK)
-        line.say(time.monotonic())
+        line.send(time.monotonic())
         check(replica, plans)
-        line.say()
+        line.send()
 
 
 def check(replica: Replica, plans: Sequence[Plan]) -> None:
-    """Raises BenchError when the replica is not what the plans lead to, or got there by more than messages."""
+    """Raises BenchError when the replica's contents differ from the plans', or when it did not only use messages."""
     state = {(each.table, each.key): (each.version, each.json) for each in replica.records()}
     expected: dict[tuple[str, str], tuple[int, bytes]] = {}
     for plan in plans:
@@ -75,4 +75,4 @@ def check(replica: Replica, plans: Sequence[Plan]) -> None:
         raise BenchError(f"the replica ended with {len(state)} objects that differ from the {len(expected)} expected")
     status = replica.status()
     if status.faults.guarded or status.faults.mismatches or status.sequences.holes or status.last_error:
-        raise BenchError(f"the replica met faults: {status.faults}, {status.sequences}, {status.last_error}")
+        raise BenchError(f"the replica counted faults: {status.faults}, {status.sequences}, {status.last_error}")

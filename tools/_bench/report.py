@@ -16,7 +16,7 @@ from _bench.payload import VALUE_BYTES
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What the figures were taken on."""
+    """The machine on which the figures were measured."""
 
     processor: str
     cores: int
@@ -28,7 +28,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One run. ``quick``: too short for its figures to mean anything; only that everything arrived was checked."""
+    """One run. ``quick``: too short for meaningful figures; it only checks that everything arrives."""
 
     machine: Machine
     value_bytes: int
@@ -38,12 +38,12 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def met(self) -> bool:
-        """True when no ratio is missed; always for a quick run, whose ratios are not judged."""
+        """True when no ratio is missed, and always for a quick run, whose ratios are not judged."""
         return self.quick or all(each.met for each in self.cases)
 
 
 def machine() -> Machine:
-    """This one."""
+    """This machine."""
     return Machine(
         _processor(), os.cpu_count() or 1, platform.python_version(), zmq.__version__, zmq.zmq_version(),
         round(os.getloadavg()[0], 1),
@@ -51,17 +51,17 @@ def machine() -> Machine:
 
 
 def report(rows: Sequence[Row], rounds: int, quick: bool, on: Machine) -> Report:
-    """All of it."""
+    """The report of all rows."""
     return Report(on, VALUE_BYTES, rounds, quick, rows)
 
 
 def as_json(made: Report) -> str:
-    """Indented, one object."""
+    """One indented JSON object."""
     return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
 
 
 def show(made: Report, console: Console) -> None:
-    """The table."""
+    """Print the table."""
     table = Table(box=SIMPLE_HEAD)
     for name in ("case", "ours", "peer", "", "ratio", "required", ""):
         table.add_column(name, justify="right" if name in ("ours", "peer", "ratio", "required") else "left")

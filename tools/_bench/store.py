@@ -1,4 +1,4 @@
-"""A store that holds plans instead of a database: no database commits as fast as a burst is sent here."""
+"""A store with plans instead of a database: no database commits as fast as these bursts are sent."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -8,11 +8,10 @@ from pubsub_lib.errors import StoreError
 
 
 class PlannedStore:
-    """What a publisher and a replica need of a store. Any thread; nothing blocks.
+    """The interface of a store that a publisher and a replica need. Any thread may call; no method blocks.
 
-    A replica is given the objects before the burst, once; a topic without a plan is one that was never written.
-    Whatever else it asks for means that messages were lost,
-    which would make the figure worthless: StoreError, and the case fails.
+    A replica gets the objects before the burst once; a topic without a plan was never written. Any other request means
+    that messages were lost, which makes the figure worthless: it raises StoreError, and the case fails.
     """
 
     def __init__(self, plans: Sequence[Plan]) -> None:
@@ -20,7 +19,7 @@ class PlannedStore:
         self._committed = False
 
     def commit(self) -> None:
-        """From now on the heads are those behind the last transaction."""
+        """Make the heads those after the last transaction."""
         self._committed = True
 
     def read_heads(self, topics: Collection[str]) -> Heads:
@@ -31,13 +30,13 @@ class PlannedStore:
         return Heads(newest, heads)
 
     def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
-        """Nothing commits here; the bench calls the publisher itself."""
+        """No callback is called: there are no commits, and the bench calls the publisher itself."""
         return lambda: None
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
-        """The objects before the burst. Raises StoreError for everything else."""
+        """The objects before the burst. Raises StoreError for other requests."""
         if self._committed or any(want.after is not None for want in wants.values()):
-            raise StoreError("a replica asked the store for what it should have received")
+            raise StoreError("a replica asked the store for messages that it should have received")
         return SyncAnswer(self.read_heads(wants).store, {name: self._full(name) for name in wants})
 
     def _full(self, name: str) -> Full:

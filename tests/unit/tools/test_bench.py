@@ -1,4 +1,4 @@
-"""``tools/bench`` runs, says what it should in the right shape, and notices when something did not arrive."""
+"""``tools/bench`` runs, reports in the documented format, and detects missing messages."""
 
 import json
 import subprocess
@@ -91,7 +91,7 @@ def test_a_replica_that_missed_the_last_link_fails_the_check() -> None:
 
 
 def failing(line: Line, links: list[Link]) -> None:
-    line.say(len(links))
+    line.send(len(links))
     line.wait()
     raise ValueError("on purpose")
 
@@ -103,12 +103,12 @@ def silent(line: Line) -> None:
 def test_a_process_that_fails_or_says_nothing_is_named() -> None:
     with crew() as start:
         child = start(failing, [])
-        assert child.hear() == 0
-        child.tell()
+        assert child.receive() == 0
+        child.send()
         with pytest.raises(BenchError, match=r"'failing' failed: (?s:.)*on purpose"):
-            child.hear()
-        with pytest.raises(BenchError, match="'silent' said nothing"):
-            start(silent).hear(0.05)
+            child.receive()
+        with pytest.raises(BenchError, match="'silent' sent nothing"):
+            start(silent).receive(0.05)
 
 
 def test_a_ratio_is_that_of_the_medians_and_is_judged_by_its_side() -> None:
@@ -145,6 +145,6 @@ def test_wrong_options_are_one_sentence(
     with pytest.raises(SystemExit) as caught:
         bench_app.main(arguments)
     assert caught.value.code == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert sentence in output
+    assert output.count("\n") == 1
