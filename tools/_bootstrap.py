@@ -1,7 +1,7 @@
-"""``_bootstrap.py EXTRA``: make ``.venv`` in the project and install the project there with one extra.
+"""``_bootstrap.py EXTRA``: create ``.venv`` in the project and install the project there with one extra.
 
-Runs on any Python of at least 3.11 with nothing installed. A stamp keyed by everything that decides what is
-installed makes the second call quick; a lock lets two commands set up at the same time.
+Runs on any Python of at least 3.11 without other packages. A stamp of all inputs of the installation makes the second
+call fast; a lock allows two commands to set up at the same time.
 """
 
 import fcntl
@@ -21,11 +21,11 @@ DECIDES = ("pyproject.toml", "setup.cfg")
 
 
 class SetUpError(Exception):
-    """One sentence for the user: what is missing, and the way out."""
+    """One sentence for the user: what is missing, and what to do."""
 
 
 def stamp(extra: str) -> str:
-    """What the environment was made from."""
+    """A digest of all inputs of the environment."""
     found = hashlib.sha256(f"{extra} {platform.python_version()} {sys.base_prefix} {ROOT}".encode())
     for name in DECIDES:
         found.update((ROOT / name).read_bytes())
@@ -33,15 +33,15 @@ def stamp(extra: str) -> str:
 
 
 def run(what: str, command: Sequence[str | Path]) -> None:
-    """Run a command quietly; its whole output and one sentence if it fails."""
+    """Run a command without output. If it fails, print its whole output and raise SetUpError."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         sys.stderr.write(done.stdout)
-        raise SetUpError(f"{what} failed with status {done.returncode}; its output stands above.")
+        raise SetUpError(f"{what} failed with status {done.returncode}; see its output above.")
 
 
 def make_venv() -> None:
-    """A fresh ``.venv``; on Debian its ``ensurepip`` is a package of its own, which root may install."""
+    """Create a new ``.venv``. On Debian ``ensurepip`` is in a separate package, which root may install."""
     if importlib.util.find_spec("ensurepip") is None:
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -76,7 +76,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         print("usage: _bootstrap.py EXTRA", file=sys.stderr)
         return 2
-    lock = os.open(ROOT, os.O_RDONLY)  # the folder itself, so that no lock file lies about; freed at our end
+    lock = os.open(ROOT, os.O_RDONLY)  # lock the folder itself, so that no lock file remains; the exit releases it
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         set_up(sys.argv[1])

@@ -4,7 +4,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv_python=$root/.venv/bin/python
 
-# The first Python of at least 3.11. A name alone proves nothing: version managers put up empty shims.
+# The first Python of at least 3.11. It is executed, because version managers install shims that do not work.
 find_python() {
     local name
     for name in python3 python3.14 python3.13 python3.12 python3.11 python; do
@@ -17,11 +17,11 @@ find_python() {
     return 1
 }
 
-# set_up EXTRA: .venv with this project, editable, and one of its extras. Quick when nothing changed.
+# set_up EXTRA: .venv with this project, editable, and one of its extras. Fast when nothing changed.
 set_up() {
     local python
     python=$(find_python) || exit 1
     "$python" "$root/tools/_bootstrap.py" "$1" || exit 1
-    # stevedore's cache can list the drivers of before; this one goes away with the set-up it belongs to.
+    # A shared cache of stevedore may list old drivers; this cache is removed together with .venv.
     export XDG_CACHE_HOME=$root/.venv/cache
 }

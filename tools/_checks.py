@@ -1,8 +1,8 @@
-"""Run every check of the project one after the other and sum up: ``_checks.py [PYTEST ARGUMENT ...]``.
+"""Run every check of the project one after another, and print a summary: ``_checks.py [PYTEST ARGUMENT ...]``.
 
-Called by ``tools/test`` in the environment that it set up. All checks run even when one fails, so that one
-run tells everything. The last line is pytest's own closing line. Without arguments all tests run, several side by
-side; with arguments they run in one process (a debugger works then) unless ``-n`` is among them.
+``tools/test`` calls it in the environment that it set up. All checks run even when one fails, so that one run reports
+all failures. The last line is pytest's closing line. Without arguments all tests run in parallel; with arguments they
+run in one process (so that a debugger works) unless ``-n`` is among them.
 """
 
 import importlib
@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent
 
 
 class Result(NamedTuple):
-    """How one check ended."""
+    """The result of one check."""
 
     name: str
     status: int
@@ -35,29 +35,29 @@ class Result(NamedTuple):
 
 
 def ensure(probe: Callable[[], object], command: Sequence[str], note: str) -> str:
-    """Install a program if it is not found; "" or the one sentence that tells what is missing."""
+    """Install a program if it is not found. Returns "" or a sentence that names the missing program."""
     try:
         probe()
         return ""
     except ConfigError:
         print(f"{note} …", flush=True)
-    # What the installer says only matters when the server is still missing after it.
+    # The installer's output only matters when the program is still missing afterwards.
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     importlib.invalidate_caches()  # a wheel that this process did not see at its start
     try:
         probe()
         return ""
     except ConfigError as error:
-        said = " ".join((done.stderr or done.stdout).strip().splitlines()[-1:])
-        return f"{error} (tried to: {said or 'nothing said'}); tests that need it are not run."
+        output = " ".join((done.stderr or done.stdout).strip().splitlines()[-1:])
+        return f"{error} (the installation failed: {output or 'no output'}); tests that need it are not run."
 
 
 def ensure_servers() -> list[str]:
-    """Private servers, tmux, Java for the audit, a browser for its page; the sentences about what cannot be had."""
+    """Private servers, tmux, Java for the audit, a browser for its page. Returns a sentence per missing program."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "pgserver"]
     missing = [
         ensure(postgres_binaries, pip, "No PostgreSQL found; installing the wheel pgserver"),
-        # The core packages hold the programs without a system service: nothing starts behind anybody's back.
+        # The core packages contain the programs without a system service, so that no service is started.
         ensure_package(mariadb_binaries, "MariaDB", "mariadb-server-core mariadb-client-core"),
         ensure_package(tmux, "tmux", "tmux"),
         ensure_package(java_home, "Java", "default-jre-headless"),
@@ -67,7 +67,7 @@ def ensure_servers() -> list[str]:
 
 
 def ensure_package(probe: Callable[[], object], what: str, packages: str) -> str:
-    """The same for what only the system's packages bring, and only to root."""
+    """As ``ensure``, for a program of a system package, which only root may install."""
     if os.geteuid() == 0 and shutil.which("apt-get"):
         apt = f"apt-get update -q && apt-get install -qy --no-install-recommends {packages}"
         return ensure(probe, ["sh", "-c", apt], f"No {what} found; installing {packages}")
@@ -91,7 +91,7 @@ def chromium() -> str:
 
 
 def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> Result:
-    """Run one check, passing its output on; ``closing`` is the last line it said."""
+    """Run one check and print its output; ``closing`` is the last line of the output."""
     print(f"\n== {name}", flush=True)
     started = time.monotonic()
     closing = ""
@@ -102,13 +102,13 @@ def check(name: str, command: Sequence[str], environment: Mapping[str, str]) -> 
                 print(line, end="", flush=True)
                 closing = line.rstrip() or closing
         except KeyboardInterrupt:
-            print(running.stdout.read())  # the check was interrupted too, and now stops its servers in order
+            print(running.stdout.read())  # the check was also interrupted, and stops its servers now
             raise
     return Result(name, running.returncode, time.monotonic() - started, closing)
 
 
 def side_by_side() -> list[str]:
-    """Two processes a processor, because many tests wait; who has ended takes from who has not."""
+    """Two processes per processor, because many tests wait; an idle process takes tests from a busy one."""
     return ["-n", str(2 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 

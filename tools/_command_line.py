@@ -1,4 +1,4 @@
-"""What the commands of this folder have in common: a parser that refuses in one sentence, and types of options."""
+"""Common parts of the commands of this folder: a parser that reports errors in one sentence, and option types."""
 
 import argparse
 from collections.abc import Callable
@@ -8,11 +8,11 @@ WRONG_OPTION = 2
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses in one sentence, without the usage around it."""
+    """Reports an error in one sentence, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit status 2."""
-        # A subcommand's prog ends with its name; the help of the whole is asked for.
+        """Exit with status 2."""
+        # A subcommand's prog ends with its name; the sentence names the help of the main command.
         self.exit(WRONG_OPTION, f"{self.prog}: {message}; see {self.prog.partition(' ')[0]} --help\n")
 
 

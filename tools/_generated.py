@@ -1,4 +1,4 @@
-"""What the generators of pages have in common: what they know of the project, and the end of each."""
+"""Common parts of the generators of pages."""
 
 import configparser
 import sys
@@ -10,7 +10,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def our_drivers() -> list[str]:
-    """The drivers of this project; the environment may hold others."""
+    """The drivers of this project; others may be installed in the environment."""
     registry = configparser.ConfigParser()
     registry.read(ROOT / "setup.cfg", encoding="utf-8")
     lines = registry["options.entry_points"]["pubsub_lib.drivers"].strip().splitlines()
@@ -18,9 +18,9 @@ def our_drivers() -> list[str]:
 
 
 def write_or_check(page: Path, text: str, arguments: Sequence[str]) -> int:
-    """Write the page, or with ``--check`` only compare it; the exit status: 1 when it is stale."""
+    """Write the page, or with ``--check`` only compare it. Returns the exit status: 1 when the page is stale."""
     if list(arguments) not in ([], ["--check"]):
-        print(f"the arguments {list(arguments)} are not understood; give --check or nothing", file=sys.stderr)
+        print(f"invalid arguments {list(arguments)}; give --check or no argument", file=sys.stderr)
         return 2
     if not arguments:
         page.write_text(text, encoding="utf-8")

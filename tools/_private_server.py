@@ -1,4 +1,4 @@
-"""What private database servers have in common: their folder, port, start, end, and databases."""
+"""The base class of private database servers: folder, port, start, stop, and databases."""
 
 import itertools
 import os
@@ -18,11 +18,10 @@ from pubsub_lib.errors import StoreUnavailable
 
 
 class PrivateServer(ABC):
-    """What the private servers have in common. Use :class:`PrivatePostgres` or :class:`PrivateMariaDB`.
+    """The base class of the private servers. Use :class:`PrivatePostgres` or :class:`PrivateMariaDB`.
 
-    ``durable`` turns fsync on: needed only by a test that cuts the machine's power, as the page cache
-    outlives a killed server. ``options`` are the server's own settings, added to ours. ``timeout`` in seconds
-    bounds the start.
+    ``durable`` enables fsync: needed only by a test that cuts the machine's power, because the page cache survives a
+    killed server. ``options`` are additional settings of the server. ``timeout`` in seconds bounds the start.
     """
 
     label: ClassVar[str]
@@ -56,11 +55,11 @@ class PrivateServer(ABC):
 
     @property
     def port(self) -> int:
-        """Its TCP port on 127.0.0.1; the same after a restart."""
+        """The TCP port on 127.0.0.1; it stays the same after a restart."""
         return self._port
 
     def start(self) -> None:
-        """Make the temporary folder and start the server in it; return when it answers, after about a second.
+        """Create the temporary folder and start the server in it. Returns when it answers, after about a second.
 
         Raises ConfigError when its binaries are missing, StoreUnavailable when it ends or does not answer
         within ``timeout``.
@@ -91,23 +90,23 @@ class PrivateServer(ABC):
         return self._url(name)
 
     def drop_database(self, url: str) -> None:
-        """Drop a database that ``create_database`` made, ending who is still connected.
+        """Drop a database that ``create_database`` made, and end its connections.
 
         Raises StoreUnavailable.
         """
         self._drop(sqlalchemy.make_url(url).database or "")
 
     def kill(self) -> None:
-        """SIGKILL the server with all its children; return when they are gone. The data stays."""
+        """SIGKILL the server and all its children. Returns when they have ended. The data stays."""
         if self._process is not None:
             _processes.kill_tree(self._process.pid)
             self._process.wait()
             self._process = None
 
     def restart(self) -> None:
-        """Start it again over the same data on the same port, killing it first if it runs.
+        """Start the server again with the same data and port; a running server is killed before.
 
-        Returns when it answers; raises StoreUnavailable like ``start``.
+        Returns when it answers; raises StoreUnavailable as ``start``.
         """
         if self._folder is None:
             raise StoreUnavailable(f"the private {self.label} server was never started; call start()")
@@ -115,7 +114,7 @@ class PrivateServer(ABC):
         self._launch()
 
     def stop(self) -> None:
-        """End the server and remove its folder. Idempotent; afterwards ``start`` gives a fresh one."""
+        """End the server and remove its folder. Idempotent; afterwards ``start`` creates a new server."""
         self.kill()
         if self._folder is not None:
             shutil.rmtree(self._folder)
@@ -124,44 +123,40 @@ class PrivateServer(ABC):
 
     @abstractmethod
     def _create_command(self, folder: Path) -> Sequence[str]:
-        """The command that lays out the data folder."""
+        """The command that creates the data folder."""
 
     @abstractmethod
     def _serve_command(self, folder: Path, port: int) -> Sequence[str]:
-        """The command that serves it in the foreground."""
+        """The command that runs the server in the foreground."""
 
     @abstractmethod
     def _url(self, database: str) -> str:
-        """The SQLAlchemy URL of one of its databases; "" for the one that is always there."""
+        """The SQLAlchemy URL of a database; "" for the default database."""
 
     @abstractmethod
     def _data_folder_query(self) -> str:
-        """A query for the server's data folder, which tells it from another one that has our port."""
+        """A query for the server's data folder, which distinguishes it from another server on the same port."""
 
     @abstractmethod
     def _drop(self, database: str) -> None: ...
 
     def _execute(self, *statements: str) -> list[str]:
-        """Run statements outside a transaction; the first column of the last one's rows, as text."""
-        engine = sqlalchemy.create_engine(
-            self._url(""), poolclass=sqlalchemy.NullPool, isolation_level="AUTOCOMMIT"
-        )
+        """Run statements outside a transaction. Returns the first column of the last statement's rows, as text."""
+        engine = sqlalchemy.create_engine(self._url(""), poolclass=sqlalchemy.NullPool, isolation_level="AUTOCOMMIT")
         try:
             with engine.connect() as connection:
                 for statement in statements:
                     result = connection.exec_driver_sql(statement)
                 return [str(row[0]) for row in result] if result.returns_rows else []
         except SQLAlchemyError as error:
-            raise StoreUnavailable(
-                f"the private {self.label} server refused {statements!r}: {error}"
-            ) from error
+            raise StoreUnavailable(f"the private {self.label} server refused {statements!r}: {error}") from error
         finally:
             engine.dispose()
 
     def _launch(self) -> None:
         assert self._folder is not None
         log = self._folder / "server.log"
-        log.write_bytes(b"")  # only this run's complaints count
+        log.write_bytes(b"")  # keep only the messages of this run
         with log.open("ab") as out:
             self._process = _popen(self._serve_command(self._folder, self._port), self._folder, out.fileno())
         try:
@@ -192,9 +187,7 @@ class PrivateServer(ABC):
             return
         tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-4:])
         if "in use" in tail.lower() and "address" in tail.lower():
-            raise _PortTaken(
-                f"port {self._port} was taken before the private {self.label} server had it: {tail}"
-            )
+            raise _PortTaken(f"port {self._port} was taken before the private {self.label} server had it: {tail}")
         ended = f"ended with status {process.poll()}"
         how = ended if in_time else f"did not answer within {self.timeout:g} s ({last})"
         raise StoreUnavailable(f"the private {self.label} server {how}; its log ends: {tail}")
@@ -210,7 +203,7 @@ class PrivateServer(ABC):
 
 
 class _PortTaken(StoreUnavailable):
-    """Somebody else was quicker; another port will do."""
+    """Another process has taken the port; the caller tries another port."""
 
 
 def _popen(command: Sequence[str], folder: Path, out: int) -> "subprocess.Popen[bytes]":
@@ -222,7 +215,7 @@ def _popen(command: Sequence[str], folder: Path, out: int) -> "subprocess.Popen[
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=out,
-        start_new_session=True,  # Ctrl-C in the terminal is for the tests, which then stop it in order
+        start_new_session=True,  # Ctrl-C reaches only the tests, which then stop the server
         user=None if user is None else user.pw_uid,
         group=None if user is None else user.pw_gid,
         extra_groups=None if user is None else [],

@@ -1,4 +1,4 @@
-"""Processes of a test: their children, their ports, and the user they run as. Linux (reads ``/proc``)."""
+"""Processes of a test: their children, their ports, and their user. Linux only (reads ``/proc``)."""
 
 import os
 import pwd
@@ -12,9 +12,9 @@ from pathlib import Path
 
 _POLL_SECONDS = 0.02
 _SHARES = 16
-"""Of the ports: more than anybody runs tests side by side."""
+"""Number of shares of the ports; more than the usual number of parallel test processes."""
 _returned: deque[int] = deque(maxlen=400)
-"""The last ports that this process was given; its share has 1,062. Global: one process has one set of ports."""
+"""The last ports that this process got, of the 1,062 of its share. Global, because a process has one set of ports."""
 
 
 def children(pid: int) -> list[int]:
@@ -26,7 +26,7 @@ def children(pid: int) -> list[int]:
         try:
             state, parent = (entry / "stat").read_text().rpartition(") ")[2].split()[:2]
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended while we looked
+            continue  # the process has just ended
         if state != "Z":
             parents.setdefault(int(parent), []).append(int(entry.name))
     found: list[int] = []
@@ -39,13 +39,13 @@ def children(pid: int) -> list[int]:
 
 
 def kill_tree(pid: int, timeout: float = 10.0) -> None:
-    """SIGKILL a child of this process with all its descendants; return when the descendants are gone.
+    """SIGKILL a child of this process and all its descendants. Returns when the descendants have ended.
 
-    The caller still has to reap ``pid`` itself. PostgreSQL's backends each lead a process group of their own,
-    so that killing the group would miss them. Blocks up to ``timeout`` seconds, then raises TimeoutError.
+    The caller still has to reap ``pid`` itself. Each of PostgreSQL's backends has a separate process group, so that
+    killing the group would miss them. Blocks up to ``timeout`` seconds, then raises TimeoutError.
     """
     try:
-        os.kill(pid, signal.SIGSTOP)  # so that it starts no more children while we list them
+        os.kill(pid, signal.SIGSTOP)  # so that it starts no children while they are listed
     except ProcessLookupError:
         return
     below = children(pid)
@@ -55,11 +55,11 @@ def kill_tree(pid: int, timeout: float = 10.0) -> None:
         except ProcessLookupError:
             continue
     if not poll(lambda: not any(alive(each) for each in below), timeout):
-        raise TimeoutError(f"descendants of process {pid} outlived SIGKILL by {timeout:g} s; look at {below}")
+        raise TimeoutError(f"descendants of process {pid} still run {timeout:g} s after SIGKILL; check {below}")
 
 
 def poll(probe: Callable[[], bool], timeout: float) -> bool:
-    """Ask ``probe`` again and again until it says True; False when it did not within ``timeout`` seconds."""
+    """Call ``probe`` repeatedly until it returns True. Returns False when it did not within ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not probe():
         if time.monotonic() >= deadline:
@@ -69,17 +69,17 @@ def poll(probe: Callable[[], bool], timeout: float) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now.
+    """An unused TCP port of 127.0.0.1.
 
-    Taken from below the range of outgoing connections: there, a client that keeps trying to reach a server
-    that was killed can end up connected to itself, and then the server cannot have its port back. Processes that
-    run tests side by side take from shares of their own, so that none is handed out twice before it is bound.
+    It is below the range of outgoing connections: in that range, a client that tries to reach a killed server may
+    connect to itself, and then the server cannot bind its port again. Parallel test processes take ports from
+    separate shares, so that no port is returned twice before it is bound.
     """
     return free_ports(1)[0]
 
 
 def free_ports(number: int) -> list[int]:
-    """So many different ones, none of which one of the last calls returned: its caller may not have bound it yet.
+    """``number`` different ports. None was returned by one of the last calls, whose caller may not have bound it yet.
     Raises OSError when there are too few.
     """
     choice = random.SystemRandom()
@@ -97,16 +97,16 @@ def free_ports(number: int) -> list[int]:
         if len(found) == number:
             _returned.extend(found)
             return found
-    raise OSError("no free TCP port between 15000 and 32000 on 127.0.0.1; end what holds them")
+    raise OSError("no free TCP port between 15000 and 32000 on 127.0.0.1; end the processes that use them")
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """The user that a server runs as when we are root, which database servers refuse; None: as ourselves."""
+    """The user of a server when this process is root, because database servers refuse root; None: the same user."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
 def give_away(folder: Path) -> None:
-    """Make ``unprivileged`` the owner of a folder and all in it; nothing to do when we are not root."""
+    """Make ``unprivileged`` the owner of a folder and its contents; does nothing when this process is not root."""
     user = unprivileged()
     if user is not None:
         for each in (folder, *folder.rglob("*")):
@@ -114,7 +114,7 @@ def give_away(folder: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs. One that ended and waits to be reaped does not."""
+    """Whether a process runs. A zombie does not run."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Private database servers: started in a temporary folder on a free port of 127.0.0.1, gone without a trace.
+"""Private database servers: started in a temporary folder on a free port of 127.0.0.1, and removed completely.
 
 ::
 
@@ -7,8 +7,8 @@
         server.kill()
         server.restart()
 
-A server belongs to the thread that uses it; only ``url`` may be read from others. It needs its binaries
-(:func:`postgres_binaries` and :func:`mariadb_binaries` say where they are looked for) and its driver's extra.
+A server belongs to one thread; other threads may only read ``url``. It needs its binaries (:func:`postgres_binaries`
+and :func:`mariadb_binaries` describe where they are searched) and its driver's extra.
 """
 
 import importlib.util
@@ -69,7 +69,7 @@ class PrivatePostgres(PrivateServer):
         if not _reachable(binaries / "initdb"):
             binaries = _take_along(binaries, folder / "install")
         self._binaries = binaries
-        # -N: this cluster never outlives a power cut, so its files need not be synced.
+        # -N: this cluster never has to survive a power failure, so its files need not be synced.
         layout = ["-N", "--no-locale", "-E", "UTF8", "-A", "trust", "-U", "postgres"]
         return [str(binaries / "initdb"), *layout, "-D", str(folder / "data")]
 
@@ -100,7 +100,7 @@ class PrivatePostgres(PrivateServer):
 class PrivateMariaDB(PrivateServer):
     """A private MariaDB server: user ``root``, no password, 200 connections.
 
-    Its default collation is the server's own (latin1): tables that need another one must say so.
+    Its default collation is the server's default (latin1): tables that need another collation must name it.
     """
 
     label = "MariaDB"
@@ -120,7 +120,7 @@ class PrivateMariaDB(PrivateServer):
             "max-connections": "200",
             "innodb-buffer-pool-size": "64M",
             "innodb-log-file-size": "32M",
-            # 2 hands the log to the page cache at each COMMIT, which outlives a killed server.
+            # 2 writes the log to the page cache at each COMMIT; the page cache survives a killed server.
             "innodb-flush-log-at-trx-commit": "1" if self.durable else "2",
             "innodb-flush-method": "O_DIRECT" if self.durable else "nosync",
             "performance-schema": "OFF",
@@ -136,13 +136,13 @@ class PrivateMariaDB(PrivateServer):
         return "SELECT @@datadir"
 
     def _drop(self, database: str) -> None:
-        # A connection that a test left open holds metadata locks, on which DROP would wait.
+        # A connection that a test left open holds metadata locks, and DROP would wait for them.
         left = self._execute(f"SELECT id FROM information_schema.processlist WHERE db = '{database}'")
         self._execute(*map(_kill, left), f"DROP DATABASE IF EXISTS {database}")
 
 
 def _kill(connection: object) -> str:
-    """The statement that ends a connection, which may have ended by itself since it was listed (error 1094)."""
+    """The statement that ends a connection. The connection may have ended since it was listed (error 1094)."""
     return f"BEGIN NOT ATOMIC DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; KILL {connection}; END"
 
 
@@ -153,24 +153,20 @@ def _reachable(program: Path) -> bool:
         return True
     try:
         command = [str(program), "--version"]
-        subprocess.run(
-            command, user=user.pw_uid, group=user.pw_gid, extra_groups=[], capture_output=True, check=True
-        )
+        subprocess.run(command, user=user.pw_uid, group=user.pw_gid, extra_groups=[], capture_output=True, check=True)
     except (PermissionError, FileNotFoundError, subprocess.CalledProcessError):
         return False
     return True
 
 
 def _take_along(binaries: Path, to: Path) -> Path:
-    """Copy the wheel's PostgreSQL to where another user may run it: below root's home nobody else can enter.
+    """Copy the wheel's PostgreSQL to a folder where another user may run it: other users cannot enter root's home.
 
-    Raises ConfigError for binaries of another origin, whose parts we do not know.
+    Raises ConfigError for binaries of another origin, whose parts are unknown.
     """
     wheel = binaries.parent.parent
     if wheel.name != "pgserver":
-        raise ConfigError(
-            f"{binaries} cannot be entered by the user that servers run as; open it to all users"
-        )
+        raise ConfigError(f"{binaries} cannot be entered by the user that servers run as; open it to all users")
     # The programs find their libraries relative to themselves, in a folder beside the package.
     for part in (wheel, wheel.with_name("pgserver.libs")):
         if part.exists():

@@ -1,4 +1,4 @@
-"""Called by ``tools/simulate`` in the environment that it set up."""
+"""``tools/simulate`` calls it in the environment that it set up."""
 
 import signal
 import sys
@@ -11,5 +11,5 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the simulator
 from simulator.command import main
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" ends the trace without a word
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" ends the trace without an error
     sys.exit(run("tools/simulate", lambda: main(sys.argv[1:])))

@@ -1,6 +1,6 @@
-"""An orderly end of a command: a signal breaks it off once, so that everything that it started is ended with it.
+"""Termination of a command by a signal: KeyboardInterrupt is raised once, so that clean-up ends all child processes.
 
-Without this SIGTERM ends Python at once, and child processes live on.
+Without this SIGTERM would end Python at once, and child processes would continue to run.
 """
 
 import signal
@@ -11,21 +11,21 @@ from types import FrameType
 from typing import NoReturn
 
 INTERRUPTED = 130
-"""Exit status of a command that was broken off."""
+"""Exit status of an interrupted command."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def interrupt_on_signals() -> None:
-    """SIGINT and SIGTERM raise KeyboardInterrupt in the main thread, the first time. For the main thread.
+    """Make the first SIGINT or SIGTERM raise KeyboardInterrupt in the main thread. Call it in the main thread.
 
-    A shell starts commands in the background with SIGINT ignored; this ends that.
+    A shell starts background commands with SIGINT ignored; this call enables SIGINT again.
     """
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
 
 
 def run(prog: str, main: Callable[[], int]) -> int:
-    """The exit status of ``main``; a signal ends it in order, with one line on standard error."""
+    """Call ``main`` and return its exit status. A signal interrupts it, with one line on standard error."""
     interrupt_on_signals()
     try:
         return main()
@@ -36,23 +36,23 @@ def run(prog: str, main: Callable[[], int]) -> int:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """SIGINT and SIGTERM that come in the block take effect at its end. For the main thread.
+    """Delay SIGINT and SIGTERM to the end of the block. Call it in the main thread.
 
-    Around the start of a child and the note of it, so that none is started and forgotten. Blocking the signals would
-    not do: another thread would receive them, and Python would still act in the main one.
+    It protects the start of a child and its registration, so that no child is started and not registered. Blocking
+    the signals is not enough: another thread would receive them, and Python would still act in the main thread.
     """
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in _SIGNALS}
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda number, _frame: received.append(number)) for number in _SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+    if received:
+        signal.raise_signal(received[0])
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # a second one must not break off the cleaning up
+        signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
     raise KeyboardInterrupt

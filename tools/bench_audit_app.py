@@ -1,4 +1,4 @@
-"""``tools/bench_audit``: the audit of many messages beside a bare chain of its joins and counts; medians and ratios.
+"""``tools/bench_audit``: the audit of many messages, compared with a bare chain of its joins and counts.
 
 ::
 
@@ -6,9 +6,9 @@
     tools/bench_audit --size 1000000 --rounds 5
     tools/bench_audit --size 100000 --hot -f json
 
-Beside both stands the join alone, with one count: what is left when everything that makes an audit is left out.
-The journals are written once and kept in a folder (--cache). Each measurement is a process of its own, in turns, and
-counts from when Spark runs. Close to nothing else should run meanwhile. See docs/audit.md, "Speed".
+It also measures only the join with one count, as the minimum of an audit. It reports medians and ratios.
+The journals are written once and kept in a folder (--cache). Each measurement is a separate process, in turns, and
+starts when Spark runs. The machine should be nearly idle meanwhile. See docs/audit.md, "Speed".
 """
 
 import argparse
@@ -29,8 +29,8 @@ from pubsub_lib.errors import PubSubError
 
 MET, MISSED, NOT_RUN, INTERRUPTED = 0, 1, 3, 130
 EXIT_CODES = (
-    "exit codes: 0 every ratio is met; 1 one is missed, many messages take too long, or a verdict is wrong; "
-    "2 wrong option; 3 it could not be run (disk, a process that failed); 130 interrupted"
+    "exit codes: 0 every ratio is met; 1 a ratio is missed, many messages take too long, or a verdict is wrong; "
+    "2 invalid option; 3 the run failed (disk, a process); 130 interrupted"
 )
 SIZES = (1_000_000, 10_000_000)
 
@@ -39,43 +39,45 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
     parser = Parser(
         prog="tools/bench_audit",
-        description="The audit of many messages beside a bare chain of its joins and counts.",
+        description="Measures the audit of many messages, and a bare chain of its joins and counts.",
         epilog=EXIT_CODES,
     )
     parser.add_argument(
         "--size", type=positive, action="append", metavar="N",
-        help="messages, each published and applied once; may be repeated (default: 1 and 10 million)",
+        help="number of messages, each published and applied once; may be repeated (default: 1 and 10 million)",
     )  # fmt: skip
-    parser.add_argument("--hot", action="store_true", help="also the smallest size with 90 %% of it in one topic")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="of each (default: %(default)s)")
+    parser.add_argument(
+        "--hot", action="store_true", help="also the smallest size with 90 %% of the messages in one topic"
+    )
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="per size (default: %(default)s)")
     parser.add_argument("--memory", default="2g", help="the JVM's heap (default: %(default)s)")
     parser.add_argument(
         "--cache", type=Path, default=Path(tempfile.gettempdir()) / "pubsub-bench-audit", metavar="FOLDER",
-        help="where journals are written and kept (default: %(default)s)",
+        help="folder in which journals are written and kept (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help="(default: %(default)s)")
     parser.add_argument("--one", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
-def tell(text: str) -> None:
-    """Progress."""
+def log(text: str) -> None:
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)
 
 
 def in_turns(folder: Path, rounds: int, memory: str) -> dict[str, list[Measured]]:
-    """All three, one after the other, each in a process of its own. Raises PubSubError."""
+    """All three measurements in turns, each in a separate process. Raises PubSubError."""
     found: dict[str, list[Measured]] = {JOIN: [], BARE: [], AUDIT: []}
     for number in range(rounds):
         for what in found:
             command = [sys.executable, __file__, "--memory", memory, "--one", what, str(folder)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                lines = done.stderr.strip().splitlines() or ["it said nothing"]
+                lines = done.stderr.strip().splitlines() or ["it wrote no error"]
                 raise PubSubError(f"the measurement of {what} ended with {done.returncode}: {lines[-1]}")
             one = msgspec.json.decode(done.stdout, type=Measured)
             took = f"{one.seconds} s, {one.processor} s of processor"
-            tell(f"{folder.name}, round {number + 1} of {rounds}, {what}: {took}")
+            log(f"{folder.name}, round {number + 1} of {rounds}, {what}: {took}")
             found[what].append(one)
     return found
 
@@ -88,14 +90,14 @@ def run(options: argparse.Namespace) -> report.Report:
         sets.insert(1, (sizes[0], True))
     found = []
     for size, hot in sets:
-        folder = journals(options.cache, size, hot=hot, tell=tell)
+        folder = journals(options.cache, size, hot=hot, log=log)
         measured = in_turns(folder, options.rounds, options.memory)
         found.append(report.figures(whole(size), hot, measured))
     return report.report(found, options.memory, options.rounds)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status as EXIT_CODES says."""
+    """The exit code (``EXIT_CODES``)."""
     options = parse(arguments)
     try:
         if options.one:

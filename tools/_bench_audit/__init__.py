@@ -1,1 +1,1 @@
-"""What ``tools/bench_audit`` is made of."""
+"""The parts of ``tools/bench_audit``."""

@@ -1,5 +1,5 @@
-"""What is measured, one at a time in a process of its own: the audit, a bare chain of its joins and counts, and of
-these the join alone.
+"""The three measurements, each in a separate process: the audit, a bare chain of its joins and counts, and only the
+join of the chain.
 """
 
 import time
@@ -25,8 +25,8 @@ _ID: Final = ["domain", "uuid", "topic", "sequence"]
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One run. ``seconds``: of the jobs, without the start of the JVM; ``processor``: of the JVM's threads;
-    ``megabytes``: the most that the JVM had resident, in 10^6 bytes.
+    """One run. ``seconds``: of the jobs, without the start of the JVM; ``processor``: seconds of the JVM's threads;
+    ``megabytes``: the JVM's peak resident memory, in 10^6 bytes.
     """
 
     seconds: float
@@ -36,7 +36,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measure(what: str, folder: Path, memory: str) -> Measured:
-    """Run one of them. Blocks; raises PubSubError."""
+    """Run one measurement. Blocks; raises PubSubError."""
     gathered = audit_input.gather({"": [folder]}, folder)
     if gathered.empty or gathered.problems:
         raise PubSubError(f"{folder} does not hold the journals of this tool; remove it and run the tool again")
@@ -54,7 +54,9 @@ def measure(what: str, folder: Path, memory: str) -> Measured:
 
 
 def _audit(rows: "DataFrame") -> dict[str, int]:
-    """All that ``pubsub-audit run`` does until it prints its summary; the verdicts of that, and what is not 0."""
+    """All work of ``pubsub-audit run`` until it prints its summary. Returns its verdicts, and an exit code that is not
+    0.
+    """
     from pubsub_lib.audit.report.aggregates import aggregate
     from pubsub_lib.audit.report.collect import collect
     from pubsub_lib.audit.rules.pipeline import audit
@@ -67,7 +69,7 @@ def _audit(rows: "DataFrame") -> dict[str, int]:
 
 
 def _joined(rows: "DataFrame") -> "DataFrame":
-    """What was published with what was applied, each pair with a verdict: no word of the definitions in it."""
+    """Published messages joined with applied ones, each pair with a verdict, without using the audit's definitions."""
     from pyspark.sql import functions as F  # noqa: N812
 
     data = rows.filter(F.col("kind") == "data")
@@ -87,8 +89,8 @@ def _joined(rows: "DataFrame") -> "DataFrame":
 
 
 def _bare(rows: "DataFrame") -> dict[str, int]:
-    """What every audit must read, join and count: records of each run, verdicts by replica and window, what became
-    of each stream, percentiles of latencies.
+    """The minimum that every audit must read, join and count: records of each run, verdicts by replica and window,
+    the result of each stream, percentiles of latencies.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -109,7 +111,7 @@ def _bare(rows: "DataFrame") -> dict[str, int]:
 
 
 def _join(rows: "DataFrame") -> dict[str, int]:
-    """The join and one count, as the least that could be called an audit."""
+    """The join and one count, as the minimum of an audit."""
     return {row["verdict"]: row["count"] for row in _joined(rows).groupBy("verdict").count().collect()}
 
 

@@ -1,7 +1,7 @@
-"""Journals of a clean run with many messages, written column by column: no record is ever an object here.
+"""Journals of a run without faults with many messages, written column by column, without an object for each record.
 
-Four services publish in turn; one replica follows everything, hears each message 400 µs after it was sent, and
-applies it. Nothing is lost, late, or in the wrong order, so every other verdict than ``ok`` is a mistake.
+Four services publish in turn; one replica follows all topics, receives each message 400 µs after it was sent, and
+applies it. No message is lost, late, or out of order, so every verdict except ``ok`` is an error of the audit.
 """
 
 import shutil
@@ -22,20 +22,20 @@ BEGIN: Final = 1_700_000_000_000_000
 STEP: Final = 20  # microseconds between two messages
 WAY: Final = 400
 HOT: Final = 0.9
-"""The share of the traffic that one topic has, where one is hot."""
+"""The hot topic's share of the traffic."""
 _FILE: Final = 1_000_000  # records
 _GROUP: Final = 250_000
 _UUIDS: Final = [f"{index:x}" * 32 for index in range(1, SERVICES + 1)]
-_ROUND: Final = SERVICES * TOPICS  # after so many messages every service has published to every topic, when none is hot
+_ROUND: Final = SERVICES * TOPICS  # messages in which each service publishes once to each topic, without a hot topic
 
 
 def whole(size: int) -> int:
-    """So many messages are written for a size: as many for each topic and service."""
+    """The number of messages that are written for a size: the same number for each topic and service."""
     return -(-size // _ROUND) * _ROUND
 
 
-def journals(cache: Path, size: int, *, hot: bool, tell: Callable[[str], None]) -> Path:
-    """The folder with the journals of ``size`` messages (rounded up to whole rounds); written when it is not there."""
+def journals(cache: Path, size: int, *, hot: bool, log: Callable[[str], None]) -> Path:
+    """The folder with the journals of ``size`` messages (rounded up to whole rounds). They are written when missing."""
     folder = cache / f"{size}{'-hot' if hot else ''}"
     if folder.exists():
         return folder
@@ -45,7 +45,7 @@ def journals(cache: Path, size: int, *, hot: bool, tell: Callable[[str], None]) 
     last = whole(size)
     _few(unfinished, last)
     for begin in range(0, last, _FILE):
-        tell(f"writing journals: {begin:,} of {last:,} messages")
+        log(f"writing journals: {begin:,} of {last:,} messages")
         end = min(begin + _FILE, last)
         for service in range(SERVICES):
             _write(unfinished / f"s{service}-{begin}.parquet", begin, end, hot, service)
@@ -55,7 +55,7 @@ def journals(cache: Path, size: int, *, hot: bool, tell: Callable[[str], None]) 
 
 
 def _few(folder: Path, messages: int) -> None:
-    """What stands around the messages: open, interest, sync, and close."""
+    """The other records: open, interest, sync, and close."""
     rows = []
     end = BEGIN + messages * STEP + 60_000_000
     for service in range(SERVICES):
@@ -114,11 +114,13 @@ def _columns(index: pa.Array, hot: bool, service: int | None) -> dict[str, pa.Ar
         is_hot = same(False, pa.bool_())
         topic, sequence = place, pc.add(turn, 1)
     sender = _rest(index, SERVICES)
-    # The services publish to a topic one after the other; then it rests for the others' turns, unless it is hot.
+    # The services publish to a topic one after another; then the other topics have their turns, unless it is hot.
     step = pc.if_else(pc.or_(is_hot, pc.greater(sender, 0)), 1, _ROUND - SERVICES + 1)
     position = pc.add(index, 1)
     prev = pc.max_element_wise(pc.subtract(position, step), 0)
-    mixed = pc.multiply(position, -7046029254386353131)  # wraps around; any odd number serves as a hash here
+    mixed = pc.multiply(
+        position, -7046029254386353131
+    )  # overflows; multiplication by any odd number is a valid hash here
     sent = pc.add(pc.multiply(index, STEP), BEGIN)
     changes = pa.StructArray.from_arrays(
         [

@@ -14,13 +14,15 @@ from rich.table import Table
 from _bench_audit.chain import AUDIT, BARE, JOIN, Measured
 
 RATIO: Final = 1.5
-"""At most so many times what the bare chain takes."""
+"""Maximum ratio of the audit's time to the time of the bare chain."""
 HOT_RATIO: Final = 2.0
-"""At most so many times what evenly spread traffic takes."""
+"""Maximum ratio of the time with a hot topic to the time with evenly spread traffic."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Medians of one set of journals; seconds of the clock. ``as_expected``: everything was ``ok``, and was there."""
+    """Medians of one set of journals, in seconds of the wall clock. ``as_expected``: all verdicts were ``ok``, and none
+    was missing.
+    """
 
     messages: int
     hot: bool
@@ -36,7 +38,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """The audit beside the bare chain."""
+        """The audit's time relative to the bare chain's."""
         return self.audit / self.bare
 
 
@@ -45,13 +47,13 @@ class Report(msgspec.Struct, frozen=True):
 
     cores: int
     memory: str
-    """What the JVM's heap may have."""
+    """Maximum size of the JVM's heap."""
     rounds: int
     load: float
     figures: Sequence[Figures]
 
     def wrong(self) -> list[str]:
-        """What is not as required, in sentences."""
+        """A sentence for each missed requirement."""
         found = [f"{_name(each)}: not every verdict is ok" for each in self.figures if not each.as_expected]
         found += [
             f"{_name(each)}: {each.ratio:.2f} times the bare chain, more than {RATIO}"
@@ -62,16 +64,16 @@ class Report(msgspec.Struct, frozen=True):
             for even in self.figures:
                 times = hot.audit / even.audit
                 if not even.hot and even.messages == hot.messages and times > HOT_RATIO:
-                    found.append(f"{_name(hot)}: {times:.2f} times what it takes evenly spread, more than {HOT_RATIO}")
+                    found.append(f"{_name(hot)}: {times:.2f} times the time of even traffic, more than {HOT_RATIO}")
         found += [
-            f"{_name(two)}: {two.audit / one.audit:.2f} times what {_name(one)} take, more than {_times(one, two):g}"
+            f"{_name(two)}: {two.audit / one.audit:.2f} times the time of {_name(one)}, more than {_times(one, two):g}"
             for one, two in self.steps()
             if two.audit / one.audit > _times(one, two)
         ]
         return found
 
     def steps(self) -> list[tuple[Figures, Figures]]:
-        """Each size of evenly spread traffic with the next larger one."""
+        """Each size of evenly spread traffic, with the next larger size."""
         even = sorted((each for each in self.figures if not each.hot), key=lambda each: each.messages)
         return [(one, two) for one, two in pairwise(even) if one.messages < two.messages]
 
@@ -95,17 +97,17 @@ def figures(messages: int, hot: bool, measured: Mapping[str, Sequence[Measured]]
 
 
 def report(found: Sequence[Figures], memory: str, rounds: int) -> Report:
-    """All of it."""
+    """The report of these figures."""
     return Report(os.cpu_count() or 1, memory, rounds, round(os.getloadavg()[0], 1), found)
 
 
 def as_json(made: Report) -> str:
-    """Indented, one object."""
+    """One indented JSON object."""
     return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
 
 
 def show(made: Report, console: Console) -> None:
-    """The table, and what is missed."""
+    """Print the table and the missed requirements."""
     table = Table(box=SIMPLE_HEAD)
     for name in ("messages", "audit", "bare chain", "ratio", "join alone", "processor", "memory", "of the chain"):
         table.add_column(name, justify="right")
@@ -123,7 +125,7 @@ def show(made: Report, console: Console) -> None:
 
 
 def _times(one: Figures, two: Figures) -> float:
-    """How many times the messages of ``one`` there are in ``two``."""
+    """The number of messages of ``two`` relative to ``one``."""
     return two.messages / one.messages
 
 

@@ -1,4 +1,4 @@
-"""``tools/bench_audit``: its journals are what it says, and it judges its figures rightly. Its runs are not tests."""
+"""``tools/bench_audit``: its journals and the judgement of its figures are correct. Its runs are not tested."""
 
 from collections import Counter
 from pathlib import Path
@@ -17,10 +17,10 @@ OK = {"ok": 1_000_000}
 
 @pytest.mark.parametrize("hot", [False, True])
 def test_its_journals_are_of_a_clean_run(tmp_path: Path, hot: bool) -> None:
-    said: list[str] = []
-    folder = journals(tmp_path, 300, hot=hot, tell=said.append)
-    assert journals(tmp_path, 300, hot=hot, tell=said.append) == folder
-    assert said == ["writing journals: 0 of 400 messages"], "written once"
+    logged: list[str] = []
+    folder = journals(tmp_path, 300, hot=hot, log=logged.append)
+    assert journals(tmp_path, 300, hot=hot, log=logged.append) == folder
+    assert logged == ["writing journals: 0 of 400 messages"], "written once"
     rows = [row for path in find([folder]).parquet for row in read(path)]
     one = Oracle(rows, 10_000, 5_000, 3_000, 25_000)
     assert Counter(row.verdict for row in one.delivery()) == {"ok": whole(300)} == {"ok": 400}
@@ -46,7 +46,7 @@ def test_a_ratio_is_of_medians_and_missed_above_what_is_required() -> None:
     assert report.report([met], "2g", 3).wrong() == []
     assert report.report([missed, hot], "2g", 3).wrong() == [
         "1,000,000: 1.51 times the bare chain, more than 1.5",
-        "1,000,000 (one hot): 2.01 times what it takes evenly spread, more than 2.0",
+        "1,000,000 (one hot): 2.01 times the time of even traffic, more than 2.0",
     ]
 
 
@@ -55,16 +55,16 @@ def test_ten_times_the_messages_may_take_ten_times_as_long_and_no_more() -> None
     met, missed = (report.figures(10_000_000, False, measured(each, 40.0, {"ok": 10_000_000})) for each in (40.0, 40.4))
     assert report.report([small, hot, met], "2g", 3).wrong() == []
     assert report.report([small, hot, missed], "2g", 3).wrong() == [
-        "10,000,000: 10.10 times what 1,000,000 take, more than 10"
+        "10,000,000: 10.10 times the time of 1,000,000, more than 10"
     ]
 
 
 def test_a_disk_that_cannot_be_written_is_3_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert bench_audit_app.main(["--size", "1", "--cache", str(tmp_path / "file")]) == 3
-    said = capsys.readouterr().err
-    assert said.startswith("tools/bench_audit: ")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("tools/bench_audit: ")
+    assert output.count("\n") == 1
 
 
 def test_another_verdict_than_ok_is_told() -> None:

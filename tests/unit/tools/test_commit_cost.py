@@ -1,4 +1,4 @@
-"""``tools/commit_cost.py`` has a hello refused at every moment while it measures, and says what commits took."""
+"""``tools/commit_cost.py`` refuses hellos all the time while it measures, and reports the time of commits."""
 
 import argparse
 
@@ -13,7 +13,7 @@ from pubsub_lib.errors import TransportError
 def test_it_measures_while_hellos_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit_cost, "LIMIT", 60.0)  # what it takes here is no matter of this test
+    monkeypatch.setattr(commit_cost, "LIMIT", 60.0)  # this test does not measure the time
     status = commit_cost.main(argparse.Namespace(topics=300, commits=5, send_wait=0.01))
     printed = capsys.readouterr().out.splitlines()
     assert status == 0

@@ -1,4 +1,4 @@
-"""The drawing of the tracker's states is the table's."""
+"""The drawing of the tracker's states matches the table."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The end of every generator: write its page, or say that it is stale."""
+"""The common part of all generators: write the page, or report that it is stale."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two servers that want one port."""
+"""Two servers with the same port."""
 
 from collections.abc import Iterator
 

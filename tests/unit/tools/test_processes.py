@@ -1,4 +1,4 @@
-"""Killing a tree misses nobody, and a port that is handed out is free."""
+"""Killing a process tree ends all its processes, and returned ports are free."""
 
 import itertools
 import socket
@@ -8,7 +8,7 @@ import sys
 import pytest
 from _processes import alive, children, free_port, free_ports, kill_tree, poll
 
-# A parent, a child, and a grandchild in a session of its own, as a database server's backends are.
+# A parent, a child, and a grandchild in a separate session, as a database server's backends are.
 _FAMILY = """
 import subprocess, sys
 grandchild = [sys.executable, "-c", "print(1, flush=True); input()"]

@@ -1,4 +1,4 @@
-"""The private servers do what other tests rely on: fresh, killable, and nothing left behind."""
+"""The private servers start empty, can be killed, and leave no files behind."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The commands that set themselves up: what they refuse, when they work again, and what they say."""
+"""Commands that set up their environment: errors, when they set it up again, and their output."""
 
 import importlib.util
 import os
@@ -86,7 +86,7 @@ def test_a_set_up_that_failed_is_tried_again(project: Path, monkeypatch: pytest.
 
 
 def test_a_command_that_fails_shows_its_output(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(bootstrap.SetUpError, match=r"installing failed with status 3; its output"):
+    with pytest.raises(bootstrap.SetUpError, match=r"installing failed with status 3; see its output above"):
         bootstrap.run("installing", ["sh", "-c", "echo reason; exit 3"])
     assert capfd.readouterr().err == "reason\n"
 
@@ -95,17 +95,19 @@ def test_a_server_that_cannot_be_had_is_one_sentence() -> None:
     def probe() -> None:
         raise ConfigError("no MariaDB found; install it")
 
-    said = checks.ensure(probe, ["sh", "-c", "echo not allowed >&2; exit 1"], "installing")
-    assert said == "no MariaDB found; install it (tried to: not allowed); tests that need it are not run."
+    sentence = checks.ensure(probe, ["sh", "-c", "echo not allowed >&2; exit 1"], "installing")
+    assert sentence == (
+        "no MariaDB found; install it (the installation failed: not allowed); tests that need it are not run."
+    )
 
 
 def test_a_server_that_is_there_is_not_installed() -> None:
     assert checks.ensure(lambda: None, ["false"], "installing") == ""
 
 
-@pytest.mark.parametrize(("user", "said"), [(0, "installing the-package"), (1000, "only root may install it")])
+@pytest.mark.parametrize(("user", "text"), [(0, "installing the-package"), (1000, "only root may install it")])
 def test_a_systems_package_is_installed_by_root_only(
-    user: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    user: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "apt-get").write_text("#!/bin/sh\necho asked: $* >&2\n")
     (tmp_path / "apt-get").chmod(0o755)
@@ -116,8 +118,8 @@ def test_a_systems_package_is_installed_by_root_only(
         raise ConfigError("no tmux found; install the package tmux")
 
     missing = checks.ensure_package(probe, "tmux", "the-package")
-    assert said in capsys.readouterr().out + missing
-    assert missing.startswith("no tmux found; install the package tmux (tried to: ")
+    assert text in capsys.readouterr().out + missing
+    assert missing.startswith("no tmux found; install the package tmux (the installation failed: ")
     assert ("asked: install -qy --no-install-recommends the-package" in missing) is (user == 0)
 
 
@@ -149,9 +151,9 @@ def test_a_missing_server_fails_only_an_integration_server(ci: str, status: int,
 _ENDED_IN_THE_MIDDLE = """
 import pathlib, time
 def test_waits(private_{kind}):
-    told = pathlib.Path(__file__).with_name("told")
-    told.with_suffix(".new").write_text(f"{{private_{kind}._process.pid}} {{private_{kind}._folder}}")
-    told.with_suffix(".new").rename(told)
+    report = pathlib.Path(__file__).with_name("report")
+    report.with_suffix(".new").write_text(f"{{private_{kind}._process.pid}} {{private_{kind}._folder}}")
+    report.with_suffix(".new").rename(report)
     while True:  # one long wait would miss a signal that comes just before it
         time.sleep(0.05)
 """
@@ -177,10 +179,10 @@ def test_no_server_is_left_after(
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None
-        assert poll((tmp_path / "told").exists, 300)
+        assert poll((tmp_path / "report").exists, 300)
         tests.send_signal(ending)
         rest = tests.stdout.read()
-    pid, folder = (tmp_path / "told").read_text().split()
+    pid, folder = (tmp_path / "report").read_text().split()
     assert not Path(folder).exists(), rest
     assert not Path(f"/proc/{pid}").exists(), rest
     assert tests.returncode == 2, rest

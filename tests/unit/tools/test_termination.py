@@ -18,7 +18,7 @@ COMMANDS = {
     "stress": ("tools/stress_app.py --database sqlite --writers 2 --seconds 1000", 5),
     "simulate": ("tools/_simulate.py --seeds 100000 --jobs 2", 2),
 }
-"""Command line, and how many children it has when it is fully under way."""
+"""Command line, and the number of its children when all are started."""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
