@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write docs/drivers.md from what the installed drivers declare: ``tools/generate_drivers.py [--check]``.
 
-With ``--check`` nothing is written; exit status 1 tells that the page is stale.
+With ``--check`` nothing is written; the exit status is 1 when the page is stale.
 """
 
 import sys
@@ -14,17 +14,17 @@ PAGE = ROOT / "docs" / "drivers.md"
 TEXT = """\
 # Drivers
 
-Which transport carries the changes is a matter of configuration (`pub_sub_driver`, `Settings.driver`); the promise does
-not depend on it. This table is generated from what the drivers declare (`tools/generate_drivers.py`); the loader
-refuses, by name, one that lacks what a configuration needs.
+The configuration selects the transport (`pub_sub_driver`, `Settings.driver`). The guarantees do not
+depend on it. `tools/generate_drivers.py` generates this table from the capabilities that the drivers
+declare. The loader rejects a driver that lacks a needed capability, and names the capability.
 
 {table}
 
-`memory` is for tests and for programs of one process; its link can be made to drop, repeat, reorder, delay and damage.
-`db_polling_pubsub_driver` needs nothing but the database: it looks whether the store's point moved, at an interval that
-adapts between `fastest` and `slowest`, and reads only what changed.
+`memory` is for tests and for programs with one process. It can drop, duplicate, reorder, delay and
+damage messages. `db_polling_pubsub_driver` needs only the database: it polls the store's point, at an
+interval that adapts between `fastest` and `slowest`, and reads only new changes.
 `zmq_pubsub_multiproc_driver` is the hop from the worker processes of a host to its publisher service
-(`pub_sub_multiproc_driver`); no replica listens to it.
+(`pub_sub_multiproc_driver`); replicas do not use it.
 """
 
 

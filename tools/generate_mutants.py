@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the table of mutants into docs/simulator.md: ``tools/generate_mutants.py [--check]``.
 
-With ``--check`` nothing is written; exit status 1 tells that the page is stale.
+With ``--check`` nothing is written; the exit status is 1 when the page is stale.
 """
 
 import sys
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- mutants -->\n", "<!-- /mutants -->\n"
 
 
 def table() -> str:
-    """The mutants, what each does wrong, and where it was seen first."""
+    """The mutants, the error of each, and the seed and invariant that caught it first."""
     sys.path.insert(0, str(ROOT))
     from tests.simulator.caught import CAUGHT
     from tests.simulator.mutants import MUTANTS
@@ -26,7 +26,7 @@ def table() -> str:
 
 
 def page() -> str:
-    """The page as it should be."""
+    """The text of the page."""
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}{table()}{END}{after}"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write docs/wire-format.md from the codec and the recorded frames: ``tools/generate_wire_format.py [--check]``.
 
-Every byte of the hexdumps is a recorded frame's; names, types and defaults of the fields are the codec's own types.
-With ``--check`` nothing is written; exit status 1 tells that the page is stale.
+Every byte of the hexdumps is from a recorded frame; names, types and defaults of the fields are from the codec's types.
+With ``--check`` nothing is written; the exit status is 1 when the page is stale.
 """
 
 import sys
@@ -26,61 +26,60 @@ DUMPS: Final = {
     "own-hello-1.1": "A hello reply: the answer to one replica",
 }
 ABOUT: Final = {
-    "data-1.1": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7 and "
-    "sets\none object. The numbers are made up, so that each is told from the others.",
-    "run-1.1": "Parts 2 and 3 of 3, which share a frame. Each repeats everything of the link but the changes (here "
-    "both hold\nthe same one); a replica applies the link when it has all three. The frame's sequence, 300, numbers "
-    "its first\nmessage; the second is 301.",
-    "hello-1.1": "It speaks of two topics, so its topic frame names none. The publisher sent four messages on `a`; on "
-    "`b`\nnothing was ever written. Its reading of the heads began a quarter of a second before. (Recorded of an "
-    "earlier\npublisher: one of today does not name `b`, on which it never sent.)",
-    "own-hello-1.1": "The nonce stands twice: in the topic frame, by which only the asker receives it, and in the "
-    "hello.",
+    "data-1.1": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7\nand "
+    "sets one object. The numbers are chosen so that each is different.",
+    "run-1.1": "Parts 2 and 3 of 3, which share a frame. Each repeats the link without its changes (here both\ncontain "
+    "the same change); a replica applies the link when it has all three parts. The frame's\nsequence, 300, is the "
+    "number of its first message; the second is 301.",
+    "hello-1.1": "It is about two topics, so its topic frame names none. The publisher sent four messages on `a`;\n`b` "
+    "was never written. The reading of the heads began a quarter of a second before. (An earlier\npublisher sent this "
+    "frame: a current one does not name `b`, on which it never sent.)",
+    "own-hello-1.1": "The frame contains the nonce twice: in the topic frame, to which only the requesting replica\n"
+    "subscribes, and in the hello.",
 }
 MEANING: Final = {
-    "Body.major": "wire version that both ends must share; the body's second byte, which tells it without the rest",
-    "Body.minor": "grows when a field is appended; informs, decides nothing",
+    "Body.major": "wire version, which must be the same at both ends; the second byte of the body, readable alone",
+    "Body.minor": "grows when a field is appended; for information only",
     "Body.service": "the publisher's stable name",
     "Body.uuid": "the publisher's identity since its last start",
-    "Body.sequence": "number of the first message, per (uuid, topic) from 1; each further message has one more. A "
-    "hello has 0",
+    "Body.sequence": "number of the first message per (uuid, topic), from 1; the next has one more; a hello has 0",
     "Body.messages": "consecutive messages of one topic; empty in a hello",
     "Body.hello": "the hello, in a message without changes",
-    "Message.link": "what one transaction did to one topic",
+    "Message.link": "the changes of one transaction to one topic",
     "Message.part": "number of this part in its run",
-    "Message.parts": "parts of the run; 1: the link is whole",
+    "Message.parts": "number of parts of the run; 1: the message contains the whole link",
     "Link.topic": "the same as in the topic frame, else the message is dropped",
-    "Link.prev": "the topic's head before",
-    "Link.point": "the transaction's point, and so the topic's head after it",
-    "Link.changes": "in commit order; of a part of a run only this part's",
-    "Link.count": "objects of the topic after it",
+    "Link.prev": "the topic's head before the transaction",
+    "Link.point": "the transaction's point, which is the topic's head after it",
+    "Link.changes": "in commit order; in a part of a run only the changes of this part",
+    "Link.count": "number of objects of the topic after the transaction",
     "Link.digest": "digest of the topic after it: two 32-bit sums over (table, key, version, value)",
-    "Link.tx_prev": "the previous transaction's point: a replica of everything follows this chain",
-    "Link.tx_links": "links of this transaction",
-    "Link.origin": "name of the service that is to publish it; empty: none",
-    "Link.written_at": "the writer's wall clock, Unix seconds; for latency figures, nothing is decided by it",
+    "Link.tx_prev": "the previous transaction's point: a replica of all topics follows this chain",
+    "Link.tx_links": "number of links of this transaction",
+    "Link.origin": "name of the service that publishes the link; empty: none",
+    "Link.written_at": "the writer's wall clock, Unix seconds; only for latency figures",
     "Link.trace": "the writer's trace context: a W3C traceparent, and after a space its tracestate, if any; empty: "
-    "none. Of a run only the last part has it. Since 1.1",
-    "Point.position": "gap-free number of a change in commit order: the last one of the transaction",
-    "Point.nonce": "random, of the transaction: tells two histories apart that share positions",
+    "none. In a run only the last part contains it. Since 1.1",
+    "Point.position": "gap-free number of a change in commit order: the last change of the transaction",
+    "Point.nonce": "random number of the transaction: distinguishes two histories with the same positions",
     "Change.table": "table of the object",
     "Change.key": "key of the object",
-    "Change.action": "what was done",
-    "Change.version": "the change's own position",
+    "Change.action": "kind of the change",
+    "Change.version": "position of the change",
     "Change.value": "canonical JSON, verbatim as stored; nil for a delete",
-    "Hello.sequences": "per topic the last sequence that this publisher sent; 0: none yet. Broadcast: of the topics on "
-    f"which it sent last, {HELLO_TOPICS} at most, and within `max_frame_bytes`; in a hello reply: of those that it was "
-    "asked about",
-    "Hello.heads": "per topic the head as last read from the store; broadcast: of the same topics, without those that "
-    "the reading does not show yet",
-    "Hello.store": "the store's point in the same reading; nil: nothing was read yet. A replica asks about topics of "
-    "which it does not have everything up to there",
-    "Hello.age": "seconds between the begin of that reading and the sending of this",
-    "Hello.nonce": "the asker's, in a hello reply; empty when broadcast",
-    "Hello.goodbye": "the publisher stops after this",
+    "Hello.sequences": "for each topic the last sequence that this publisher sent; 0: none yet. Broadcast: for at most "
+    f"{HELLO_TOPICS} topics, those on which it sent last, and within `max_frame_bytes`; in a hello reply: for the "
+    "requested topics",
+    "Hello.heads": "for each topic the head as last read from the store; broadcast: for the same topics, without those "
+    "that the reading does not contain yet",
+    "Hello.store": "the store's point in the same reading; nil: nothing was read yet. A replica requests hellos about "
+    "topics that it has not received up to this point",
+    "Hello.age": "seconds between the begin of that reading and the sending of this hello",
+    "Hello.nonce": "the nonce of the hello request, in a hello reply; empty in a broadcast",
+    "Hello.goodbye": "the publisher stops after this hello",
     "Head.point": "the newest point of the topic",
-    "Head.count": "its objects",
-    "Head.digest": "their digest",
+    "Head.count": "number of objects of the topic",
+    "Head.digest": "digest of these objects",
 }
 STRUCTS: Final = ("Body", "Message", "Link", "Point", "Change", "Hello", "Head")
 
@@ -88,62 +87,63 @@ TEXT: Final = """\
 # Wire format
 
 Generated by `tools/generate_wire_format.py` from `pubsub_lib/core/codec.py` and the recorded frames in
-`tests/unit/core/frames/`; the words are those of [protocol.md](protocol.md#words). This is wire version
-{major}.{minor}. It is the same over TCP (`zmq_pubsub_driver`, XPUB and SUB), over the hop from workers to their
-publisher service (`zmq_pubsub_multiproc_driver`, PUSH and PULL) and over the in-process bus (`memory`). The polling
-driver reads the changelog and sends nothing.
+`tests/unit/core/frames/`. The terms are defined in [protocol.md](protocol.md#words). This is wire
+version {major}.{minor}. It is the same over TCP (`zmq_pubsub_driver`, XPUB and SUB), over the hop from
+workers to their publisher service (`zmq_pubsub_multiproc_driver`, PUSH and PULL) and over the
+in-process bus (`memory`). The polling driver reads the changelog and sends no messages.
 
 ## A message is two frames
 
-| frame | bytes | what for |
+| frame | bytes | purpose |
 |---|---|---|
 | topic | `D` topic `00` | data of one topic |
 | | `D` `00` | a broadcast hello, for every subscriber |
-| | `H` nonce `00` topic `00` | a hello reply, for the one who asked |
-| body | one msgpack array | everything else |
-| (signature) | | a third frame is reserved for a signature over the raw frames before it; today it is let pass unread |
+| | `H` nonce `00` topic `00` | a hello reply, for the requesting replica |
+| body | one msgpack array | all other data |
+| (signature) | | a third frame is reserved for a signature over the raw frames before it; currently it is ignored |
 
-ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: who asked for `tenant-1` does not get
-`tenant-10`. Every subscriber subscribes to `D` `00`, so that it receives the broadcast hellos of publishers that never
-sent on its topics. A subscriber of everything subscribes to the single byte `D`. Hello replies begin with another
-byte, so nobody receives those of others.
-Names hold no NUL. A **question** is a subscription, too: `H` nonce `00` and a msgpack
-array of topics. No message ever begins so; the publisher sees the subscription on its XPUB and answers under `H` nonce
-`00`, to which the asker subscribed before:
+ZeroMQ matches subscriptions by prefix. The closing NUL makes the match exact: a subscriber of `tenant-1`
+does not get `tenant-10`. Names contain no NUL. Every subscriber subscribes to `D` `00`, so that it
+receives the broadcast hellos of publishers that never sent on its topics. A subscriber of all topics
+subscribes to the single byte `D`. Hello replies begin with another byte, so each replica only receives
+its own. A **hello request** is a subscription, too: `H` nonce `00` and a msgpack array of topics. No
+message begins with these bytes. The publisher receives the subscription on its XPUB and replies under
+`H` nonce `00`, to which the replica subscribed before:
 
 ```text
-{question}
+{hello_request}
 ```
 
 ## The body, field by field
 
-All of it is [msgpack](https://msgpack.org): structures are arrays in the order of the tables, integers and text in
-their shortest form, decimals as 64-bit floats. Values stay undecoded bytes until somebody reads them.
+The body is [msgpack](https://msgpack.org): structures are arrays in the order of the tables, integers
+and text have their shortest form, decimals are 64-bit floats. Values stay undecoded bytes until a
+program reads them.
 
 {fields}
 ## Worked examples
 
-On the left the offset in the frame and its bytes, on the right the field and what it says.
+Each line shows the offset in the frame and the bytes, then the field and its meaning.
 
 {dumps}
 ## Versions, and upgrading while running
 
-- Fields are only ever appended, with a default. A reader skips what it does not know at the end of any structure, and
-  takes the default of what an older sender does not have. So old and new programs may run together, in any order of
-  upgrade, as long as they share the major version.
-- Another major version is dropped and counted (`version` in the driver's counters), with the rest of it unread.
-  Replicas that hear nothing they understand follow by polling; see [failures.md](failures.md).
-- The recorded frames are never changed. When a field is appended new ones are added, and the old ones must still be
-  read. `tests/e2e/test_rolling_upgrade.py` holds a reader of wire version 1.0 of its own and shows both directions.
+- Fields are only appended, with a default. A reader skips unknown fields at the end of a structure, and
+  uses the default for a field that an older sender does not have. So old and new programs may run
+  together, in any order of upgrade, as long as they have the same major version.
+- A message of another major version is dropped and counted (`version` in the driver's counters), without
+  reading the rest of it. Replicas that receive no readable message poll; see [failures.md](failures.md).
+- Recorded frames are never changed. A new field gets new frames, and old frames must stay readable.
+  `tests/e2e/test_rolling_upgrade.py` has a separate reader of version 1.0 and tests both directions.
 - Since 1.1 a link has a `trace`.
-- A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still read it. It
-  ignores the subscription to `D` `00`, which is no question. A replica of 1.0 that follows topics does not subscribe to
-  `D` `00`: it misses the broadcast hellos of newer publishers. Its freshness and its bounds rest on hello replies,
-  which it asks for and receives as before.
+- A publisher of 1.0 sent a hello for each topic, under `D` topic `00`; subscribers of that topic still
+  read it. It ignores the subscription to `D` `00`, which is not a hello request. A replica of 1.0 with
+  a list of topics does not subscribe to `D` `00`: it does not receive the broadcast hellos of newer
+  publishers. Its freshness and its bounds depend on hello replies, which it requests as before.
 
 ## Bounds
 
-What goes out over a bound is an error for the sender; what comes in over it is dropped and counted.
+Outgoing data over a bound is an error for the sender; incoming data over a bound is dropped and counted.
 
 | what | bound |
 |---|---|
@@ -151,37 +151,38 @@ What goes out over a bound is an error for the sender; what comes in over it is 
 | topic frame | {header} bytes |
 | topic, table, service name | 255 bytes of UTF-8 |
 | key | 512 bytes of UTF-8 |
-| nonce of a question | {nonce} bytes |
+| nonce of a hello request | {nonce} bytes |
 | positions, versions, nonces of points | 0 to 2^63 - 1 |
-| a frame over TCP | a subscriber's ZeroMQ reads up to twice `max_frame_bytes`, so that it can be counted; beyond that \
-the connection ends and is made anew |
+| a frame over TCP | a subscriber's ZeroMQ reads up to twice `max_frame_bytes`, so that the frame can be counted; \
+beyond that the connection ends and is established again |
 
-A link that needs more than one frame is sent as a run of messages; the same link and limits are cut at the same places
-in every process. Under backlog messages of one topic share a frame up to the bound; when idle nothing waits.
+A link that needs more than one frame is sent as a run of messages; every process splits the same link
+with the same limits at the same places. Under backlog, messages of one topic share a frame up to the
+bound; when idle, messages do not wait.
 
 Dropped input is counted by its reason:
 
-| counter | what came |
+| counter | received |
 |---|---|
 | `oversized` | a frame over its bound |
 | `truncated` | one frame instead of two, or bytes that end too early |
 | `version` | another major wire version |
-| `foreign` | anything else that this library does not send: other bytes, types or ranges, a link of another topic \
+| `foreign` | any other data that this library does not send: other bytes, types or ranges, a link of another topic \
 than the frame's, a link that leads backwards, a hello reply under another nonce's private topic |
 """
 
 
 class Row(NamedTuple):
-    """Some bytes of a body and what they are."""
+    """Some bytes of a body, with the field's name and value."""
 
     at: int
     data: bytes
     name: str
-    says: str
+    meaning: str
 
 
 class Reader:
-    """Walks over a msgpack body along the codec's types. Knows no more of msgpack than what the codec writes."""
+    """Reads a msgpack body by the codec's types. It supports only the msgpack types that the codec writes."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -212,7 +213,7 @@ class Reader:
             for _ in range(size):
                 key = self._plain(f"{name} key")
                 yield key
-                yield from self.rows(kind.value_type, f"{name}[{key.says}]")
+                yield from self.rows(kind.value_type, f"{name}[{key.meaning}]")
         else:
             yield self._plain(name)
 
@@ -222,12 +223,12 @@ class Reader:
             self.at += 1
             return first & 0x0F
         if first != wide:
-            raise ValueError(f"offset {self.at}: {first:#04x} begins no such collection")
+            raise ValueError(f"offset {self.at}: {first:#04x} does not begin this collection")
         self.at += 3
         return int.from_bytes(self._body[self.at - 2 : self.at])
 
     def _plain(self, name: str) -> Row:
-        """A value without others in it. Its end is where msgpack no longer misses something."""
+        """A value that is not a collection."""
         at = self.at
         first = self._body[at]
         length = _LENGTHS.get(first, 0)
@@ -236,13 +237,13 @@ class Reader:
         elif 0xA0 <= first <= 0xBF:
             length = first & 0x1F
         elif first > 0x7F and first not in _LENGTHS:
-            raise ValueError(f"offset {at}: the codec writes no {first:#04x} here; teach this tool")
+            raise ValueError(f"offset {at}: {first:#04x} is unknown here; extend this tool")
         self.at += 1 + length
         value = msgspec.msgpack.decode(self._body[at : self.at])
         return self._row(at, name, _shown(value, name))
 
-    def _row(self, at: int, name: str, says: str) -> Row:
-        return Row(at, self._body[at : self.at], name or "body", says)
+    def _row(self, at: int, name: str, meaning: str) -> Row:
+        return Row(at, self._body[at : self.at], name or "body", meaning)
 
 
 _LENGTHS: Final = {
@@ -267,14 +268,14 @@ def recorded(name: str) -> tuple[bytes, bytes]:
 
 
 def head_rows(head: bytes) -> Iterator[Row]:
-    """The parts of a topic frame or of a question."""
+    """The parts of a topic frame or of a hello request."""
     kinds = {b"D": "data", b"H": "private: a hello reply or a hello request"}
     yield Row(0, head[:1], "kind", kinds[head[:1]])
     at = 1
     names = ["nonce", "topic"] if head[:1] == b"H" else ["topic"]
     for name in names:
         end = head.find(b"\0", at)
-        if end < 0:  # behind a question's nonce
+        if end < 0:  # after the nonce of a hello request
             yield Row(at, head[at:], "topics", str(msgspec.msgpack.decode(head[at:])))
             return
         if end > at:
@@ -285,25 +286,25 @@ def head_rows(head: bytes) -> Iterator[Row]:
 
 
 def table(rows: Iterator[Row]) -> str:
-    """Lines of offset, bytes, field and what it says; at most 12 bytes a line."""
+    """Lines of offset, bytes, field and meaning; at most 12 bytes per line."""
     lines = []
     for row in rows:
         for start in range(0, len(row.data), 12):
             part = row.data[start : start + 12].hex(" ")
-            told = f"{row.name:<34} {row.says}" if start == 0 else ""
-            lines.append(f"{row.at + start:04x}  {part:<36} {told}".rstrip())
+            text = f"{row.name:<34} {row.meaning}" if start == 0 else ""
+            lines.append(f"{row.at + start:04x}  {part:<36} {text}".rstrip())
     return "\n".join(lines)
 
 
 def dump(name: str) -> str:
-    """One recorded frame, annotated; refuses what the codec does not read, or would write in another way."""
+    """One recorded frame with annotations. Raises ValueError for a frame that the codec would write differently."""
     head, body = recorded(name)
     if codec.encode(codec.decode((head, body))) != (head, body):
-        raise ValueError(f"the recorded frame {name!r} is of an older version; let the page show a newer one")
+        raise ValueError(f"the recorded frame {name!r} is of an older version; name a newer frame in DUMPS")
     reader = Reader(body)
     rows = list(reader.rows(msgspec.inspect.type_info(codec._Body), ""))
     if b"".join(row.data for row in rows) != body:
-        raise ValueError(f"the recorded frame {name!r} has bytes that no field explains")
+        raise ValueError(f"the recorded frame {name!r} has bytes without a field")
     return (
         f"### {DUMPS[name]}\n\n{ABOUT[name]}\n\n```text\ntopic frame, {len(head)} bytes\n{table(head_rows(head))}\n\n"
         f"body, {len(body)} bytes\n{table(iter(rows))}\n```\n"
@@ -311,7 +312,7 @@ def dump(name: str) -> str:
 
 
 def structs(kind: Any, found: dict[str, msgspec.inspect.StructType]) -> dict[str, msgspec.inspect.StructType]:
-    """All structures in the body's type, by their names in the documents."""
+    """All structures in the body's type, by their names on the page."""
     if isinstance(kind, msgspec.inspect.StructType):
         found[_title(kind)] = kind
         for field in kind.fields:
@@ -323,10 +324,10 @@ def structs(kind: Any, found: dict[str, msgspec.inspect.StructType]) -> dict[str
 
 
 def fields() -> str:
-    """The tables of fields. KeyError: a field was appended and has no words in MEANING yet."""
+    """The tables of fields. Raises KeyError for a new field that is missing in MEANING."""
     known = structs(msgspec.inspect.type_info(codec._Body), {})
     if set(known) != set(STRUCTS):
-        raise ValueError(f"the wire has the structures {sorted(known)}; name them in STRUCTS")
+        raise ValueError(f"the wire format has the structures {sorted(known)}; name them in STRUCTS")
     parts = []
     for name in STRUCTS:
         lines = [f"**{name}**\n", "| # | field | type | default | meaning |", "|---|---|---|---|---|"]
@@ -344,7 +345,7 @@ def _title(kind: msgspec.inspect.StructType) -> str:
 
 
 def _kind(kind: Any) -> str:
-    """A type in words."""
+    """The name of a type."""
     found = msgspec.inspect
     if isinstance(kind, found.UnionType):
         return " or ".join(_kind(each) for each in kind.types)
@@ -370,11 +371,11 @@ def _kind(kind: Any) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of the page."""
     return TEXT.format(
         major=codec.MAJOR,
         minor=codec.MINOR,
-        question=table(head_rows(codec.hello_request_frame("abc123", ["a", "b"]))),
+        hello_request=table(head_rows(codec.hello_request_frame("abc123", ["a", "b"]))),
         fields=fields(),
         dumps="\n".join(dump(name) for name in DUMPS),
         frame=f"{Limits().max_frame_bytes:,}",

@@ -1,4 +1,4 @@
-"""The hexdump tells the truth: every byte once, each value under its field, nothing the codec does not send."""
+"""The hexdump shows every byte once and each value at its field, and rejects bytes that the codec does not send."""
 
 import msgspec
 import pytest
@@ -22,20 +22,20 @@ def test_every_byte_stands_in_the_dump_once(name: str) -> None:
 
 
 def test_values_stand_under_their_fields() -> None:
-    says = {row.name: row.says for row in rows_of(recorded("data-1.1")[1])}
+    shown = {row.name: row.meaning for row in rows_of(recorded("data-1.1")[1])}
     (message,) = codec.decode(recorded("data-1.1")).messages
-    assert says["messages[0].link.prev.position"] == str(message.link.prev.position) == "3"
-    assert says["messages[0].link.point.nonce"] == str(message.link.point.nonce)
-    assert says["messages[0].link.changes[0].key"] == '"p1"'
-    assert says["messages[0].link.digest"] == str(2**64 - 1)
-    assert says["messages[0].link.changes[0].value"] == '15 bytes: {"switch":"s1"}'
+    assert shown["messages[0].link.prev.position"] == str(message.link.prev.position) == "3"
+    assert shown["messages[0].link.point.nonce"] == str(message.link.point.nonce)
+    assert shown["messages[0].link.changes[0].key"] == '"p1"'
+    assert shown["messages[0].link.digest"] == str(2**64 - 1)
+    assert shown["messages[0].link.changes[0].value"] == '15 bytes: {"switch":"s1"}'
 
 
 def test_what_the_codec_does_not_write_is_refused() -> None:
     body = recorded("data-1.1")[1]
-    with pytest.raises(ValueError, match="no such collection"):
+    with pytest.raises(ValueError, match="does not begin this collection"):
         rows_of(b"\xc0" + body[1:])
-    with pytest.raises(ValueError, match="writes no 0xd0 here"):
+    with pytest.raises(ValueError, match="0xd0 is unknown here"):
         rows_of(body[:1] + b"\xd0\x01" + body[2:])
 
 
