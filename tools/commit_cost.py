@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a commit costs while the transport refuses hellos.
+"""Measures the cost of a commit while the transport refuses hellos.
 
 ``tools/commit_cost.py [--topics N] [--commits N] [--send-wait S]``, in the environment that ``tools/test`` sets up.
 One program writes to a SQLite database of N idle topics and publishes by itself, through a stub for the transport that
-takes links at once. Half of the commits are made while no hello is sent; the other half while somebody asks for hellos
-about all topics without pause, and the stub refuses each hello after S seconds. Exit status 1: that adds 5 ms or more
-to a commit at the median.
+accepts links at once. Half of the commits are made while no hello is sent. During the other half, a thread requests
+hellos about all topics without pause, and the stub refuses each hello after S seconds. Exit status 1: this adds 5 ms
+or more to the median of a commit.
 """
 
 import argparse
@@ -28,7 +28,7 @@ BATCH = 5000
 
 
 class Refusing(DriverPublisher):
-    """Takes links, and the hellos of a calm time; while ``refuses`` is set every hello waits and is refused."""
+    """Accepts links and hellos. While ``refuses`` is set, every hello waits and is refused."""
 
     def __init__(self, send_wait: float) -> None:
         self._send_wait = send_wait
@@ -38,31 +38,31 @@ class Refusing(DriverPublisher):
         self.hello_in_flight = threading.Event()
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
-        """Remember who answers."""
+        """Keep the callback for hello requests."""
         self._on_ask = on_hello_request
 
     def send_event(self, envelope: Envelope) -> None:
-        """Raise TransportError for a hello while it refuses."""
+        """Raise TransportError for a hello while ``refuses`` is set."""
         if envelope.hello is None or not self.refuses.is_set():
             return
         self.hello_in_flight.set()
         time.sleep(self._send_wait)
         self.refused += 1
-        raise TransportError("the stub takes no hello")
+        raise TransportError("the stub refuses hellos")
 
     def ask(self, topics: tuple[str, ...]) -> None:
-        """Ask about these topics for as long as hellos are refused; on a thread of its own, as drivers do."""
+        """Request hellos about these topics while ``refuses`` is set. Call it on a separate thread, as drivers do."""
         number = 0
         while self.refuses.is_set():
             number += 1
             self._on_ask(HelloRequest(f"n{number}", topics))
 
     def counters(self) -> Mapping[str, int]:
-        """None."""
+        """No counters."""
         return {}
 
     def close(self) -> None:
-        """Refuse nothing more."""
+        """Stop refusing hellos."""
         self.refuses.clear()
 
 
@@ -83,12 +83,12 @@ def main(arguments: argparse.Namespace) -> int:
     added = statistics.median(refused) - statistics.median(calm)
     print(f"a commit, no hello is sent    {in_words(calm)}")
     print(f"a commit, hellos are refused  {in_words(refused)}")
-    print(f"added                         {1000 * added:.2f} ms at the median, {1000 * LIMIT:.0f} ms are allowed")
+    print(f"added                         {1000 * added:.2f} ms at the median, limit {1000 * LIMIT:.0f} ms")
     return 0 if added < LIMIT else 1
 
 
 def in_words(seconds: list[float]) -> str:
-    """The median and the longest."""
+    """The median and the maximum."""
     return f"{1000 * statistics.median(seconds):.2f} ms at the median, {1000 * max(seconds):.1f} ms at most"
 
 
@@ -101,14 +101,14 @@ def fill(store: Store, topics: tuple[str, ...]) -> None:
 
 
 def wait_for_start_hello(publisher: Publisher) -> None:
-    """Then the heads are read, and questions are answered at once."""
+    """Wait for the start hello: afterwards the heads are read, and hello requests are answered at once."""
     while publisher.counters()["hellos"] == 0:
         time.sleep(0.01)
 
 
 @contextmanager
 def refusing(driver: Refusing, topics: tuple[str, ...]) -> Iterator[None]:
-    """While this lasts a hello is refused at every moment."""
+    """During the block, hellos are refused without pause."""
     driver.refuses.set()
     asking = threading.Thread(target=driver.ask, args=(topics,))
     asking.start()
@@ -121,7 +121,7 @@ def refusing(driver: Refusing, topics: tuple[str, ...]) -> Iterator[None]:
 
 
 def commit(store: Store, topics: tuple[str, ...], number: int) -> float:
-    """One change; the seconds that it took."""
+    """Commit one change. Returns the seconds."""
     topic = topics[number % len(topics)]
     began = time.monotonic()
     with store.transaction() as tx:

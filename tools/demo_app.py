@@ -1,13 +1,13 @@
 """``tools/demo``: real routes, a publisher-service with four workers, three controllers; one of each is killed. Then
-the audit of all that, by the journals that everybody kept.
+the audit of the run, by the journals of all processes.
 
 ::
 
-    tools/demo                # exit code 0: everything arrived, and the audit finds nothing wrong
-    tools/demo --sabotage     # exit code 4: one object was corrupted, and the audit says which
+    tools/demo                # exit code 0: all changes arrived, and the audit finds no error
+    tools/demo --sabotage     # exit code 4: one object was corrupted, and the audit names it
 
-Everything is in a temporary folder and gone afterwards, but for what the audit found. The tables (or JSON) go to
-stdout, progress to stderr.
+All files are in a temporary folder, which is removed afterwards, except the results of the audit. The tables (or
+JSON) go to stdout, progress to stderr.
 """
 
 import os
@@ -24,21 +24,21 @@ from pubsub_lib import Timing
 
 DATA = Path(__file__).resolve().parent / "data"
 FEWEST_CHANGES = 300
-"""With fewer there is no middle of the work in which a process could be killed."""
+"""With fewer changes the run is too short to kill a process in the middle."""
 SECONDS = 20
-"""Of the replay: as many updates come in a second as a busy day brings, and latencies are not those of queues."""
+"""Duration of the replay: the rate of updates is that of a busy day, and queues do not increase latencies."""
 REPLICAS = (
     ReplicaPlan("replica-1", ("as3333",)),
     ReplicaPlan("replica-2", ("as5409", "as8259")),
     ReplicaPlan("replica-3", polling=True),
 )
 EXIT_CODES = (
-    "exit codes: 0 everything is as promised, and the audit finds nothing wrong; 1 something is not, for example "
-    "differs or was lost; 2 wrong option; 3 it could not be run (database, disk, a process that failed); 4 and more: "
-    "the audit's (docs/audit.md), for example 4: an object is wrong; 130 interrupted"
+    "exit codes: 0 all checks passed, and the audit finds no error; 1 a check failed, for example a replica differs; "
+    "2 invalid option; 3 the run failed (database, disk, a process); 4 and more: exit code of the audit "
+    "(docs/audit.md), for example 4: an object is wrong; 130 interrupted"
 )
 KILLS = (Kill("replica-2", 0.25), Kill(SERVICE, 0.5), Kill("worker-2", 0.75))
-# Everything is on one host, so times may be short; the defaults are for networks.
+# All processes are on one host, so times may be short; the defaults are for networks.
 TIMING = Timing(
     max_idle_time=1.0,
     message_delay_window=0.3,
@@ -54,8 +54,8 @@ TIMING = Timing(
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     about = (
-        "Loads BGP routes into SQLite, replays updates over them by workers of a publisher-service, kills a worker, "
-        "the service and a controller, shows that every replica equals the database, and audits all of it."
+        "Loads BGP routes into SQLite, replays updates with workers of a publisher-service, kills a worker, the "
+        "service and a controller, checks that every replica equals the database, and audits the run."
     )
     parser = command.parser("tools/demo", about, FEWEST_CHANGES, SECONDS, EXIT_CODES)
     parser.add_argument(
@@ -67,10 +67,12 @@ def main(arguments: Sequence[str]) -> int:
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="a new folder for what the audit finds (default: one with the time in its name, in the temporary folder)",
+        help="a new folder for the results of the audit (default: named by the time, in the temporary folder)",
     )
     options = parser.parse_args(arguments)
-    named = f"{time.strftime('pubsub-audit-%Y%m%d-%H%M%S')}-{os.getpid()}"  # so that two at once are not in one folder
+    named = (
+        f"{time.strftime('pubsub-audit-%Y%m%d-%H%M%S')}-{os.getpid()}"  # so that parallel runs use different folders
+    )
     results = options.out or Path(tempfile.gettempdir()) / named
 
     def work(run: Callable[[Plan], int], folder: Path) -> int:

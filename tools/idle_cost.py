@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a publisher service costs while nothing is written.
+"""Measures the cost of a publisher service while nothing is written.
 
 ``tools/idle_cost.py [--topics N] [--subscribers N] [--seconds S]``, in the environment that ``tools/test`` sets up.
 Fills a SQLite database with topics, starts a service with default times, lets subscribers ask for hello replies every
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
         with subprocess.Popen(command) as service:
             try:
                 sockets = [subscriber(port, context) for context in connected(arguments.subscribers)]
-                ask_and_count(sockets, arguments.topics, 2 * Timing().max_idle_time)  # warm: everybody is connected
+                ask_and_count(sockets, arguments.topics, 2 * Timing().max_idle_time)  # warm-up: all subscribers connect
                 before = cpu(service.pid)
                 asked, answered = ask_and_count(sockets, arguments.topics, arguments.seconds)
                 used = cpu(service.pid) - before
@@ -66,13 +66,13 @@ def fill(url: str, topics: int) -> None:
 
 
 def connected(count: int) -> "list[zmq.Context[zmq.Socket[bytes]]]":
-    """A context for each subscriber; each serves as many as one can."""
+    """A context for each subscriber; a context serves ``PER_CONTEXT`` subscribers."""
     contexts: list[zmq.Context[zmq.Socket[bytes]]] = [zmq.Context() for _ in range(count // PER_CONTEXT + 1)]
     return [contexts[number // PER_CONTEXT] for number in range(count)]
 
 
 def subscriber(port: int, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
-    """A socket as a replica's driver has it."""
+    """A socket with the options of a replica's driver."""
     socket = context.socket(zmq.SUB)
     socket.linger = 0
     socket.connect(f"tcp://127.0.0.1:{port}")
@@ -80,7 +80,10 @@ def subscriber(port: int, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Soc
 
 
 def ask_and_count(sockets: "list[zmq.Socket[bytes]]", topics: int, seconds: float) -> tuple[int, int]:
-    """Let each ask about ten topics every ``max_idle_time``, evenly spread; questions and answers."""
+    """Let each subscriber send a hello request about ten topics every ``max_idle_time``, evenly spread.
+
+    Returns the number of requests and of replies.
+    """
     asked = answered = 0
     pause = Timing().max_idle_time / len(sockets)
     began = time.monotonic()
@@ -103,13 +106,13 @@ def ask_and_count(sockets: "list[zmq.Socket[bytes]]", topics: int, seconds: floa
 
 
 def cpu(pid: int) -> float:
-    """Seconds of processor time that a process took so far."""
+    """Seconds of processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory."""
+    """Resident bytes of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,7 +1,7 @@
 """``tools/loadset``: ``pubsub-db load`` of the full routing table, killed, run again, and compared with the file.
 
-The runs after the kills begin at the first line again, as the command tells its users to do. A last run finds
-everything as it should be and must write nothing. Prints one JSON object; exit code 1: not all is as promised.
+The runs after the kills begin at the first line again, as the command advises its users. In the last run all objects
+already exist, so it must write nothing. Prints one JSON object; exit code 1: a check failed.
 """
 
 import argparse
@@ -29,27 +29,27 @@ from pubsub_lib.errors import PubSubError
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = (60_000, 200_000)
 MAX_MEGABYTES = 150
-"""What docs/cli.md promises of any file."""
+"""The maximum memory that docs/cli.md states for any file."""
 GLANCE = 0.005
-"""Seconds between two looks at how far a load is."""
+"""Seconds between two polls of a load's progress."""
 
 
 class Ended(msgspec.Struct, frozen=True):
     """One process of ``pubsub-db load``."""
 
     killed: bool
-    """By us; else it came to its end."""
+    """Killed by this tool; else it ended by itself."""
     changes: int
-    """Of this run, in the database."""
+    """Number of changes of this run in the database."""
     position: int
-    """The store's, afterwards."""
+    """The store's position after the run."""
     seconds: float
     megabytes: float
-    """The most that was resident, in 10^6 bytes."""
+    """Peak resident memory, in 10^6 bytes."""
 
 
 def pubsub_db(url: str, *arguments: str) -> "subprocess.Popen[str]":
-    """The command, as a process of its own."""
+    """The command, as a separate process."""
     path = os.pathsep.join((str(ROOT), str(ROOT / "drivers"), os.environ.get("PYTHONPATH", "")))
     return subprocess.Popen(
         [sys.executable, "-m", "pubsub_lib.cli", "--database", url, "-q", *arguments],
@@ -62,9 +62,9 @@ def pubsub_db(url: str, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def load(store: Store, url: str, file: Path, kill_at: int | None) -> Ended:
-    """Run it to its end, or until the store is at this position. Raises PubSubError when it ends otherwise.
+    """Run ``load`` to its end, or kill it when the store is at ``kill_at``. Raises PubSubError when it ends otherwise.
 
-    For as long as this process is a small one: a child's peak begins at that of its parent when it was started.
+    This process must be small then: the peak memory of a child starts with the size of its parent.
     """
     before, begun = position(store), time.monotonic()
     process = pubsub_db(url, "load", str(file))
@@ -86,24 +86,24 @@ def load(store: Store, url: str, file: Path, kill_at: int | None) -> Ended:
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.stderr is not None
     with process.stderr:
-        said = process.stderr.read().strip()
+        output = process.stderr.read().strip()
     if process.returncode != (0 if kill_at is None else -signal.SIGKILL):
         reached = f", at {position(store)} of {kill_at}" if kill_at is not None else ""
-        raise PubSubError(f"pubsub-db load ended with {process.returncode}{reached}: {said or 'it said nothing'}")
+        raise PubSubError(f"pubsub-db load ended with {process.returncode}{reached}: {output or 'it wrote no error'}")
     after = position(store)
     return Ended(killed, after - before, after, round(seconds, 1), round(used.ru_maxrss * 1024 / 1e6, 1))
 
 
 def position(store: Store) -> int:
-    """How many changes are in."""
+    """The number of committed changes."""
     return store.read_heads([]).store.position
 
 
 def wrong(store: Store, file: Path, ends: Sequence[Ended], max_megabytes: int) -> list[str]:
-    """What is not as promised, in sentences."""
+    """A sentence for each failed check."""
     found = []
     if ends[-1].changes:
-        found.append(f"the last run made {ends[-1].changes} changes where nothing was left to do")
+        found.append(f"the last run made {ends[-1].changes} changes although all objects were loaded")
     peak = max(each.megabytes for each in ends)
     if peak > max_megabytes:
         found.append(f"the peak memory was {peak} MB, more than {max_megabytes} MB")
@@ -119,14 +119,14 @@ def wrong(store: Store, file: Path, ends: Sequence[Ended], max_megabytes: int) -
 
 
 def execute(url: str, file: Path, kills: Sequence[int], max_megabytes: int) -> dict[str, Any]:
-    """All runs, then the comparison. Raises PubSubError, OSError."""
+    """Execute all runs, then the comparison. Raises PubSubError, OSError."""
     made = pubsub_db(url, "init")
-    said = made.communicate()[1].strip()
+    output = made.communicate()[1].strip()
     if made.returncode != 0:
-        raise PubSubError(said)
+        raise PubSubError(output)
     with Store(url, read_only=True) as store:
         if position(store) != 0:
-            raise PubSubError("the database is not empty; name one that is")
+            raise PubSubError("the database is not empty; name an empty one")
         ends = [load(store, url, file, each) for each in (*kills, None, None)]
         return {
             "objects": sum(head.count for head in store.topics().values()),
@@ -142,16 +142,25 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--database", default="sqlite", metavar="NAME|URL", help="as for tools/realset")
     parser.add_argument("--file", type=Path, default=DATA / ROUTES, metavar="FILE", help="(default: %(default)s)")
     parser.add_argument(
-        "--kills", type=positive, nargs="*", default=KILLS, metavar="N", help="SIGKILL when N are in (60000 200000)"
+        "--kills",
+        type=positive,
+        nargs="*",
+        default=KILLS,
+        metavar="N",
+        help="SIGKILL when N lines are committed (60000 200000)",
     )
     parser.add_argument(
-        "--max-megabytes", type=positive, default=MAX_MEGABYTES, metavar="N", help="of memory (default: %(default)s)"
+        "--max-megabytes",
+        type=positive,
+        default=MAX_MEGABYTES,
+        metavar="N",
+        help="maximum memory (default: %(default)s)",
     )
     options: argparse.Namespace = parser.parse_args(arguments)
     if not options.file.is_file():
         parser.error(f"there is no file {options.file}; name one by --file")
     if any(one >= other for one, other in pairwise(options.kills)):
-        parser.error("--kills must grow; each run goes on where the one before it was killed")
+        parser.error("--kills must increase; each run continues where the run before it was killed")
     if options.database not in ("sqlite", *SERVERS) and "://" not in options.database:
         parser.error(f"{options.database!r} is neither sqlite, postgresql, mariadb nor a URL")
     try:

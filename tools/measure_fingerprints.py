@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What one fingerprint of one object costs, by several functions: ``tools/measure_fingerprints.py``.
+"""Measures the cost of one object's fingerprint with several functions: ``tools/measure_fingerprints.py``.
 
-The choice is explained in docs/architecture.md. Every function gets the same 200-byte value and has to build the same
-input from table, key and version; printed is the best of several rounds, in nanoseconds.
+docs/architecture.md explains the choice. Every function gets the same 200-byte value and builds the same input from
+table, key and version. It prints the best of several rounds, in nanoseconds.
 """
 
 import hashlib

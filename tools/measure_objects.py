@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What one cached object costs, kept in several ways: ``tools/measure_objects.py [OBJECTS]`` (default 200,000).
+"""Measures the cost of one cached object in several forms: ``tools/measure_objects.py [OBJECTS]`` (default 200,000).
 
-Each way is measured in a process of its own: what it adds to the resident memory, and how long one full collection
-of the garbage collector takes while it is held. Why it matters: pubsub_lib/core/model.py.
+Each form is measured in a separate process: the added resident memory, and the time of one full collection of the
+garbage collector. pubsub_lib/core/model.py explains why they matter.
 """
 
 import gc
@@ -20,7 +20,7 @@ from pubsub_lib.core.model import Record  # noqa: E402
 
 
 def _values(objects: int) -> Iterable[tuple[str, bytes]]:
-    """Key and value as a controller's ports have them; no two are alike."""
+    """Keys and values like those of a controller's ports; all are different."""
     for number in range(objects):
         value = {"id": number, "mac": f"fa:16:3e:{number:06x}", "ips": [f"10.0.{number % 256}.7"], "up": True,
                  "binding": {"host": f"compute-{number % 500}", "type": "ovs"}}  # fmt: skip
@@ -35,27 +35,27 @@ WAYS: dict[str, Callable[[int], object]] = {
 
 
 def _resident() -> int:
-    """Bytes of this process in memory."""
+    """Resident bytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def _collection() -> float:
-    """Seconds of a full one."""
+    """Seconds of a full collection."""
     began = time.perf_counter()
     gc.collect()
     return time.perf_counter() - began
 
 
 def measure(way: str, objects: int) -> str:
-    """One line: bytes an object, and one full collection."""
+    """One line: bytes per object, and the time of one full collection."""
     gc.collect()
-    gc.freeze()  # what the interpreter and its modules hold is not of interest
+    gc.freeze()  # exclude the objects of the interpreter and its modules
     before = _resident()
     held = WAYS[way](objects)
     grown = _resident() - before
     took = min(_collection() for _ in range(3))
     del held
-    return f"{way:<14}{grown / objects:6.0f} bytes an object, full collection {took * 1000:7.1f} ms"
+    return f"{way:<14}{grown / objects:6.0f} bytes per object, full collection {took * 1000:7.1f} ms"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What one change costs on its way, in processor time of one thread: ``tools/measure_path.py``.
+"""Measures the cost of one change on its path, in processor time of one thread: ``tools/measure_path.py``.
 
-For transactions of 10 changes and of 1: a publisher's numbering and encoding, a replica's decoding, and all that a
-replica does; then the floor under the replica, step by step, as loops that do nothing else. Printed are µs a change:
-the median of all frames, and the quickest tenth, which is what the machine does when nobody else wants its caches.
-docs/performance.md tells what it printed. Takes ten seconds and 500 MB.
+For transactions of 10 changes and of 1: a publisher's numbering and encoding, a replica's decoding, and all work of a
+replica; then the minimum cost of a replica, step by step, as loops with only that step. It prints µs per change: the
+median of all frames, and the fastest tenth, which shows the machine without other processes in its caches.
+docs/performance.md has its output. It takes ten seconds and 500 MB.
 """
 
 import gc
@@ -32,7 +32,7 @@ from pubsub_lib.core.timing import Timing
 KEYS = 100_000
 CHANGES = 60_000
 TOGETHER = 200
-"""Changes of one call, as in the bursts of tools/bench."""
+"""Number of changes of one call, as in the bursts of tools/bench."""
 TOPIC = "path"
 TIMING = Timing(max_idle_time=60.0, message_delay_window=30.0)
 LIMITS = Limits()
@@ -45,19 +45,19 @@ def main() -> None:
     for changes in (10, 1):
         planned = plan(TOPIC, KEYS, CHANGES // changes, changes, 1)
         gc.collect()
-        gc.freeze()  # the plan is no work of the library's
-        print(f"transactions of {changes}, {KEYS:,} keys, µs a change: median, quickest tenth")
+        gc.freeze()  # the plan does not belong to the library's work
+        print(f"transactions of {changes}, {KEYS:,} keys, µs per change: median, fastest tenth")
         frames = publish(planned, TOGETHER // changes)
         costs("replica: decode", decoded, frames)
-        replicate("replica: all, nobody listens", planned, frames, listens=False)
-        replicate("replica: all, events for a listener", planned, frames, listens=True)
+        replicate("replica: all, without a listener", planned, frames, listens=False)
+        replicate("replica: all, with events for a listener", planned, frames, listens=True)
         if changes > 1:
             for name, step in floors(planned):
                 costs(f"floor: {name}", lambda frame, step=step: step(decoded(frame)), frames)  # type: ignore[misc]
 
 
 def costs(name: str, work: Callable[[Item], Sequence[Change]], items: Iterable[Item]) -> None:
-    """Say what each of the changes that ``work`` returns for an item has cost."""
+    """Print the cost of each change that ``work`` returns for an item."""
     taken = []
     for item in items:
         begun = time.thread_time()
@@ -67,7 +67,7 @@ def costs(name: str, work: Callable[[Item], Sequence[Change]], items: Iterable[I
 
 
 def publish(planned: Plan, together: int) -> Sequence[Frame]:
-    """Say what a publisher takes; the frames as they leave it."""
+    """Print the cost of a publisher. Returns the frames that it sends."""
     publishing = Sequencer(TOPIC, "0" * 32, TIMING, LIMITS, 0.0)
     frames: list[Frame] = []
 
@@ -81,7 +81,7 @@ def publish(planned: Plan, together: int) -> Sequence[Frame]:
 
 
 def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: bool) -> None:
-    """Say what a replica takes that holds the objects before the first transaction."""
+    """Print the cost of a replica that holds the objects before the first transaction."""
     replica_state = ReplicaState(TIMING, LIMITS, random.Random(1), Cache(), 0.0)
     replica_state.listens = lambda: listens
     replica_state.subscribe([TOPIC], 0.0)
@@ -98,7 +98,7 @@ def replicate(name: str, planned: Plan, frames: Sequence[Frame], *, listens: boo
 
     costs(name, receive, frames)
     if replica_state.tracker.chain(TOPIC).known != planned.end.point or replica_state.faults.mismatches:
-        raise SystemExit("the replica did not follow: these figures mean nothing")
+        raise SystemExit("the replica did not apply all changes: these figures are invalid")
 
 
 def decoded(frame: Frame) -> Sequence[Change]:
@@ -107,7 +107,7 @@ def decoded(frame: Frame) -> Sequence[Change]:
 
 
 def changes_of(links: Iterable[Link]) -> Sequence[Change]:
-    """All of them; 0.02 µs for each, which is in every figure."""
+    """All changes of the links. It costs 0.02 µs per change, which every figure includes."""
     changes: list[Change] = []
     for link in links:
         changes += link.changes
@@ -115,7 +115,7 @@ def changes_of(links: Iterable[Link]) -> Sequence[Change]:
 
 
 def floors(planned: Plan) -> Iterator[tuple[str, Callable[[Sequence[Change]], Sequence[Change]]]]:
-    """Each decodes and does what the one before it does, and something more."""
+    """The steps. Each does the work of the step before it, and more."""
     values = {record.key: bytes(bytearray(record.value)) for record in planned.start.records}
 
     def look(changes: Sequence[Change]) -> Sequence[Change]:
@@ -139,10 +139,10 @@ def floors(planned: Plan) -> Iterator[tuple[str, Callable[[Sequence[Change]], Se
             fingerprint(change.table, change.key, change.version, value)
         return changes
 
-    yield "decode, and look at every change", look
+    yield "decode, and read every change", look
     yield "find its object", find
     yield "replace it in a plain dict, without any check", replace
-    yield "make one fingerprint of each", check
+    yield "compute one fingerprint of each", check
 
 
 if __name__ == "__main__":

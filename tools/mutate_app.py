@@ -1,6 +1,6 @@
-"""``tools/mutate``: plausible mistakes in product code, one at a time, and the quick tests that must fail then.
+"""``tools/mutate``: applies plausible errors to product code, one at a time, and runs the tests that must fail then.
 
-The tables are ``tests/mutants/AREA.py``. Nothing is changed in the project: each mistake is planted in a private copy.
+The tables are ``tests/mutants/AREA.py``. The project is not changed: each error is applied to a private copy.
 """
 
 import argparse
@@ -22,12 +22,12 @@ ALL_CAUGHT, NOT_ALL_CAUGHT, INTERRUPTED = 0, 1, 130
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="tools/mutate",
-        description="Plants mutants of tests/mutants, one at a time, and runs the tests that must catch them.",
-        epilog="Exit status: 0 every mutant was caught; 1 one was not; 2 wrong arguments.",
+        description="Applies mutants of tests/mutants, one at a time, and runs the tests that must catch them.",
+        epilog="Exit status: 0 every mutant was caught; 1 a mutant was not caught; 2 invalid arguments.",
     )
-    parser.add_argument("what", nargs="*", metavar="NAME|AREA", help="mutants or whole areas; without any: all")
+    parser.add_argument("what", nargs="*", metavar="NAME|AREA", help="mutants or areas (default: all)")
     parser.add_argument("--list", action="store_true", help="only list them")
-    parser.add_argument("--jobs", type=positive, default=len(os.sched_getaffinity(0)), help="tried at the same time")
+    parser.add_argument("--jobs", type=positive, default=len(os.sched_getaffinity(0)), help="number of parallel trials")
     parser.add_argument("--table", type=Path, metavar="FILE", help="read mutants from this file instead")
     parser.add_argument(
         "--tests", action="append", metavar="NODE", help="run these tests (files, folders) instead of the named ones"
@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(areas: Mapping[str, Sequence[Mutant]], what: Sequence[str]) -> list[tuple[str, Mutant]]:
-    """(area, mutant) pairs. Raises TrialError for a name that neither an area nor a mutant has."""
+    """(area, mutant) pairs. Raises TrialError for an unknown name."""
     pairs = [(area, mutant) for area, mutants in areas.items() for mutant in mutants]
     unknown = sorted(set(what) - set(areas) - {mutant.name for _, mutant in pairs})
     if unknown:
@@ -46,7 +46,7 @@ def chosen(areas: Mapping[str, Sequence[Mutant]], what: Sequence[str]) -> list[t
 
 
 def run(options: argparse.Namespace, pairs: Sequence[tuple[str, Mutant]]) -> list[Trial]:
-    """Try them, with one line of progress each on standard error. Raises TrialError."""
+    """Try the mutants, with one line of progress for each on standard error. Raises TrialError."""
     if options.tests:
         pairs = [(area, msgspec.structs.replace(mutant, tests=options.tests)) for area, mutant in pairs]
     ended = 0
@@ -65,7 +65,7 @@ def line(trial: Trial) -> str:
 
 
 def show(trials: Sequence[Trial], form: str) -> None:
-    """The result on standard output: a table of the areas, and a line for each mutant that was not caught."""
+    """Print the result: a table of the areas, and a line for each mutant that was not caught."""
     if form == "json":
         print(msgspec.json.format(msgspec.json.encode(trials), indent=2).decode())
         return
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.list:
             show_list(pairs, options.format)
             return ALL_CAUGHT
-        # With --tests the named ones are not run, and a table under work need not name any.
+        # With --tests the tests of the table are not run, so an unfinished table need not name tests.
         for defect in [] if options.tests else defects(ROOT, areas):
             print(f"tools/mutate: {defect}", file=sys.stderr)
         trials = run(options, pairs) if pairs else []

@@ -1,6 +1,6 @@
 """``tools/realset``: the demo's run with the full routing table, on SQLite, PostgreSQL, MariaDB or a URL.
 
-Over ZeroMQ the service is killed three times and both controllers live through it; by polling one controller is killed.
+With ZeroMQ the service is killed three times, and both controllers survive; with polling one controller is killed.
 """
 
 import sys
@@ -24,12 +24,12 @@ KILLS = {
     "zmq": (Kill(SERVICE, 0.25), Kill("worker-2", 0.4), Kill(SERVICE, 0.5), Kill(SERVICE, 0.75)),
     "polling": (Kill("everything", 0.4), Kill("writer-2", 0.5)),
 }
-"""By transport."""
+"""The kills of each transport."""
 
 
 @contextmanager
 def database(choice: str, folder: Path) -> Iterator[str]:
-    """The URL of an empty database of this kind, of a private server where it needs one."""
+    """The URL of an empty database of this kind, on a private server if necessary."""
     if choice == "sqlite":
         yield f"sqlite:///{folder / 'realset.sqlite'}"
     elif choice in SERVERS:
@@ -41,13 +41,13 @@ def database(choice: str, folder: Path) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
-    about = "Loads the full routing table, replays all updates over it, and shows that replicas equal the database."
+    about = "Loads the full routing table, replays all updates, and checks that replicas equal the database."
     parser = command.parser("tools/realset", about, FEWEST_CHANGES, 0)
     parser.add_argument(
         "--transport",
         choices=tuple(KILLS),
         default="zmq",
-        help="zmq: workers, a publisher-service, and controllers that follow it; polling: everybody by the database",
+        help="zmq: workers, a publisher-service, and its subscribers; polling: all controllers poll the database",
     )
     parser.add_argument(
         "--database",
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     for name in (ROUTES, CHANGES):
         if not (options.data / name).is_file():
-            parser.error(f"{options.data} does not hold {name}; name the folder that does by --data")
+            parser.error(f"{options.data} does not hold {name}; name another folder by --data")
     if options.database not in ("sqlite", *SERVERS) and "://" not in options.database:
         parser.error(f"{options.database!r} is neither sqlite, postgresql, mariadb nor a URL")
 

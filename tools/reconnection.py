@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How soon after a reconnection a replica has the change that was lost before it; and whether start hellos arrive.
+"""Measures how soon after a reconnection a replica has a change that was lost before, and whether start hellos arrive.
 
 ``tools/reconnection.py [--count N] [--cut S] [--delay S] [--jitter S] [--room S] [--only WHAT]``, in the environment
-that ``tools/test`` sets up. Real ZeroMQ over loopback, a publisher service in a process of its own, SQLite, and
-``max_idle_time`` 20. The replica connects through a proxy whose bytes take ``--delay`` in each direction, so that round
-trips are seen. Prints the medians and the bound: three round trips (measured: a question and its answer) and the
-jitters. Exit status 1: a median is over its bound, or a start hello did not arrive.
+that ``tools/test`` sets up. Real ZeroMQ over loopback, a publisher service in a separate process, SQLite, and
+``max_idle_time`` 20. The replica connects through a proxy that delays bytes by ``--delay`` in each direction, so that
+round trips are visible. Prints the medians and the bound: three round trips (measured: a hello request and its reply)
+and the jitters. Exit status 1: a median is over its bound, or a start hello did not arrive.
 """
 
 import argparse
@@ -39,28 +39,28 @@ ROUND_TRIPS = 3
 
 
 class Times:
-    """Moments of one kind, noted by any thread; a wait for the next one."""
+    """Times of one kind of event. Any thread may note one or wait for the next."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._moments: list[float] = []
 
     def note(self) -> None:
-        """Now."""
+        """Note the current time."""
         with self._changed:
             self._moments.append(time.monotonic())
             self._changed.notify_all()
 
     @property
     def count(self) -> int:
-        """How many were noted."""
+        """The number of noted times."""
         return len(self._moments)
 
     def after(self, count: int, what: str) -> float:
-        """The moment that follows so many; SystemExit when it does not come."""
+        """The time after the first ``count`` ones. Raises SystemExit when it is not noted in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._moments) > count, PATIENCE):
-                raise SystemExit(f"within {PATIENCE:g} s still not: {what}")
+                raise SystemExit(f"timeout after {PATIENCE:g} s: {what}")
             return self._moments[count]
 
 
@@ -72,7 +72,7 @@ class Observed(ForwardingSubscriber):
         self.connected = Times()
 
     def initialize(self, on_envelope: OnEnvelope, on_connected: OnConnected) -> None:
-        """As the driver's, with a note before each ``on_connected``."""
+        """As the driver's method, with a note before each ``on_connected``."""
 
         def connected() -> None:
             self.connected.note()
@@ -82,7 +82,7 @@ class Observed(ForwardingSubscriber):
 
 
 class Service:
-    """The publisher service, which can be killed and started again at the same port."""
+    """The publisher service, which can be killed and started again with the same port."""
 
     def __init__(self, folder: str, store_url: str) -> None:
         port = free_port()
@@ -144,45 +144,45 @@ class Scenario:
         return tx.commit
 
     def settle(self) -> None:
-        """A change arrives by message: all is as it should be."""
+        """Wait until a change arrives by message: the replica is connected and synced."""
         self.replica.wait_handled(self.write(), PATIENCE)
 
-    def repaired(self, break_and_mend: Callable[[], None]) -> float:
-        """Seconds from the reconnection to the change that was lost before it."""
+    def repaired(self, break_and_restore: Callable[[], None]) -> float:
+        """Seconds from the reconnection to the arrival of the change that was lost before it."""
         self.settle()
         connected, arrived = self.subscriber.connected.count, self.arrived.count
-        break_and_mend()
-        there = self.subscriber.connected.after(connected, "the replica is connected again")
-        return self.arrived.after(arrived, "the change is there") - there
+        break_and_restore()
+        since = self.subscriber.connected.after(connected, "the replica is connected again")
+        return self.arrived.after(arrived, "the change has arrived") - since
 
     def cut(self, seconds: float) -> None:
-        """The network is away; the service publishes the change to nobody."""
+        """Cut the network; the change that the service publishes is lost."""
         self.proxy.cut()
         self.write()
         time.sleep(seconds)
         self.proxy.restore()
 
     def restart(self) -> None:
-        """The service dies, and the change is committed before it is back."""
+        """Kill the service; the change is committed before the service runs again."""
         self.service.kill()
         self.write()
         self.service.start()
 
     def round_trip(self) -> float:
-        """Seconds from a question to its answer, the median of a few."""
+        """Seconds from a hello request to its reply, the median of a few."""
         found = []
         answered = Times()
-        asker = Observed(_subscriber(self.settings))
-        asker.initialize(lambda envelope: answered.note() if _is_own(envelope) else None, lambda: None)
+        subscriber = Observed(_subscriber(self.settings))
+        subscriber.initialize(lambda envelope: answered.note() if _is_reply(envelope) else None, lambda: None)
         try:
-            asker.daemonize()
-            asker.connected.after(0, "the asker is connected")
+            subscriber.daemonize()
+            subscriber.connected.after(0, "the subscriber is connected")
             for count in range(7):
                 asked = time.monotonic()
-                asker.request_hello(uuid.uuid4().hex, TOPICS)
-                found.append(answered.after(count, "the question is answered") - asked)
+                subscriber.request_hello(uuid.uuid4().hex, TOPICS)
+                found.append(answered.after(count, "the hello reply has arrived") - asked)
         finally:
-            asker.close()
+            subscriber.close()
         return statistics.median(found)
 
 
@@ -198,9 +198,9 @@ def main(arguments: argparse.Namespace) -> int:
             bound = ROUND_TRIPS * trip + on.timing.connect_jitter + on.timing.sync_jitter + arguments.room
             print(f"round trip          {trip:.3f} s; bound {bound:.3f} s (jitters {2 * arguments.jitter:g} s)")
             breaks = {f"cut of {arguments.cut:g} s": lambda: on.cut(arguments.cut), "restarted service": on.restart}
-            for what, break_and_mend in breaks.items():
+            for what, break_and_restore in breaks.items():
                 if not arguments.only or what.startswith(arguments.only):
-                    seconds = [on.repaired(break_and_mend) for _ in range(arguments.count)]
+                    seconds = [on.repaired(break_and_restore) for _ in range(arguments.count)]
                     good &= report(what, bound, seconds)
     if arguments.only in ("", "hello"):
         with tempfile.TemporaryDirectory(prefix="pubsub-reconnection-") as folder:
@@ -209,7 +209,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def report(what: str, bound: float, seconds: list[float]) -> bool:
-    """Print one scenario; whether its median is within the bound."""
+    """Print one scenario. Returns whether its median is within the bound."""
     median = statistics.median(seconds)
     print(
         f"{what:<19} repaired {median:.3f} s after the reconnection (median of {len(seconds)}; "
@@ -220,7 +220,7 @@ def report(what: str, bound: float, seconds: list[float]) -> bool:
 
 
 def start_hellos(folder: str, count: int) -> bool:
-    """Print how many hellos at a publisher's start reached a listener that had been waiting for the publisher."""
+    """Print how many hellos at a publisher's start reached a listener that was waiting for the publisher."""
     url = f"sqlite:///{folder}/hello.db"
     seconds: list[float] = []
     with Store(url) as store:
@@ -229,25 +229,25 @@ def start_hellos(folder: str, count: int) -> bool:
                 tx.set("t", topic, 1, topic=topic)
         for _ in range(count):
             seconds += start_hello(url, store)
-    heard = f"heard by {len(seconds)} of {count}"
-    print(f"hello at the start  {heard}, {max(seconds, default=0.0):.3f} s after the connection at most", flush=True)
+    received = f"received by {len(seconds)} of {count}"
+    print(f"hello at the start  {received}, at most {max(seconds, default=0.0):.3f} s after the connection", flush=True)
     return len(seconds) == count
 
 
 def start_hello(url: str, store: Store) -> list[float]:
-    """Start a publisher; the seconds from the listener's connection to the hello, none when it did not come."""
+    """Start a publisher. Returns the seconds from the listener's connection to the hello; [] without a hello."""
     address = f"tcp://127.0.0.1:{free_port()}"
     settings = Settings(
         store_url=url, driver=DRIVER, service="api-1", addresses=(address,), bind_address=address,
         timing=Timing(max_idle_time=IDLE), discovery_interval=0.0,
     )  # fmt: skip
     head = store.read_heads(()).store
-    heard = threading.Event()
+    received = threading.Event()
 
     def take(envelope: Envelope) -> None:
         hello = envelope.hello
         if hello is not None and not hello.nonce and hello.store == head:
-            heard.set()
+            received.set()
 
     listener = Observed(_subscriber(settings))
     listener.initialize(take, lambda: None)
@@ -255,8 +255,8 @@ def start_hello(url: str, store: Store) -> list[float]:
     try:
         listener.daemonize()
         with Publisher(settings, store):
-            there = listener.connected.after(0, "the listener is connected")
-            return [max(0.0, time.monotonic() - there)] if heard.wait(IDLE / 4) else []
+            since = listener.connected.after(0, "the listener is connected")
+            return [max(0.0, time.monotonic() - since)] if received.wait(IDLE / 4) else []
     finally:
         listener.close()
 
@@ -265,17 +265,17 @@ def _subscriber(settings: Settings) -> Subscriber:
     return contract.subscriber(loader.load(settings.driver, settings.needs()), settings.for_driver())
 
 
-def _is_own(envelope: Envelope) -> bool:
+def _is_reply(envelope: Envelope) -> bool:
     return envelope.hello is not None and bool(envelope.hello.nonce)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--count", type=int, default=20, help="times that each is repeated")
-    parser.add_argument("--cut", type=float, default=2.0, help="seconds that the network is away")
-    parser.add_argument("--delay", type=float, default=0.05, help="seconds that bytes take in one direction")
+    parser.add_argument("--count", type=int, default=20, help="number of repetitions of each scenario")
+    parser.add_argument("--cut", type=float, default=2.0, help="seconds for which the network is cut")
+    parser.add_argument("--delay", type=float, default=0.05, help="delay of bytes in one direction, in seconds")
     parser.add_argument("--jitter", type=float, default=0.5, help="connect_jitter and sync_jitter")
     parser.add_argument("--room", type=float, default=0.0, help="seconds added to the bound, for a busy machine")
-    parser.add_argument("--only", choices=("cut", "restart", "hello"), default="", help="one of the three")
+    parser.add_argument("--only", choices=("cut", "restart", "hello"), default="", help="run only this scenario")
     given = parser.parse_args()
     sys.exit(run("tools/reconnection.py", lambda: main(given)))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Alter objects behind the library's back, and measure how soon they are right again and what that reads.
+"""Change objects without the library, and measure how soon they are repaired and how many objects that reads.
 
 ``tools/rot.py [--objects N] [--within S] [--rounds N]``, in the environment that ``tools/test`` sets up. A value, a
-version and a whole object rot in a replica's memory and in the database (SQLite), idle and while a writer goes on.
-One line for each: seconds until repaired, objects read for it. Exit status 1: not within the stated time, or more than
-1 % of the objects read.
+version and a whole object are damaged in a replica's memory and in the database (SQLite), idle and while a writer
+writes. Prints a line for each: seconds until the repair, and the objects that it read. Exit status 1: not within the
+given time, or more than 1 % of the objects read.
 """
 
 import argparse
@@ -33,13 +33,13 @@ TOPIC, TABLE = "tenant", "port"
 KINDS: Final = ("value", "version", "object")
 BATCH = 5000
 SHARE: Final = 0.01
-"""Of the objects, at most, that a repair may read."""
+"""Maximum share of the objects that a repair may read."""
 PAUSE: Final = 0.005
-"""Of the writer, between two transactions."""
+"""Seconds between two transactions of the writer."""
 
 
 class Figure(NamedTuple):
-    """One object that rotted."""
+    """The repair of one damaged object."""
 
     where: str
     what: str
@@ -49,14 +49,14 @@ class Figure(NamedTuple):
 
 
 class Reader:
-    """The replica's way to the store; counts the objects that it reads."""
+    """The store of the replica; counts the objects that the replica reads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read = 0
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
-        """As of the store."""
+        """As the store's method."""
         answer = self._store.read_sync(wants)
         for part in answer.chains.values():
             if isinstance(part, Full):
@@ -64,7 +64,7 @@ class Reader:
         return answer
 
     def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
-        """As of the store."""
+        """As the store's method."""
         return self._store.holds(topic, points)
 
 
@@ -78,7 +78,7 @@ class Bench:
         self.repairs = repairs
 
     def rot_memory(self, kind: str, key: str) -> None:
-        """Alter what the replica holds."""
+        """Damage an object in the replica's memory."""
         with self.replica._engine.lock:
             objects = self.replica._cache._topics[TOPIC].tables[TABLE]
             if kind == "value":
@@ -89,7 +89,7 @@ class Bench:
                 del objects[key], self.replica._cache._merged.shown[TABLE][key]
 
     def rot_database(self, url: str, kind: str, key: str) -> None:
-        """Alter what the database holds, by a connection of its own."""
+        """Damage an object in the database, on a separate connection."""
         objects = schema.objects
         row = and_(objects.c.table_name == TABLE, objects.c.object_key == key)
         values: dict[str, dict[str, Any]] = {
@@ -116,7 +116,7 @@ class Bench:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A writer that goes on, on other objects of the topic."""
+        """Run a writer of other objects of the topic during the block."""
         end = threading.Event()
 
         def write() -> None:
@@ -137,14 +137,14 @@ class Bench:
 
 @contextmanager
 def bench(folder: str, objects: int, within: float) -> Iterator[Bench]:
-    """Everything started and synced, with so many objects."""
+    """A service and a synced replica, with this number of objects."""
     url = f"sqlite:///{folder}/rot.db"
     timing = Timing(recount_time=within, sync_interval=0.2, sync_jitter=0.05, sync_backoff=0.2)
     settings = Settings(
         store_url=url, driver="memory", service="rot", timing=timing, driver_options={"bus": secrets.token_hex(8)}
     )
     prompt = ServiceSettings(recount_time=within, metrics_port=0, grace=0.001, follow_interval=0.005)
-    service = PublisherService(settings, prompt)  # it sends at once, as if workers handed over
+    service = PublisherService(settings, prompt)  # the service sends at once, as with workers
     repairs: list[repair.Repaired] = []
     repairing = service._store.repair
 
@@ -170,7 +170,7 @@ def fill(store: Store, objects: int) -> None:
 
 
 def wait(done: Callable[[], bool], limit: float) -> float:
-    """Seconds until it is done; infinite when it is not within the limit."""
+    """Seconds until ``done`` returns True; infinite when it does not within the limit."""
     began = time.monotonic()
     while not done():
         if time.monotonic() - began > limit:
@@ -180,7 +180,7 @@ def wait(done: Callable[[], bool], limit: float) -> float:
 
 
 def measure(folder: str, objects: int, within: float, rounds: int = 1) -> Iterator[Figure]:
-    """Each kind of rot in both places, idle and while a writer goes on."""
+    """Each kind of damage in both places, idle and while a writer writes."""
     keys = (f"p{number}" for number in itertools.count(7, 31))
     with bench(folder, objects, within) as all_of_it:
         url = f"sqlite:///{folder}/rot.db"
@@ -193,7 +193,7 @@ def measure(folder: str, objects: int, within: float, rounds: int = 1) -> Iterat
 
 
 def one(all_of_it: Bench, url: str, what: str, how: str, key: str, limit: float) -> Iterator[Figure]:
-    """One object rots in memory, then in the database."""
+    """Damage one object in memory, then in the database."""
     right = all_of_it.store.get_record(TABLE, key)
     assert right is not None
     before = all_of_it.reader.read
@@ -208,7 +208,7 @@ def one(all_of_it: Bench, url: str, what: str, how: str, key: str, limit: float)
 
 
 def within_bounds(figure: Figure, objects: int, within: float) -> bool:
-    """Found and repaired in time, with few objects read."""
+    """Whether the object was repaired in time, with few objects read."""
     return figure.seconds <= within and figure.read <= SHARE * objects
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How long many replicas of many topics take to settle, and what they cost once nothing is written.
+"""Measures how long many replicas of many topics take to settle, and their cost while nothing is written.
 
 ``tools/settle.py [--replicas N] [--topics N] [--publishers N] [--everything] [--idle S] [--limit S]``, in the
 environment that ``tools/test`` sets up. Real ZeroMQ over loopback, SQLite, default times; one process for each replica.
-Prints when all are synced, how long a commit takes then and when it is everywhere, and per replica and second how many
-messages and bytes arrive while nothing is written. Exit status 1: not settled within the limit.
+Prints when all replicas are synced, how long a commit takes then and when all replicas have it, and the messages and
+bytes per replica and second while nothing is written. Exit status 1: not settled within the limit.
 """
 
 import argparse
@@ -30,12 +30,12 @@ BATCH = 5000
 
 
 def topics_of(count: int) -> list[str]:
-    """Their names."""
+    """The names of the topics."""
     return [f"topic-{number}" for number in range(count)]
 
 
 def settings(folder: str, ports: Sequence[int], number: int = 0) -> Settings:
-    """Of publisher ``number``, and of every replica."""
+    """The settings of publisher ``number``, and of every replica."""
     return Settings(
         store_url=f"sqlite:///{folder}/settle.db",
         driver="zmq_pubsub_driver",
@@ -46,7 +46,7 @@ def settings(folder: str, ports: Sequence[int], number: int = 0) -> Settings:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run once and print one line per figure."""
+    """Measure once and print one line per figure."""
     with tempfile.TemporaryDirectory(prefix="pubsub-settle-") as folder, ExitStack() as stack:
         ports = [free_port() for _ in range(arguments.publishers)]
         stores = [stack.enter_context(Store(f"sqlite:///{folder}/settle.db")) for _ in ports]
@@ -58,13 +58,13 @@ def main(arguments: argparse.Namespace) -> int:
         began = time.monotonic()
         children = [child(folder, ports, arguments, stack) for _ in range(arguments.replicas)]
         for each in children:
-            told(each, began + arguments.limit)
+            report_of(each, began + arguments.limit)
         synced = time.monotonic() - began
         print(f"all synced         after {synced:.1f} s (load {os.getloadavg()[0]:.1f})", flush=True)
         commits = [commit(stores[0], number, arguments.topics) for number in range(COMMITS)]
         print(f"a commit           {1000 * min(commits):.1f} to {1000 * max(commits):.1f} ms", flush=True)
         for each in children:
-            told(each, began + arguments.limit)
+            report_of(each, began + arguments.limit)
         settled = time.monotonic() - began
         print(f"commits everywhere after {settled:.1f} s (load {os.getloadavg()[0]:.1f})", flush=True)
         report(children, publishers, arguments)
@@ -80,7 +80,7 @@ def fill(store: Store, topics: int) -> None:
 
 
 def commit(store: Store, number: int, topics: int) -> float:
-    """One change; the seconds that it took."""
+    """Commit one change. Returns the seconds."""
     began = time.monotonic()
     with store.transaction() as tx:
         tx.set("t", f"k{number}", -1, topic=f"topic-{number % topics}")
@@ -88,14 +88,14 @@ def commit(store: Store, number: int, topics: int) -> float:
 
 
 def report(children: "list[subprocess.Popen[str]]", publishers: list[Publisher], arguments: argparse.Namespace) -> None:
-    """What arrives in a time in which nothing is written."""
+    """Print the messages and bytes that arrive while nothing is written."""
     before = [dict(each.counters()) for each in publishers]
-    figures = [told(each, time.monotonic() + 4 * arguments.idle + 60) for each in children]
+    figures = [report_of(each, time.monotonic() + 4 * arguments.idle + 60) for each in children]
     asked = sum(each.counters()["asks"] - past["asks"] for each, past in zip(publishers, before, strict=True))
     messages = [each["messages"] / each["seconds"] for each in figures]
     sizes = [each["bytes"] / each["seconds"] for each in figures]
     print(f"idle, per replica  {max(messages):.2f} messages/s, {max(sizes):.0f} bytes/s at most")
-    print(f"idle, asked        {asked / arguments.idle:.1f} questions/s at all publishers")
+    print(f"idle, requests     {asked / arguments.idle:.1f} hello requests/s at all publishers")
     print(f"staleness          {max(each['staleness'] for each in figures):.1f} s at most, "
           f"{sum(each['polling'] for each in figures)} replicas poll")  # fmt: skip
 
@@ -103,7 +103,7 @@ def report(children: "list[subprocess.Popen[str]]", publishers: list[Publisher],
 def child(
     folder: str, ports: Sequence[int], arguments: argparse.Namespace, stack: ExitStack
 ) -> "subprocess.Popen[str]":
-    """A replica in a process of its own, which is killed at the end of the stack."""
+    """Start a replica in a separate process, which is killed at the end of the stack."""
     what = json.dumps({
         "folder": folder, "ports": list(ports), "topics": arguments.topics, "everything": arguments.everything,
         "idle": arguments.idle,
@@ -115,8 +115,8 @@ def child(
     return process
 
 
-def told(process: "subprocess.Popen[str]", until: float) -> Any:
-    """The next line of a child, which itself gives up in time; the run ends when it says nothing more."""
+def report_of(process: "subprocess.Popen[str]", until: float) -> Any:
+    """The next line of a child, which has its own timeout. Raises SystemExit when the child ended or was too late."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line or time.monotonic() > until:
@@ -125,7 +125,7 @@ def told(process: "subprocess.Popen[str]", until: float) -> Any:
 
 
 def replicate(what: dict[str, Any]) -> int:
-    """The child: follow, say when synced, when all commits are here, and what came while idle."""
+    """The child: follow, and report when synced, when all commits are received, and the figures while idle."""
     receiver: Any = importlib.import_module("pubsub_zmq.receiver")
     size = 0
     receive = receiver.receive
@@ -147,7 +147,7 @@ def replicate(what: dict[str, Any]) -> int:
             except WaitTimeout:
                 pass
         print("2", flush=True)
-        time.sleep(2 * 5.0)  # until nothing of the commits is under way
+        time.sleep(2 * 5.0)  # until no message of the commits is under way
         received, taken, began = replica.status().driver["received"], size, time.monotonic()
         time.sleep(what["idle"])
         status = replica.status()
@@ -166,8 +166,8 @@ if __name__ == "__main__":
     parser.add_argument("--replicas", type=int, default=10)
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--publishers", type=int, default=1)
-    parser.add_argument("--everything", action="store_true", help="replicas of everything")
-    parser.add_argument("--idle", type=float, default=20.0, help="seconds that are counted")
+    parser.add_argument("--everything", action="store_true", help="replicas of all topics")
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle measurement")
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()

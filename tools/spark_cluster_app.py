@@ -1,14 +1,14 @@
-"""``tools/spark_cluster``: a Spark standalone cluster on this machine, out of the pip package of pyspark. No ssh.
+"""``tools/spark_cluster``: a Spark standalone cluster on this machine, from the pip package of pyspark, without ssh.
 
 ::
 
     tools/spark_cluster start                          # two workers of one core; prints the master's URL
     pubsub-audit run … --master spark://127.0.0.1:PORT
-    tools/spark_cluster check FOLDER --store URL       # audits FOLDER here and there: are the results the same?
+    tools/spark_cluster check FOLDER --store URL       # audits FOLDER locally and on the cluster, and compares
     tools/spark_cluster stop
 
-All files, those of the running master and workers included, are in one folder, which ``stop`` removes; ``start`` takes
-a new one or an empty one of ours. Ports are free ones of the loopback.
+All files, including those of the running master and workers, are in one folder, which ``stop`` removes; ``start``
+accepts a new folder or an empty one of this user. Ports are free ports of the loopback.
 """
 
 import argparse
@@ -38,25 +38,25 @@ from pubsub_lib.errors import ConfigError, PubSubError
 from pubsub_lib.store import Store
 
 DONE, DIFFERS, NOT_RUN = 0, 1, 3
-EXIT_CODES = "exit codes: 0 done, of check: the same; 1 the results differ; 2 wrong option; 3 it could not be done"
+EXIT_CODES = "exit codes: 0 done, for check: same results; 1 the results differ; 2 invalid option; 3 the command failed"
 STATE = "cluster.json"
 PATIENCE = 120.0
-"""Seconds for master and workers to come up."""
+"""Maximum number of seconds for the start of master and workers."""
 END = 10.0
-"""Seconds for an orderly end."""
+"""Maximum number of seconds for a normal end."""
 LOOK = 0.2
 MEMORY = "1g"
-"""Of a worker, and so of the audit's process there."""
+"""Memory of a worker, and of the audit's process there."""
 DAEMONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Master and workers do little; they need not be quick."""
+"""Java options of master and workers: they do little and need not be fast."""
 
 
 class ClusterError(PubSubError):
-    """The cluster cannot be had, or an audit on it broke off."""
+    """The cluster is unavailable, or an audit on it failed."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A running one. ``processes``: when each was started, in clock ticks since boot, so that no other one is ended."""
+    """A running cluster. ``processes``: start time of each, in clock ticks since boot, so that no other one is ended."""
 
     master: str
     processes: Mapping[int, str]
@@ -64,21 +64,21 @@ class Cluster(msgspec.Struct, frozen=True):
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
-    top = Parser(prog="tools/spark_cluster", description="A Spark standalone cluster here.", epilog=EXIT_CODES)
+    top = Parser(prog="tools/spark_cluster", description="A local Spark standalone cluster.", epilog=EXIT_CODES)
     top.add_argument(
         "--folder",
         type=Path,
         default=Path(tempfile.gettempdir()) / f"pubsub-spark-{os.geteuid()}",
-        help="where all its files are (default: %(default)s)",
+        help="folder of all its files (default: %(default)s)",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start = commands.add_parser("start", help="start master and workers, and print the master's URL")
-    start.add_argument("--workers", type=positive, default=2, metavar="N", help="(default: 2)")
-    start.add_argument("--cores", type=positive, default=1, metavar="N", help="of each worker (default: 1)")
-    commands.add_parser("stop", help="end all of them and remove the folder")
-    check = commands.add_parser("check", help="audit journals here and on the cluster, and compare")
+    start.add_argument("--workers", type=positive, default=2, metavar="N", help="number of workers (default: 2)")
+    start.add_argument("--cores", type=positive, default=1, metavar="N", help="cores of each worker (default: 1)")
+    commands.add_parser("stop", help="end master and workers, and remove the folder")
+    check = commands.add_parser("check", help="audit journals locally and on the cluster, and compare")
     check.add_argument("journals", type=Path, metavar="FOLDER")
-    check.add_argument("--store", metavar="URL", help="as of pubsub-audit run")
+    check.add_argument("--store", metavar="URL", help="as for pubsub-audit run")
     return top.parse_args(arguments)
 
 
@@ -111,7 +111,7 @@ def start(folder: Path, workers: int, cores: int) -> str:
 
 
 def claim(folder: Path) -> None:
-    """Make it, for us alone. Raises ConfigError unless it is new or empty, ClusterError when it holds a cluster."""
+    """Create it for this user only. Raises ConfigError unless new or empty, ClusterError when it holds a cluster."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _check_owner(folder)
     if (folder / STATE).exists():
@@ -122,14 +122,14 @@ def claim(folder: Path) -> None:
 
 
 def _check_owner(folder: Path) -> None:
-    """Raises ConfigError for what another user made, or a link to elsewhere: the default name is easily guessed."""
+    """Raises ConfigError for another user's folder, or a symbolic link, because the default name can be guessed."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ConfigError(f"{folder} is not a folder of this user; name another --folder")
 
 
 def surroundings(folder: Path) -> Mapping[str, str]:
-    """The environment of master and workers, which is that of an audit's processes there. Raises ConfigError."""
+    """The environment of master and workers, and of an audit's processes there. Raises ConfigError."""
     home = java_home()
     given = {
         **os.environ,
@@ -171,14 +171,14 @@ def _wait(page: str, workers: int, cluster: Cluster, folder: Path) -> None:
         gone = [number for number, pid in enumerate(cluster.processes) if not _alive(pid, cluster)]
         if gone:
             name = f"worker-{gone[0]}" if gone[0] else "master"
-            said = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
-            raise ClusterError(f"the {name} ended: {said[-1] if said else 'it said nothing'}")
+            lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+            raise ClusterError(f"the {name} ended: {lines[-1] if lines else 'its log is empty'}")
         time.sleep(LOOK)
     raise ClusterError(f"not all {workers} workers registered within {PATIENCE:.0f} s; see the logs in {folder}")
 
 
 def read(folder: Path) -> Cluster:
-    """The cluster that runs there. Raises ClusterError, and ConfigError for a folder of somebody else."""
+    """The cluster of a folder. Raises ClusterError, and ConfigError for another user's folder."""
     try:
         _check_owner(folder)
         return msgspec.json.decode((folder / STATE).read_bytes(), type=Cluster)
@@ -187,31 +187,31 @@ def read(folder: Path) -> Cluster:
 
 
 def stop(folder: Path) -> None:
-    """End its processes, and no others, and remove its folder. Raises ClusterError, ConfigError, OSError."""
+    """End the cluster's processes, and no others, and remove its folder. Raises ClusterError, ConfigError, OSError."""
     _end(read(folder))
     shutil.rmtree(folder)
 
 
 def _end(cluster: Cluster) -> None:
-    there = [pid for pid in cluster.processes if _alive(pid, cluster)]
+    running = [pid for pid in cluster.processes if _alive(pid, cluster)]
     for how in (signal.SIGTERM, signal.SIGKILL):
-        for pid in there:
+        for pid in running:
             _signal(pid, how)
         until = time.monotonic() + END
-        while there and time.monotonic() < until:
+        while running and time.monotonic() < until:
             time.sleep(LOOK)
-            there = [pid for pid in there if _alive(pid, cluster)]
+            running = [pid for pid in running if _alive(pid, cluster)]
 
 
 def _signal(pid: int, how: signal.Signals) -> None:
     try:
         os.kill(pid, how)
     except ProcessLookupError:
-        pass  # it has just ended
+        pass  # the process has just ended
 
 
 def started(pid: int) -> str:
-    """When a process was started; "" when it has ended."""
+    """The start time of a process; "" when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -227,15 +227,15 @@ def _alive(pid: int, cluster: Cluster) -> bool:
 
 
 def check(folder: Path, journals: Path, store: str | None) -> tuple[Summary, list[str]]:
-    """The audit here, and what differs in the one on the cluster; nothing when all is the same.
+    """The local audit, and its differences from the audit on the cluster; no differences when the results are the same.
 
-    Raises ClusterError, also when there was nothing to judge: two empty results are the same and show nothing.
+    Raises ClusterError, also when the journals are empty, because two empty results prove nothing.
     """
     master = read(folder).master
     with tempfile.TemporaryDirectory(prefix="pubsub-check-") as scratch:
         folders = [journals]
         if store:
-            # Read once: each reading is a run of its own, which trails name.
+            # Read the store only once, because each reading is a separate run, which trails name.
             folders.append(Path(scratch) / "store")
             with Store(store, read_only=True) as opened:
                 if not journal_of_store(opened, folders[1]):
@@ -247,7 +247,7 @@ def check(folder: Path, journals: Path, store: str | None) -> tuple[Summary, lis
 
 
 def _first(here: object, there: object) -> str:
-    """The first difference of two values, or of two lists, as both say it."""
+    """The first difference of two values or of two lists, with both values."""
     if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
         here, there = next((one, other) for one, other in zip(here, there, strict=True) if one != other)
     return f"{here} here, {there} there"
@@ -258,8 +258,8 @@ def _audited(folders: Sequence[Path], master: str, out: Path, folder: Path) -> S
     command += ["--master", master]
     done = subprocess.run(command, env=surroundings(folder), capture_output=True, text=True, check=False)
     if not (out / SUMMARY).is_file():
-        said = done.stderr.strip().splitlines()
-        raise ClusterError(f"the audit on {master} ended with status {done.returncode}: {said[-1] if said else ''}")
+        lines = done.stderr.strip().splitlines()
+        raise ClusterError(f"the audit on {master} ended with status {done.returncode}: {lines[-1] if lines else ''}")
     found = read_summary(out)
     if found.problems:
         raise ClusterError(f"the audit on {master} has a problem: {found.problems[0]}")

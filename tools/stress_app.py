@@ -6,12 +6,12 @@
     tools/stress --database postgresql --seconds 60        # also: sqlite, mariadb, all, or any URL
     tools/stress --database all --seconds 60 --seed 7
 
-Twelve writers mix transactions, violated conditions, blocks that raise, and sessions of their own that are rolled back
-after the counter was taken. A follower in its own process reads the changelog meanwhile. A naive follower reads
-``id > last`` of a table that the same transactions fill, to show what that loses. The check at the end: positions are
-gap-free, all chains unbroken, every acknowledged transaction is in exactly once and nothing else is, the follower
-missed nothing, no version went back, heads equal a recount, and the objects equal the replayed changelog.
-Prints one JSON object a database; exit code 1 when a check fails.
+Twelve writers mix transactions, violated conditions, blocks that raise, and the user's own sessions that are rolled
+back after the counter was taken. A follower in a separate process reads the changelog meanwhile. A naive follower reads
+``id > last`` of a table that the same transactions fill, to show how many rows that loses. The check at the end:
+positions have no gaps, all chains are unbroken, every acknowledged transaction is stored exactly once and no other is,
+the follower missed no link, no version decreased, heads equal a recount, and the objects equal the replayed changelog.
+Prints one JSON object per database; exit code 1 when a check fails.
 """
 
 import argparse
@@ -54,11 +54,11 @@ naive = Table(
 
 
 class RolledBack(Exception):
-    """What a writer raises on purpose."""
+    """A writer raises it on purpose."""
 
 
 def users_engine(database: str) -> Engine:
-    """An engine as a program of its own would have it."""
+    """An engine, as a user's program would create it."""
     made = create_engine(url.parse(database), pool_size=1)
     if made.dialect.name == "sqlite":
         event.listen(made, "connect", lambda connection, _record: connection.execute("PRAGMA busy_timeout=10000"))
@@ -66,8 +66,8 @@ def users_engine(database: str) -> Engine:
 
 
 def write(database: str, number: int, seed: int, seconds: float, least: int, folder: str, ready: Barrier) -> None:
-    """One writer, for so long and at least so many transactions. Its journal: a line per acknowledged transaction;
-    the last line counts what was rolled back."""
+    """One writer, for ``seconds`` and at least ``least`` transactions. Its journal has a line per acknowledged
+    transaction; the last line contains the counts."""
     rng = random.Random(f"{seed} {number}")
     counts = {"committed": 0, "raised": 0, "violated": 0, "rolled_back_after_counter": 0, "unchanged": 0, "busy": 0}
     engine = users_engine(database)
@@ -87,7 +87,7 @@ def write(database: str, number: int, seed: int, seconds: float, least: int, fol
                 counts["violated"] += 1
                 continue
             except (StoreBusy, DBAPIError):
-                counts["busy"] += 1  # a session of the user's is not retried by us
+                counts["busy"] += 1  # the library does not retry a user's session
                 continue
             if commit is None:
                 counts["unchanged"] += 1
@@ -99,7 +99,7 @@ def write(database: str, number: int, seed: int, seconds: float, least: int, fol
 
 
 def verbs(tx: Any, rng: random.Random) -> None:
-    """A few random verbs."""
+    """Record a few random operations."""
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         key, topic = f"k{rng.randrange(KEYS)}", f"topic-{rng.randrange(TOPICS)}"
         match rng.randrange(10):
@@ -116,7 +116,7 @@ def verbs(tx: Any, rng: random.Random) -> None:
 
 
 def in_block(store: Store, rng: random.Random) -> Any:
-    """A transaction of the store's; one in ten raises in the block."""
+    """A transaction of the store; one in ten raises in the block."""
     with store.transaction() as tx:
         verbs(tx, rng)
         if rng.random() < 0.1:
@@ -125,7 +125,7 @@ def in_block(store: Store, rng: random.Random) -> Any:
 
 
 def in_session(store: Store, engine: Engine, rng: random.Random, number: int) -> Any:
-    """A session of the user's with a row of its own; one in five is rolled back after our counter was taken."""
+    """A user's session with an additional row; one in five is rolled back after the store's counter was taken."""
     fail = rng.random() < 0.2
     with Session(engine) as session:
         recorder = store.session(session)
@@ -134,7 +134,7 @@ def in_session(store: Store, engine: Engine, rng: random.Random, number: int) ->
             raise RolledBack("rolled_back_after_counter")
 
         if fail:
-            event.listen(session, "before_commit", refuse)  # called after ours
+            event.listen(session, "before_commit", refuse)  # called after the store's listener
         session.execute(insert(naive).values(writer=number))
         verbs(recorder, rng)
         session.commit()
@@ -142,7 +142,7 @@ def in_session(store: Store, engine: Engine, rng: random.Random, number: int) ->
 
 
 def follow(database: str, folder: str, ready: Barrier) -> None:
-    """Follow the changelog from its begin until the writers have ended and its head is reached."""
+    """Follow the changelog from its begin until the writers have ended and the head is reached."""
     known, stop = ZERO, Path(folder, "stop")
     with Store(database) as store, Path(folder, "followed.jsonl").open("w", encoding="utf-8") as out:
         ready.wait(START_SECONDS)
@@ -182,11 +182,11 @@ def follow_naively(database: str, folder: str, ready: Barrier) -> None:
 
 
 def check(store: Store, folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """What is wrong, and the figures."""
+    """A sentence for each failed check, and the figures."""
     wrong: list[str] = []
     links = list(everything(store))
     if not links:
-        wrong.append("nothing was written at all")
+        wrong.append("no transaction was written")
     figures: dict[str, Any] = {"links": len(links), "position": store.read_heads([]).store.position}
     check_chains(links, wrong)
     check_objects(store, links, wrong)
@@ -205,7 +205,7 @@ def check(store: Store, folder: Path) -> tuple[list[str], dict[str, Any]]:
         wrong.append(f"{len(stored)} transactions are stored, {len(acknowledged)} were acknowledged, or they differ")
     followed = [json.loads(line) for line in (folder / "followed.jsonl").read_text(encoding="utf-8").splitlines()]
     if followed != [[link.point.position, link.point.nonce, link.topic] for link in links]:
-        wrong.append(f"the follower saw {len(followed)} links of {len(links)}, or others")
+        wrong.append(f"the follower read {len(followed)} links of {len(links)}, or other links")
     return wrong, figures
 
 
@@ -223,7 +223,7 @@ def everything(store: Store) -> Iterator[Link]:
 
 
 def check_chains(links: list[Link], wrong: list[str]) -> None:
-    """Positions without a gap, one chain over all transactions, one per topic, versions that only grow."""
+    """Check positions without gaps, one chain over all transactions, one per topic, and growing versions."""
     position, tx, previous = 0, ZERO, ZERO
     heads: dict[str, Point] = {}
     versions: dict[str, int] = {}
@@ -243,12 +243,12 @@ def check_chains(links: list[Link], wrong: list[str]) -> None:
         position = point.position
         for change in sorted((change for link in group for change in link.changes), key=lambda each: each.version):
             if change.version <= versions.get(change.key, 0):
-                wrong.append(f"the version of {change.key} went back to {change.version}")
+                wrong.append(f"the version of {change.key} decreased to {change.version}")
             versions[change.key] = change.version
 
 
 def check_objects(store: Store, links: list[Link], wrong: list[str]) -> None:
-    """Heads equal a recount and the last links; the objects equal the replayed changelog."""
+    """Check that heads equal a recount and the last links, and objects equal the replayed changelog."""
     replayed: dict[tuple[str, str], tuple[int, bytes]] = {}
     last: dict[str, Link] = {}
     for link in links:
@@ -265,7 +265,7 @@ def check_objects(store: Store, links: list[Link], wrong: list[str]) -> None:
         if store.recount(topic) != head:
             wrong.append(f"the head of {topic} is {head}, a recount gives {store.recount(topic)}")
         if (last[topic].point, last[topic].count, last[topic].digest) != (head.point, head.count, head.digest):
-            wrong.append(f"the head of {topic} is not its last link's")
+            wrong.append(f"the head of {topic} differs from its last link")
         buckets = 0
         for each in store.bucket_digests(topic).values():
             buckets = digest.add(buckets, each)
@@ -274,8 +274,8 @@ def check_objects(store: Store, links: list[Link], wrong: list[str]) -> None:
 
 
 def run(name: str, database: str, writers: int, seconds: float, least: int, seed: int) -> bool:
-    """One database; True when all is well."""
-    # Each from a process that has imported what is large, and opened nothing: independent, and quick to start.
+    """Test one database. Returns True when all checks passed."""
+    # Fork each process from a server that has imported the large modules and opened no files: it starts fast.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pubsub_lib"])
     with tempfile.TemporaryDirectory(prefix="pubsub-stress-") as folder:
@@ -323,7 +323,7 @@ def run(name: str, database: str, writers: int, seconds: float, least: int, seed
 
 @contextlib.contextmanager
 def place(name: str) -> Iterator[str]:
-    """A database of that kind, gone afterwards; or the one that a URL names."""
+    """A temporary database of that kind, or the database of a URL."""
     if name == "sqlite":
         with tempfile.TemporaryDirectory(prefix="pubsub-stress-") as folder:
             yield f"sqlite:///{folder}/stress.db"
@@ -337,18 +337,18 @@ def place(name: str) -> Iterator[str]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description="concurrent writers against one database, everything checked afterwards"
+        description="Run concurrent writers against one database, and check all data afterwards."
     )
     parser.add_argument(
         "--database", default="all", help="sqlite, postgresql, mariadb, all, or a URL of an empty database"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the writers write (default: 60)")
     parser.add_argument(
-        "--least", type=int, default=1, help="of each writer, however long they take: so many transactions (default: 1)"
+        "--least", type=int, default=1, help="minimum number of transactions of each writer (default: 1)"
     )
     parser.add_argument("--writers", type=int, default=12, help="number of writer processes (default: 12)")
     parser.add_argument(
-        "--seed", type=int, default=random.SystemRandom().getrandbits(32), help="of the writers' choices"
+        "--seed", type=int, default=random.SystemRandom().getrandbits(32), help="seed of the writers' random choices"
     )
     options = parser.parse_args()
     names = ["sqlite", "postgresql", "mariadb"] if options.database == "all" else [options.database]

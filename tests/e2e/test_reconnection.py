@@ -29,4 +29,4 @@ def test_change_lost_before_a_reconnection_is_repaired_by_a_hello_request(what: 
 
 
 def test_start_hello_reaches_an_earlier_listener() -> None:
-    assert "heard by 5 of 5" in measured("--only", "hello", "--count", "5")
+    assert "received by 5 of 5" in measured("--only", "hello", "--count", "5")

@@ -1,4 +1,4 @@
-"""The tables of mutants in ``tests/mutants``: what a mutant is, and when one does not fit the code."""
+"""The tables of mutants in ``tests/mutants``, and the check that each mutant fits the code."""
 
 import ast
 import importlib.util
@@ -12,25 +12,25 @@ MARKERS = ("", "postgresql", "mariadb")
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """A small plausible mistake in product code, as a patch of one place, and the quick tests that must catch it."""
+    """A small plausible error in product code, as a patch of one place, and the quick tests that must catch it."""
 
     name: str
     """Unique in all tables; a Python identifier."""
     path: str
-    """The file, seen from the project's folder."""
+    """The file, relative to the project's folder."""
     before: str
-    """Text that stands exactly once in the file."""
+    """Text that occurs exactly once in the file."""
     after: str
-    """What the mistake makes of it."""
+    """The text that replaces ``before``."""
     tests: Sequence[str]
-    """Node ids as pytest takes them. At least one of the tests must fail on the mutant; none may be marked slow."""
+    """Node ids of pytest. At least one of the tests must fail on the mutant; none may be marked slow."""
     marker: str = ""
     """The server that the tests need: ``postgresql``, ``mariadb``, or none."""
     wrong: str = ""
-    """What the mistake does, in one sentence."""
+    """The effect of the error, in one sentence."""
 
     def applied(self, source: str) -> str:
-        """The source with the mistake. Raises ValueError, one sentence, if ``before`` is not there exactly once."""
+        """The source with the error. Raises ValueError if ``before`` does not occur exactly once."""
         found = source.count(self.before)
         if found != 1:
             raise ValueError(f"{self.name}: 'before' occurs {found} times in {self.path}, not once; adapt the table")
@@ -54,7 +54,7 @@ def table(path: Path) -> Sequence[Mutant]:
 
 
 def defects(root: Path, areas: Mapping[str, Sequence[Mutant]]) -> list[str]:
-    """A sentence for everything in the tables that does not fit the source: empty when all is well."""
+    """A sentence for each entry of the tables that does not fit the source; empty when all entries fit."""
     found: list[str] = []
     names: set[str] = set()
     for mutants in areas.values():
@@ -113,7 +113,7 @@ def _test_defects(root: Path, test: str) -> Iterator[str]:
 
 
 def _marked_slow(node: ast.AST) -> bool:
-    """Whether a decorator, or a module's or class's ``pytestmark``, says ``pytest.mark.slow``."""
+    """Whether a decorator, or a module's or class's ``pytestmark``, contains ``pytest.mark.slow``."""
     marks: list[ast.expr] = list(getattr(node, "decorator_list", ()))
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         marks += [

@@ -1,4 +1,4 @@
-"""Try mutants: each is planted in a private copy of the tree, and its tests run there."""
+"""Try mutants: each is applied to a private copy of the tree, and its tests run there."""
 
 import os
 import shutil
@@ -22,9 +22,9 @@ from _mutants.table import Mutant
 from pubsub_lib.errors import ConfigError
 
 TIMEOUT = 300.0
-"""Seconds that the tests of one mutant may take. Far beyond the longest, so that it ends a hang and nothing else."""
+"""Maximum number of seconds for the tests of one mutant. Far above the longest tests, so that it only ends hangs."""
 GRACE = 30.0
-"""Seconds after SIGTERM in which pytest stops its private servers, before everything of it is killed."""
+"""Seconds after SIGTERM in which pytest stops its private servers; then all its processes are killed."""
 LEFT_OUT = (".*", "*.egg-info", "build", "dist", "_build")
 TESTS_FAILED = 1
 SERVERS: Mapping[str, Callable[[], object]] = {"postgresql": postgres_binaries, "mariadb": mariadb_binaries}
@@ -33,34 +33,34 @@ Pair = tuple[str, Mutant]
 
 
 class TrialError(Exception):
-    """One sentence for the user: why mutants cannot be tried."""
+    """Mutants cannot be tried; one sentence for the user."""
 
 
 class Verdict(StrEnum):
-    """How a mutant ended."""
+    """The result of a mutant."""
 
     CAUGHT = "caught"
     SURVIVED = "survived"
     HUNG = "hung"
-    """No end within ``TIMEOUT``. Its tests must fail by themselves."""
+    """The tests did not end within ``TIMEOUT``. They must fail by themselves."""
     DOES_NOT_APPLY = "does not apply"
     NOT_RUN = "not run"
-    """Every test was skipped, or pytest broke off: nothing is known."""
+    """Every test was skipped, or pytest failed: the result is unknown."""
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One mutant and how it ended."""
+    """One mutant and its result."""
 
     area: str
     name: str
     outcome: Verdict
     seconds: float
     by: str = ""
-    """The test that caught it, or the sentence why it is not caught."""
+    """The test that caught it, or the reason why it is not caught."""
 
 
 class Copy:
-    """A private copy of the tree, in which one mutant at a time is planted."""
+    """A private copy of the tree, to which one mutant at a time is applied."""
 
     def __init__(self, root: Path, to: Path) -> None:
         self.root = to
@@ -68,13 +68,13 @@ class Copy:
 
     @contextmanager
     def planted(self, mutant: Mutant) -> Iterator[None]:
-        """The copy with the mistake, for the time of the block. Raises ValueError if it does not apply."""
+        """The copy with the error during the block. Raises ValueError if the mutant does not apply."""
         path = self.root / mutant.path
         if not path.is_file():
             raise ValueError(f"{mutant.name}: there is no file {mutant.path}")
         source = path.read_text(encoding="utf-8")
         changed = mutant.applied(source)
-        # A stale .pyc of the same second and size would be taken for the changed source.
+        # Python would use a stale .pyc with the same second and size instead of the changed source.
         Path(cache_from_source(str(path))).unlink(missing_ok=True)
         path.write_text(changed, encoding="utf-8")
         try:
@@ -83,7 +83,7 @@ class Copy:
             path.write_text(source, encoding="utf-8")
 
     def test(self, tests: Sequence[str]) -> "subprocess.Popen[str]":
-        """Start pytest in the copy on some tests; everything that is imported comes from the copy."""
+        """Start pytest in the copy on some tests; all imports come from the copy."""
         folders = [self.root, self.root / "drivers", self.root / "tools"]
         environment = {
             **os.environ,
@@ -93,7 +93,7 @@ class Copy:
             "XDG_CACHE_HOME": str(self.root / ".cache"),
         }
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-        # A session of its own: at a hang all of it is ended, with the servers that it started.
+        # A separate session, so that a hang can be ended together with the servers that it started.
         return subprocess.Popen(
             command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -101,7 +101,7 @@ class Copy:
 
 
 class Laboratory:
-    """``jobs`` copies of the tree, and the runs of pytest in them. Ends every run when it is left."""
+    """``jobs`` copies of the tree, and the runs of pytest in them. All runs are ended at the end of the block."""
 
     def __init__(self, root: Path, jobs: int, timeout: float = TIMEOUT) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pubsub-mutants-")
@@ -112,7 +112,7 @@ class Laboratory:
         self._ended = False
         first = Copy(root, Path(self._folder.name) / "0")
         self._copies.put(first)
-        for number in range(1, jobs):  # from the first, so that all are the same whatever is edited meanwhile
+        for number in range(1, jobs):  # copies of the first copy, so that edits meanwhile do not matter
             self._copies.put(Copy(first.root, Path(self._folder.name) / str(number)))
 
     def __enter__(self) -> "Laboratory":
@@ -128,7 +128,7 @@ class Laboratory:
             _end(running)
 
     def check(self, tests: Sequence[str]) -> None:
-        """The tests pass without a mutant; else TrialError with pytest's output: a failure would prove nothing."""
+        """Check that the tests pass without a mutant. Raises TrialError with pytest's output when they do not."""
         copy = self._copies.get()
         try:
             status, output = self._run(copy, tests)
@@ -136,7 +136,7 @@ class Laboratory:
             self._copies.put(copy)
         if status != 0:
             how = "took too long" if status is None else "did not pass"
-            raise TrialError(f"{output}\nthe tests {how} without any mutant, so nothing can be said about mutants")
+            raise TrialError(f"{output}\nthe tests {how} without any mutant, so mutants cannot be judged")
 
     def tried(self, mutants: Sequence[Pair], done: Callable[[Trial], None]) -> list[Trial]:
         """Try mutants; ``done`` is called at the end of each, on one of the threads."""
@@ -197,7 +197,7 @@ def tried(root: Path, pairs: Sequence[Pair], jobs: int, done: Callable[[Trial], 
 
 
 def missing_servers() -> dict[str, str]:
-    """Marker → the sentence that says why its server cannot be started."""
+    """Marker → the reason why its server cannot be started."""
     missing = {}
     for marker, probe in SERVERS.items():
         try:
@@ -208,11 +208,11 @@ def missing_servers() -> dict[str, str]:
 
 
 def judged(status: int | None, output: str) -> tuple[Verdict, str]:
-    """What pytest's exit status and output tell about a mutant."""
+    """The result of a mutant, by pytest's exit status and output."""
     if status is None:
         return Verdict.HUNG, "its tests did not end; they must fail by themselves"
     if status == TESTS_FAILED:
-        summary = output.rpartition("short test summary info")[2]  # before it a log may have lines like these
+        summary = output.rpartition("short test summary info")[2]  # a log before it may contain such lines
         failed = [line for line in summary.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         return Verdict.CAUGHT, failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
     last = output.strip().splitlines()[-1:] or [""]
@@ -230,7 +230,7 @@ def _result(running: "subprocess.Popen[str]", timeout: float) -> tuple[int | Non
 
 
 def _end(running: "subprocess.Popen[str]") -> str:
-    """SIGTERM, so that servers are stopped in order; then everything that is left is killed. The output."""
+    """Send SIGTERM, so that servers are stopped; then kill the remaining processes. Returns the output."""
     running.terminate()
     try:
         output, _ = running.communicate(timeout=GRACE)
@@ -239,6 +239,6 @@ def _end(running: "subprocess.Popen[str]") -> str:
     try:
         os.killpg(running.pid, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # the whole session is gone already
+        pass  # all processes of the session have ended
     running.wait()
     return output

@@ -27,7 +27,7 @@ def small(links: int = 3) -> Plan:
     return payload.plan("bench", keys=20, transactions=links, changes=4, seed=1)
 
 
-def test_quick_measures_every_case_and_says_so_in_json(tmp_path: Path) -> None:
+def test_quick_measures_every_case_and_prints_json(tmp_path: Path) -> None:
     copy = tmp_path / "bench.json"
     program = str(ROOT / "tools/bench_app.py")
     command = [sys.executable, program, "--quick", "--json", str(copy), "-f", "json", "--data", str(tmp_path)]
@@ -54,7 +54,7 @@ def test_values_are_canonical_json_of_the_stated_size_and_all_different() -> Non
     assert len({json.loads(each)["data"] for each in values}) == 3
 
 
-def test_a_plan_is_what_a_cache_makes_of_it_and_repeats() -> None:
+def test_plan_matches_a_cache_and_is_reproducible() -> None:
     planned = small()
     cache = Cache()
     assert cache.replace("bench", planned.start).intact
@@ -65,7 +65,7 @@ def test_a_plan_is_what_a_cache_makes_of_it_and_repeats() -> None:
     assert small() == planned
 
 
-def test_the_planned_store_answers_a_first_sync_and_nothing_else() -> None:
+def test_planned_store_answers_only_a_first_sync() -> None:
     planned = small()
     store = PlannedStore([planned])
     assert store.read_heads([ALL]).topics == {"bench": planned.start.head}
@@ -100,7 +100,7 @@ def silent(line: Line) -> None:
     line.wait()
 
 
-def test_a_process_that_fails_or_says_nothing_is_named() -> None:
+def test_error_names_a_process_that_fails_or_sends_nothing() -> None:
     with crew() as start:
         child = start(failing, [])
         assert child.receive() == 0
@@ -111,14 +111,14 @@ def test_a_process_that_fails_or_says_nothing_is_named() -> None:
             start(silent).receive(0.05)
 
 
-def test_a_ratio_is_that_of_the_medians_and_is_judged_by_its_side() -> None:
+def test_ratio_of_medians_is_judged_by_least_or_most() -> None:
     values = [(10.0, 30.0), (20.0, 10.0), (90.0, 20.0)]
     made = row("x", "title", "changes/s", "peer", values, "least", 1.0)
     assert (made.ours, made.theirs, made.ratio, made.met) == (20.0, 20.0, 1.0, True)
     assert not row("x", "title", "µs", "peer", values, "most", 0.9).met
 
 
-def test_rounds_alternate_who_begins() -> None:
+def test_rounds_alternate_the_first_side() -> None:
     order: list[str] = []
 
     def noted(name: str) -> float:

@@ -16,7 +16,7 @@ OK = {"ok": 1_000_000}
 
 
 @pytest.mark.parametrize("hot", [False, True])
-def test_its_journals_are_of_a_clean_run(tmp_path: Path, hot: bool) -> None:
+def test_journals_are_of_a_run_without_faults(tmp_path: Path, hot: bool) -> None:
     logged: list[str] = []
     folder = journals(tmp_path, 300, hot=hot, log=logged.append)
     assert journals(tmp_path, 300, hot=hot, log=logged.append) == folder
@@ -38,7 +38,7 @@ def measured(audit: float, bare: float = 10.0, verdicts: dict[str, int] | None =
     }
 
 
-def test_a_ratio_is_of_medians_and_missed_above_what_is_required() -> None:
+def test_ratio_of_medians_is_missed_above_the_limit() -> None:
     met = report.figures(1_000_000, False, measured(15.0))
     assert (met.audit, met.ratio) == (15.0, 1.5)
     missed = report.figures(1_000_000, False, measured(15.1))
@@ -50,7 +50,7 @@ def test_a_ratio_is_of_medians_and_missed_above_what_is_required() -> None:
     ]
 
 
-def test_ten_times_the_messages_may_take_ten_times_as_long_and_no_more() -> None:
+def test_time_may_only_grow_linearly_with_messages() -> None:
     small, hot = report.figures(1_000_000, False, measured(4.0)), report.figures(1_000_000, True, measured(4.0))
     met, missed = (report.figures(10_000_000, False, measured(each, 40.0, {"ok": 10_000_000})) for each in (40.0, 40.4))
     assert report.report([small, hot, met], "2g", 3).wrong() == []
@@ -59,7 +59,7 @@ def test_ten_times_the_messages_may_take_ten_times_as_long_and_no_more() -> None
     ]
 
 
-def test_a_disk_that_cannot_be_written_is_3_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_disk_is_exit_code_3_and_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert bench_audit_app.main(["--size", "1", "--cache", str(tmp_path / "file")]) == 3
     output = capsys.readouterr().err
@@ -67,12 +67,12 @@ def test_a_disk_that_cannot_be_written_is_3_in_one_sentence(tmp_path: Path, caps
     assert output.count("\n") == 1
 
 
-def test_another_verdict_than_ok_is_told() -> None:
+def test_report_names_verdicts_that_are_not_ok() -> None:
     wrong = report.figures(1_000_000, False, measured(1.0, verdicts={"ok": 999_999, "lost": 1}))
     assert report.report([wrong], "2g", 3).wrong() == ["1,000,000: not every verdict is ok"]
 
 
-def test_a_wrong_option_is_2_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_option_is_exit_code_2_and_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench_audit_app.parse(["--size", "many"])
     assert ended.value.code == 2

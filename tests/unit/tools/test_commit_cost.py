@@ -10,7 +10,7 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.errors import TransportError
 
 
-def test_it_measures_while_hellos_are_refused(
+def test_commit_cost_measures_while_hellos_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_cost, "LIMIT", 60.0)  # this test does not measure the time
@@ -24,12 +24,14 @@ def test_it_measures_while_hellos_are_refused(
     ]  # fmt: skip
 
 
-def test_more_than_the_limit_is_a_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_cost_over_the_limit_is_a_failure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(commit_cost, "LIMIT", -60.0)
     assert commit_cost.main(argparse.Namespace(topics=2, commits=2, send_wait=0.001)) == 1
 
 
-def test_the_stub_refuses_hellos_and_nothing_else() -> None:
+def test_stub_refuses_only_hellos() -> None:
     stub = commit_cost.Refusing(0.0)
     asked: list[HelloRequest] = []
     stub.initialize(asked.append, lambda: None)

@@ -25,7 +25,7 @@ def test_the_drawing_in_the_docs_is_not_stale() -> None:
     assert draw_states.PAGE.read_text(encoding="utf-8") == draw_states.page(), "run tools/draw_states.py"
 
 
-def test_every_state_and_happening_is_explained() -> None:
+def test_every_state_and_trigger_has_a_meaning() -> None:
     assert draw_states.meanings(State).keys() == {state.name for state in State}
     assert draw_states.meanings(Trigger).keys() == {trigger.name for trigger in Trigger}
 

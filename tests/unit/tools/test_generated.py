@@ -17,7 +17,7 @@ def test_check_finds_a_stale_page_and_writes_nothing(tmp_path: Path, capsys: pyt
     assert page.read_text(encoding="utf-8") == "text"
 
 
-def test_a_mistyped_argument_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistyped_argument_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert write_or_check(tmp_path / "states.md", "text", ["--chek"]) == 2
     assert "--check" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,7 @@ def outcomes(laboratory: Laboratory, *mutants: Mutant) -> list[Verdict]:
     return [each.outcome for each in laboratory.tried([("shop", one) for one in mutants], lambda trial: None)]
 
 
-def test_each_mutant_gets_its_own_verdict_and_leaves_the_copy_as_it_was(laboratory: Laboratory, project: Path) -> None:
+def test_each_mutant_gets_a_verdict_and_the_copy_is_restored(laboratory: Laboratory, project: Path) -> None:
     quick = mutant(name="dearer")
     blind = mutant("tests/test_shop.py::test_price_is_a_number", name="cheaper", after="number * 2")
     skipped = mutant("tests/test_shop.py::test_skipped", name="unseen")
@@ -105,19 +105,19 @@ def test_the_test_that_caught_a_mutant_is_named(laboratory: Laboratory) -> None:
     assert tried.by == "tests/test_shop.py::test_price"
 
 
-def test_a_hang_is_ended_and_does_not_count_as_caught(project: Path) -> None:
+def test_hanging_tests_are_ended_and_not_counted_as_caught(project: Path) -> None:
     with Laboratory(project, jobs=1, timeout=3.0) as laboratory:
         hanging = mutant("tests/test_shop.py::test_price_that_hangs_when_it_is_wrong")
         assert outcomes(laboratory, hanging) == [Verdict.HUNG]
 
 
-def test_tests_that_fail_without_a_mutant_prove_nothing(project: Path) -> None:
+def test_tests_that_fail_without_a_mutant_are_an_error(project: Path) -> None:
     (project / "shop.py").write_text(SHOP.replace("* 3", "* 5"))
     with Laboratory(project, jobs=1) as laboratory, pytest.raises(TrialError, match="without any mutant"):
         laboratory.check(["tests/test_shop.py::test_price"])
 
 
-def test_several_jobs_have_a_copy_each(project: Path) -> None:
+def test_each_job_has_its_own_copy(project: Path) -> None:
     with Laboratory(project, jobs=2) as laboratory:
         mutants = [mutant(name=f"times_{number}", after=f"number * {number}") for number in range(4, 8)]
         assert outcomes(laboratory, *mutants) == [Verdict.CAUGHT] * 4
@@ -140,7 +140,7 @@ def test_only_tests_that_failed_catch_a_mutant(status: int | None, output: str, 
     assert trial.judged(status, output)[0] is outcome
 
 
-def test_a_line_of_a_log_is_not_taken_for_the_test_that_failed() -> None:
+def test_judged_ignores_error_lines_of_a_log() -> None:
     output = "ERROR  shop:shop.py:3 broke\n== short test summary info ==\nFAILED tests/a.py::test_b - AssertionError\n"
     assert trial.judged(1, output) == (Verdict.CAUGHT, "tests/a.py::test_b")
 
@@ -161,7 +161,7 @@ def test_a_line_of_a_log_is_not_taken_for_the_test_that_failed() -> None:
         ({"marker": "oracle"}, "the marker 'oracle' is none of postgresql, mariadb"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused(project: Path, change: dict[str, object], sentence: str) -> None:
+def test_defects_names_an_invalid_mutant(project: Path, change: dict[str, object], sentence: str) -> None:
     plain = {"name": "dearer", "path": "shop.py", "before": "number * 3", "after": "number * 4"}
     bad = Mutant(**{**plain, "tests": ("tests/test_shop.py::test_price[1]",), **change})  # type: ignore[arg-type]
     found = defects(project, {"shop": [bad]})
@@ -169,7 +169,7 @@ def test_a_table_that_does_not_fit_is_refused(project: Path, change: dict[str, o
     assert sentence in found[0]
 
 
-def test_two_mutants_of_one_name_are_refused(project: Path) -> None:
+def test_two_mutants_with_one_name_are_rejected(project: Path) -> None:
     assert defects(project, {"shop": [mutant()], "other": [mutant()]}) == ["dearer: two mutants have this name"]
 
 
@@ -210,7 +210,7 @@ def of_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-def test_command_tells_survivors_by_its_exit_status(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_survivors_by_its_exit_status(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutate_app.main(["-f", "json"]) == mutate_app.NOT_ALL_CAUGHT
     out, err = capsys.readouterr()
     assert [(each["area"], each["name"], each["outcome"]) for each in json.loads(out)] == [
@@ -226,7 +226,7 @@ def test_command_tries_other_tests(of_the_project: Path, capsys: pytest.CaptureF
     ]  # fmt: skip
 
 
-def test_command_shows_a_table_and_who_survived(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_shows_a_table_and_the_survivors(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutate_app.main(["shop"]) == mutate_app.NOT_ALL_CAUGHT
     head, area, total, survivor = (each.split() for each in capsys.readouterr().out.splitlines())
     assert head == ["area", "mutants", "caught", "survived"]
@@ -242,6 +242,6 @@ def test_command_lists_mutants(of_the_project: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)[0]["name"] == "dearer"
 
 
-def test_command_refuses_an_unknown_name(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_rejects_an_unknown_name(of_the_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutate_app.main(["nothing"]) == 2
     assert "there is no mutant and no area 'nothing'" in capsys.readouterr().err

@@ -28,6 +28,6 @@ def test_a_port_taken_meanwhile_is_replaced(
         assert server.port == free
 
 
-def test_restart_before_start_is_refused() -> None:
+def test_restart_before_start_is_an_error() -> None:
     with pytest.raises(StoreUnavailable, match=r"never started; call start\(\)"):
         PrivatePostgres().restart()

@@ -49,7 +49,7 @@ def test_free_port_returns_no_port_twice_within_a_few_hundred_calls() -> None:
     assert len({free_port() for _ in range(300)}) == 300
 
 
-def test_tests_that_run_side_by_side_take_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_test_processes_take_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     for worker in ("gw0", "gw1", "gw2"):
         monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)

@@ -58,7 +58,7 @@ def test_follow_counts_what_changes_something() -> None:
     assert state == {}
 
 
-def test_a_file_that_is_no_file_of_routes_is_refused(tmp_path: Path) -> None:
+def test_invalid_file_of_routes_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"routes\.gz is missing"):
         list(data.read(tmp_path / "routes.gz"))
     (tmp_path / "plain").write_text("no gzip")
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_file_of_routes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, dump.PAGE, dump.PAGE + 1])
-def test_a_dump_comes_back(number: int, tmp_path: Path) -> None:
+def test_written_dump_can_be_read(number: int, tmp_path: Path) -> None:
     records = [Record("route", f"k{each}", each + 1, b"{}") for each in range(number)]
     dump.write(tmp_path / "dump", records)
     assert list(dump.read(tmp_path / "dump")) == records
@@ -113,7 +113,7 @@ def test_a_replica_is_compared_object_by_object(records: list[Record], topics: t
     assert bool(found.example) == bool(number)
 
 
-def test_a_hot_key_holds_what_one_of_the_writers_wrote_last() -> None:
+def test_hot_key_must_hold_the_last_value_of_one_writer() -> None:
     value = b'{"updates":7,"writer":"worker-2"}'
     hot = {(SESSION, "t"): Stored(SESSION, "t", "t", 9, value)}
     mine, others = {"updates": 7, "writer": "worker-2"}, {"updates": 7, "writer": "worker-1"}
@@ -231,16 +231,16 @@ def test_the_table_fits_into_80_columns() -> None:
     ],
     ids=["replica", "files", "faults", "twice", "full sync", "nothing unsent", "no kill", "audit", "excused"],
 )
-def test_each_broken_promise_is_named(ended: Report, sentence: str) -> None:
+def test_report_names_each_failed_check(ended: Report, sentence: str) -> None:
     (found,) = ended.broken()
     assert found.startswith(sentence)
 
 
-def test_where_nothing_is_sent_nothing_can_be_unsent() -> None:
+def test_unsent_changes_are_not_checked_without_a_service() -> None:
     assert report(kills=[KillRow("writer-2", 10, 20, None)]).broken() == []
 
 
-def test_what_the_audit_found_fits_and_names_fault_and_page() -> None:
+def test_audit_results_fit_the_screen_and_name_fault_and_page() -> None:
     console = Console(width=80, file=io.StringIO(), record=True)
     done = Sabotaged("replica-1", "route", "[a]")
     show(report(ONE_MISSING, sabotaged=done, audit=audited(4)), console)
@@ -256,7 +256,7 @@ def test_what_the_audit_found_fits_and_names_fault_and_page() -> None:
     assert ["delivery", "repaired", "wire", "1"] in [line.split() for line in shown.splitlines()]
 
 
-def test_results_do_not_go_where_something_is_and_a_run_that_breaks_off_leaves_none(tmp_path: Path) -> None:
+def test_results_need_a_new_folder_which_a_failed_run_removes(tmp_path: Path) -> None:
     results = tmp_path / "new" / "results"
     with pytest.raises(StoreFull), claimed(results):
         with (
@@ -284,7 +284,7 @@ def audited_by(monkeypatch: pytest.MonkeyPatch, folder: Path, status: int) -> Au
         return audit(plan, folder, Progress(Console(file=io.StringIO())))
 
 
-def test_an_audit_that_ends_otherwise_than_its_summary_says_is_no_result(
+def test_audit_whose_status_differs_from_its_summary_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ChildError, match="ended with status 0, its summary has 32: its last words"):
@@ -292,14 +292,14 @@ def test_an_audit_that_ends_otherwise_than_its_summary_says_is_no_result(
     assert not (tmp_path / "results").exists()
 
 
-def test_the_results_of_an_audit_are_where_they_were_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_results_are_in_the_named_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = audited_by(monkeypatch, tmp_path, 32)
     assert (found.exit_code, found.sentence, found.problems) == (32, "A verdict.", ["no journals"])
     assert found.page == str(tmp_path / "results" / "page.html")
     assert Path(found.page).is_file()
 
 
-def test_an_interrupt_while_the_audit_is_being_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_during_the_start_of_the_audit_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
@@ -334,21 +334,21 @@ def test_the_sabotaged_object_keeps_its_version_and_the_replica_its_digest(sqlit
     assert after[identity].version == before[identity].version
 
 
-def test_json_says_the_same() -> None:
+def test_json_contains_the_verdicts() -> None:
     found = msgspec.json.decode(as_json(report(ONE_MISSING)))
     shown = found["replicas"][0]
     assert (found["equal"], shown["verdict"], shown["holes"], shown["transport"]) == (False, "differs", 2, "ZeroMQ")
     assert found["broken"] == list(report(ONE_MISSING).broken())
 
 
-def test_a_version_that_was_heard_of_is_told_from_a_new_one() -> None:
+def test_versions_detect_repetition() -> None:
     versions = Versions()
     assert [versions.again(each) for each in (1, 5_000_000, 2, 1, 5_000_000, 5_000_001)] == [
         False, False, False, True, True, False,
     ]  # fmt: skip
 
 
-def test_the_handler_counts_versions_that_it_hears_of_again() -> None:
+def test_handler_counts_repeated_versions() -> None:
     watch = Watch(lambda _message: None)
     synced = Event("route", "a", "t", "create", 7, None, None, b"{}", 7)
     followed = Event("route", "a", "t", "set", 8, 7, b"{}", b"1", 8, written_at=1.0)
@@ -361,7 +361,7 @@ def test_the_handler_counts_versions_that_it_hears_of_again() -> None:
     assert (watch.calls, watch.twice) == (6, 2)
 
 
-def test_what_was_written_while_something_was_away_is_told_apart() -> None:
+def test_within_finds_times_inside_the_spans() -> None:
     assert [within(at, [(1.0, 2.0), (5.0, 6.0)]) for at in (0.9, 1.0, 2.0, 3.0, 5.5)] == [
         False, True, True, False, True,
     ]  # fmt: skip

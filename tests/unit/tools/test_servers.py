@@ -42,7 +42,7 @@ def test_database_url_is_an_empty_database(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)
-def test_committed_rows_outlive_a_killed_server(server: PrivateServer) -> None:
+def test_committed_rows_survive_a_killed_server(server: PrivateServer) -> None:
     run(server.url, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1)")
     port, before, below = server.port, server.pid, children(server.pid)
     server.kill()
@@ -83,7 +83,7 @@ def test_stop_leaves_nothing_behind_and_start_is_fresh(server: PrivateServer) ->
 
 
 @pytest.mark.parametrize("kind", [PrivatePostgres, PrivateMariaDB])
-def test_a_server_that_cannot_start_says_why_and_is_gone(kind: type[PrivateServer]) -> None:
+def test_failed_server_start_reports_the_log_and_leaves_nothing(kind: type[PrivateServer]) -> None:
     broken = kind(options={"no_such_setting": "1"}, timeout=20)
     with pytest.raises(StoreUnavailable, match=r"ended with status \d+; its log ends: .*no_such_setting"):
         broken.start()
@@ -96,7 +96,7 @@ def test_missing_binaries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         PrivateMariaDB().start()
 
 
-def test_the_wheels_programs_take_their_libraries_along(tmp_path: Path) -> None:
+def test_copied_programs_keep_their_libraries(tmp_path: Path) -> None:
     binaries = tmp_path / "closed" / "pgserver" / "pginstall" / "bin"
     binaries.mkdir(parents=True)
     (binaries / "initdb").write_text("program")
@@ -107,6 +107,6 @@ def test_the_wheels_programs_take_their_libraries_along(tmp_path: Path) -> None:
     assert (taken / "../../../pgserver.libs/libpq.so").read_text() == "library"
 
 
-def test_other_programs_that_the_server_user_cannot_reach_are_named(tmp_path: Path) -> None:
+def test_error_names_binaries_that_the_server_user_cannot_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{tmp_path} cannot be entered .* open it to all users"):
         _servers._take_along(tmp_path, tmp_path / "install")

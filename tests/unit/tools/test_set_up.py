@@ -35,14 +35,14 @@ def find_python(folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_without_a_python_one_sentence_says_so(tmp_path: Path) -> None:
+def test_missing_python_is_one_sentence(tmp_path: Path) -> None:
     done = find_python(tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("No Python of version 3.11 or newer is in PATH")
     assert done.stderr.count("\n") == 1
 
 
-def test_a_shim_that_fails_is_passed_over(tmp_path: Path) -> None:
+def test_find_python_skips_a_failing_shim(tmp_path: Path) -> None:
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "python3").chmod(0o755)
     (tmp_path / "python3.12").symlink_to(sys.executable)
@@ -91,7 +91,7 @@ def test_a_command_that_fails_shows_its_output(capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr().err == "reason\n"
 
 
-def test_a_server_that_cannot_be_had_is_one_sentence() -> None:
+def test_ensure_reports_a_failed_installation_in_one_sentence() -> None:
     def probe() -> None:
         raise ConfigError("no MariaDB found; install it")
 
@@ -101,12 +101,12 @@ def test_a_server_that_cannot_be_had_is_one_sentence() -> None:
     )
 
 
-def test_a_server_that_is_there_is_not_installed() -> None:
+def test_ensure_does_not_install_an_existing_server() -> None:
     assert checks.ensure(lambda: None, ["false"], "installing") == ""
 
 
 @pytest.mark.parametrize(("user", "text"), [(0, "installing the-package"), (1000, "only root may install it")])
-def test_a_systems_package_is_installed_by_root_only(
+def test_only_root_installs_system_packages(
     user: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "apt-get").write_text("#!/bin/sh\necho asked: $* >&2\n")
@@ -136,7 +136,7 @@ def test_it(mariadb_url): pass
 
 
 @pytest.mark.parametrize(("ci", "status", "word"), [("", 0, "SKIPPED"), ("true", 1, "ERROR")])
-def test_a_missing_server_fails_only_an_integration_server(ci: str, status: int, word: str, tmp_path: Path) -> None:
+def test_missing_server_is_an_error_only_in_ci(ci: str, status: int, word: str, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(_WITHOUT_MARIADB)
     command = [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", str(tmp_path)]
@@ -188,7 +188,7 @@ def test_no_server_is_left_after(
     assert tests.returncode == 2, rest
 
 
-def test_the_tests_of_one_argument_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_tests_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
 
     def check(name: str, command: list[str], environment: object) -> Any:
