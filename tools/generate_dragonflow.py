@@ -42,7 +42,7 @@ service_name = api-1
 
 An option with the same meaning in `[pubsub]` takes precedence.
 
-| Dragonflow's option | ours, in `[pubsub]` |
+| Dragonflow's option | option in `[pubsub]` |
 |---|---|
 {read}
 
@@ -60,7 +60,7 @@ rejects an option whose name is similar to a known one.
 
 A driver that is not available here is rejected, and the error names the driver to set instead.
 
-| Dragonflow's `pub_sub_driver` | ours | why |
+| Dragonflow's `pub_sub_driver` | driver of this library | why |
 |---|---|---|
 {drivers}
 

@@ -56,7 +56,7 @@ class ClusterError(PubSubError):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A running cluster. ``processes``: start time of each, in clock ticks since boot, so that no other one is ended."""
+    """A running cluster. ``processes``: start time of each in clock ticks since boot, so that no other is ended."""
 
     master: str
     processes: Mapping[int, str]

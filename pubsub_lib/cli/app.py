@@ -42,7 +42,7 @@ class PubsubDb(App):
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
     ) -> argparse.ArgumentParser:
-        """The global options. They may stand before or behind the command's name."""
+        """The global options. They may be given before or after the command's name."""
         # No abbreviations: an abbreviated global option could match an option of the command.
         parser = argparse.ArgumentParser(
             prog=NAME, description=description, epilog=_EPILOG, add_help=False, allow_abbrev=False

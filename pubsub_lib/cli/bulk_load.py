@@ -68,7 +68,7 @@ def _commit(store: Store, reader: Reader, loaded: Loaded, part: Iterable[Numbere
                     break
                 number, count = each.number, count + 1
     except InvalidValueError as error:
-        # All lines together are too large. This cannot be predicted: MySQL has a limit of its own, an object that
+        # All lines together are too large. This cannot be predicted: MySQL has another limit, an object that
         # moves makes two changes, and canonical JSON may be longer (1e9).
         if count < 2:
             reason = str(error).removesuffix(": split it")

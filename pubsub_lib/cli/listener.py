@@ -22,8 +22,8 @@ CLOSE_TIMEOUT: Final = 2.0
 """Seconds to wait at the end for a thread that runs a query."""
 
 _NEEDS: Final = {
-    "cross_process": "pubsub-db, which is a process of its own",
-    "fan_out": "pubsub-db, which listens beside the replicas",
+    "cross_process": "pubsub-db, which is a separate process",
+    "fan_out": "pubsub-db, which listens in addition to the replicas",
 }
 
 

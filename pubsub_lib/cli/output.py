@@ -142,7 +142,7 @@ def plain(value: Any, formatter: str, *, terminal: bool) -> Any:
     """One value for a formatter. ``terminal``: the output is a terminal.
 
     A table is for people, so control characters and line ends are escaped in it. value and csv are for programs and
-    keep every byte, unless they are shown on a terminal. json and yaml have escapes of their own.
+    keep every byte, unless they are shown on a terminal. json and yaml escape by themselves.
     """
     structured = formatter in _STRUCTURED
     people = formatter == "table" or (terminal and not structured)

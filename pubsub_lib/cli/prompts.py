@@ -19,16 +19,16 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
-def confirm(parsed_args: argparse.Namespace, question: str) -> None:
-    """Ask on the terminal, unless ``--yes`` was given. Blocks until the user answers.
+def confirm(parsed_args: argparse.Namespace, action: str) -> None:
+    """Ask on the terminal whether to do ``action``, unless ``--yes`` was given. Blocks until the user answers.
 
     Raises UsageError when stdin is not a terminal, Declined for any answer except "y" or "yes".
     """
     if parsed_args.yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"cannot ask whether to {question}: the input is not a terminal; give --yes to do it")
-    print(f"{visible(question[0].upper() + question[1:])}? [y/N] ", end="", file=sys.stderr, flush=True)
+        raise UsageError(f"cannot ask whether to {action}: the input is not a terminal; give --yes to do it")
+    print(f"{visible(action[0].upper() + action[1:])}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Declined("nothing was changed")
 

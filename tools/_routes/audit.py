@@ -156,7 +156,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass  # the usual end
-    # The Java process is no child of this process; stderr ends when Java has ended, too.
+    # The Java process is not a child of this process; stderr ends when Java has ended, too.
     for _ in process.stderr:
         pass
     process.wait()

@@ -14,7 +14,7 @@ from tests.e2e.service_host import LONG
 from tests.unit.cli.world import World
 
 
-def test_every_message_of_the_topics_and_answers_to_questions(world: World) -> None:
+def test_listener_receives_messages_and_hello_replies(world: World) -> None:
     received: queue.Queue[Envelope] = queue.Queue()
     with world.open() as store, listening(world.settings, store, ["a"], received.put) as listener:
         if world.host is not None:

@@ -41,7 +41,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class World:
-    """One database with its INI file. ``run`` calls the command in this process, ``process`` in one of its own."""
+    """One database with its INI file. ``run`` calls the command in this process, ``process`` in a separate process."""
 
     def __init__(self, url: str, config: Path, host: Host | None = None) -> None:
         self.url = url
