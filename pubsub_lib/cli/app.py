@@ -92,7 +92,7 @@ class PubsubDb(App):
         LOG.setLevel(logging.WARNING if level == 0 else logging.DEBUG if level > 2 else logging.INFO)
 
     def run(self, argv: list[str]) -> int:
-        """Run the command that the arguments name; the exit code."""
+        """Run the command that the arguments name. Returns its exit code."""
         before = logging.getLogger().level
         try:
             code = self._run(argv)

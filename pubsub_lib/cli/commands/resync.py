@@ -24,7 +24,7 @@ class Resync(Act):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Ask. Raises ConfigError, NotSubscribedError, TransportError."""
+        """Send the request. Raises ConfigError, NotSubscribedError, TransportError."""
         topics = [check_name("topic", topic) for topic in parsed_args.topics]
         replica = ReplicaClient(parsed_args.url)
         replica.resync(topics)

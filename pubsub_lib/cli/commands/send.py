@@ -30,7 +30,9 @@ class Send(Show):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The event, its topic, and how long to wait for it."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--topic", default=DEFAULT_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+        parser.add_argument(
+            "--topic", default=DEFAULT_TOPIC, metavar="TOPIC", help="topic of the event (default: %(default)s)"
+        )
         parser.add_argument("--value", metavar="VALUE", help="JSON to send (default: host and time)")
         parser.add_argument("--keep", action="store_true", help="leave the object in the store")
         parser.add_argument(

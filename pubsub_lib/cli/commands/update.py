@@ -19,7 +19,9 @@ class Update(Show):
         parser.add_argument("table", metavar="TABLE")
         parser.add_argument("key", metavar="KEY")
         parser.add_argument(
-            "value", metavar="VALUE", help="a JSON object: its members replace those of the value; - reads from stdin"
+            "value",
+            metavar="VALUE",
+            help="a JSON object whose members are merged into the value; - reads it from stdin",
         )
         parser.add_argument("--topic", metavar="TOPIC", help="move the object to this topic")
         parser.add_argument(

@@ -27,7 +27,7 @@ def test_a_folder_of_files(small: World, tmp_path: Path) -> None:
 
 
 def test_without_any_configuration(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("oslo_config.cfg.find_config_files", lambda *_, **__: [])  # whatever this host has
+    monkeypatch.setattr("oslo_config.cfg.find_config_files", lambda *_, **__: [])  # ignore the files of this host
     assert main(["tables"]) == 2
     output = capsys.readouterr()
     assert (output.out, output.err) == (

@@ -1,4 +1,4 @@
-"""``tools/mutate``: its verdicts, what it refuses in a table, and that every mutant of the project still applies."""
+"""``tools/mutate``: verdicts, invalid tables, and the check that every mutant of the project still applies."""
 
 import json
 from collections.abc import Iterator
@@ -199,7 +199,7 @@ def test_a_mutant_whose_server_is_missing_is_not_run(project: Path, monkeypatch:
 
 @pytest.fixture
 def of_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The command, at work on the small project."""
+    """The command, configured for the small project."""
     (project / "tests" / "mutants").mkdir()
     (project / "tests" / "mutants" / "shop.py").write_text(
         "from _mutants.table import Mutant\n"

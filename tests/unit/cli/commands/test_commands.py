@@ -1,4 +1,4 @@
-"""The table of commands: complete, sorted, and every one describes itself."""
+"""The table of commands is complete and sorted, and every command has help."""
 
 import re
 from pathlib import Path

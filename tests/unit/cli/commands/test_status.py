@@ -32,7 +32,7 @@ def test_status_in_json(world: World) -> None:
         assert each["service"] == "api-1"
         assert 0 <= each["answered_in"] < 30
         assert each["lag"] >= 0
-        # Its reading may be a second old; then the change is not known to be published.
+        # The service's reading may be a second old; then it is unknown whether the change is published.
         assert each["last_published"] == (heads.store.position if each["lag"] == 0 else None)
     timing = world.settings.timing
     assert found["lost_message_bound"]["at_most"] == lost_message_bound(timing, timing.sync_timeout)

@@ -37,7 +37,7 @@ COMMANDS = [
 def test_every_list_in_every_format(fresh: World) -> None:
     with fresh.open() as store:
         fill(store)
-        store.directory.register("tenant-1 and p1", "u1", "tcp://h:1", 60)  # the words that are looked for
+        store.directory.register("tenant-1 and p1", "u1", "tcp://h:1", 60)  # the expected words
     for command in COMMANDS:
         names = list(fresh.run(*command, "-f", "json").json[0])
         for form in ("yaml", "csv", "value", "table"):

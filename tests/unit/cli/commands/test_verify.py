@@ -157,6 +157,6 @@ def test_verify_names_wrong_value_types_buckets_and_missing_topic_rows(small: Wo
     output = small.run("verify", "verified", "-f", "json")
     assert output.code == 1, "the topic has objects, so something was written to it"
     assert list(json.loads(output.out)[0].values()) == ["rows: objects", "0", "20", False]
-    with engine.begin() as connection:  # the database is shared by tests
+    with engine.begin() as connection:  # other tests use the same database
         connection.execute(text("DELETE FROM pubsub_objects"))
     engine.dispose()

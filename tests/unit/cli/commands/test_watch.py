@@ -70,7 +70,7 @@ def test_messages_of_a_topic_as_json_lines(world: World) -> None:
         # Messages that are sent before the connection is established are lost, so write until one is received.
         reader = LineReader(process)
         while not found:
-            write(world, "other", "aa")  # whose name only begins like it
+            write(world, "other", "aa")  # a topic that only begins with "a"
             written.add(write(world, "k", "a"))
             found = reader.within(0.5)
         assert found["position"] in written
