@@ -118,9 +118,7 @@ def _columns(index: pa.Array, hot: bool, service: int | None) -> dict[str, pa.Ar
     step = pc.if_else(pc.or_(is_hot, pc.greater(sender, 0)), 1, _ROUND - SERVICES + 1)
     position = pc.add(index, 1)
     prev = pc.max_element_wise(pc.subtract(position, step), 0)
-    mixed = pc.multiply(
-        position, -7046029254386353131
-    )  # overflows; multiplication by any odd number is a valid hash here
+    mixed = pc.multiply(position, -7046029254386353131)  # overflows; any odd factor gives a valid hash here
     sent = pc.add(pc.multiply(index, STEP), BEGIN)
     changes = pa.StructArray.from_arrays(
         [

@@ -114,9 +114,8 @@ def test_whole_characters_in_escapes(path: Path) -> None:
 @pytest.mark.parametrize("damaged", [True, False])
 def test_archive_damage_and_broken_line_have_different_errors(damaged: bool, tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl.gz"
-    packed = bytearray(
-        gzip.compress(GOOD + (GOOD if damaged else b"{nonsense}\n") + GOOD, 0)
-    )  # stored without compression
+    # Level 0: stored without compression.
+    packed = bytearray(gzip.compress(GOOD + (GOOD if damaged else b"{nonsense}\n") + GOOD, 0))
     if damaged:
         packed[packed.index(GOOD) + len(GOOD)] ^= 1
     path.write_bytes(packed)
