@@ -1,11 +1,10 @@
-"""Local copies of a central database that know that they are right.
+"""Local replicas of a central database, which detect missing changes and repair themselves.
 
-Writers use :class:`Store`, readers :class:`Replica`, or :class:`AsyncReplica` with asyncio; a program that publishes
-what it commits adds :func:`open_publisher`: a :class:`Worker` where its host runs the publisher service, a
-:class:`Publisher` otherwise.
-``docs/architecture.md`` shows the data path.
+Writers use :class:`Store`. Readers use :class:`Replica`, or :class:`AsyncReplica` with asyncio. A program that
+publishes its commits adds :func:`open_publisher`: it returns a :class:`Worker` if the host runs the publisher service,
+else a :class:`Publisher`. ``docs/architecture.md`` shows the data path.
 
-Each name is imported when it is first used (PEP 562): a program that needs only the errors loads no SQLAlchemy.
+Each name is imported at its first use (PEP 562): a program that needs only the errors does not load SQLAlchemy.
 """
 
 from importlib import import_module
@@ -87,14 +86,14 @@ _MODULES: Final = {
 """The module of each public name, below this package."""
 
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe in any name
+if not TYPE_CHECKING:  # with this function a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
         module = _MODULES.get(name)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"{__name__}.{module}"), name)
-        globals()[name] = value  # the next use finds it without this function
+        globals()[name] = value  # the next use does not call this function
         return value
 
     def __dir__() -> list[str]:

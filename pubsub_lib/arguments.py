@@ -1,6 +1,6 @@
-"""Check what a caller gave to a public method: one sentence that names the argument, its value and what is expected.
+"""Check the arguments of public methods. An error is one sentence: the argument, its value and the expected value.
 
-For calls that happen once, or that wait; not for those that a program makes for each object.
+For methods that are called once, or that wait; not for those that a program calls for each object.
 """
 
 import threading
@@ -11,7 +11,7 @@ from pubsub_lib.masking import masked
 
 _MAX_SHOWN: Final = 80
 MAX_SECONDS: Final = threading.TIMEOUT_MAX
-"""The longest wait that the system takes."""
+"""The maximum wait that the system accepts."""
 
 
 def wrong(name: str, value: object, wanted: str, error: type[UsageError] = UsageError) -> UsageError:
@@ -29,7 +29,7 @@ def check_kind(name: str, value: object, kinds: type | tuple[type, ...], wanted:
 
 
 def check_function(name: str, value: object, takes: str) -> None:
-    """Raises UsageError for what cannot be called. ``takes``: what it is called with, in words."""
+    """Raises UsageError for a value that is not callable. ``takes``: its parameters, in words."""
     if not callable(value):
         raise wrong(name, value, f"a function of {takes}")
 
@@ -41,9 +41,9 @@ def check_methods(name: str, value: object, methods: tuple[str, ...], wanted: st
 
 
 def check_timeout(timeout: Any) -> None:
-    """Raises UsageError for what is neither None nor a number of seconds. One below 0 has ended already."""
+    """Raises UsageError for a value that is neither None nor a number of seconds. A timeout below 0 is over at once."""
     if timeout is None:
         return
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or not timeout <= MAX_SECONDS:  # also nan, which is not below anything
-        raise wrong("timeout", timeout, f"a number of seconds up to {MAX_SECONDS:.0f}, or None for no end")
+    if not number or not timeout <= MAX_SECONDS:  # also for nan, which compares as False
+        raise wrong("timeout", timeout, f"a number of seconds up to {MAX_SECONDS:.0f}, or None for no limit")

@@ -1,7 +1,7 @@
-"""Make the halves of a driver, and refuse by name what does not keep the contract of this release (rule D1).
+"""Make the publisher and subscriber of a driver, and refuse those that break the contract of this release (rule D1).
 
-A driver's package has releases of its own. One that was written for another version of :mod:`pubsub_lib.api` would else
-end in a TypeError at the first call that it does not know.
+A driver's package has its own releases. Without this check, a driver for another version of :mod:`pubsub_lib.api` fails
+with a TypeError at the first call with unknown arguments.
 """
 
 import inspect
@@ -10,12 +10,12 @@ from typing import Any, Final
 from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.errors import DriverError
 
-_WAY_OUT: Final = "install a release of the package that fits, or change the method as docs/writing-a-driver.md says"
+_WAY_OUT: Final = "install a compatible release of the package, or correct the method (see docs/writing-a-driver.md)"
 
 
 def publisher(driver: type[Driver], settings: DriverSettings) -> Publisher:
-    """A new publisher of this driver. Raises DriverError when it does not keep the contract; else what the driver
-    raises.
+    """A new publisher of this driver. Raises DriverError when it breaks the contract, and passes on the errors of the
+    driver.
     """
     return check_publisher(_make(driver, "publisher", settings), driver)
 
@@ -26,9 +26,9 @@ def subscriber(driver: type[Driver], settings: DriverSettings) -> Subscriber:
 
 
 def check_publisher(half: Any, driver: type[Driver] | None = None) -> Publisher:
-    """The publisher itself, when it has every method of the contract, with its parameters. Raises DriverError.
+    """Return this publisher. Raises DriverError unless it has every method of the contract, with its parameters.
 
-    ``driver``: what made it, whose name is said; None when the half was handed in.
+    ``driver``: the driver that made the publisher, for the error; None when the caller passed in the publisher.
     """
     _check(half, Publisher, driver)
     found: Publisher = half
@@ -36,7 +36,7 @@ def check_publisher(half: Any, driver: type[Driver] | None = None) -> Publisher:
 
 
 def check_subscriber(half: Any, driver: type[Driver] | None = None) -> Subscriber:
-    """As :func:`check_publisher`, of a subscriber."""
+    """As :func:`check_publisher`, for a subscriber."""
     _check(half, Subscriber, driver)
     found: Subscriber = half
     return found
@@ -48,14 +48,14 @@ def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
         method = getattr(half, name, None)
         if not callable(method):
             raise DriverError(
-                f"{made_by} does not keep the contract of this release: its {kind.__name__.lower()} "
+                f"{made_by} breaks the contract of this release: its {kind.__name__.lower()} "
                 f"({type(half).__name__}) has no method {name}; {_WAY_OUT}"
             )
         asked = list(inspect.signature(getattr(kind, name)).parameters)[1:]
         taken = _taken(method)
         if taken is not None and not _takes(taken, asked):
             raise DriverError(
-                f"{made_by} does not keep the contract of this release: the method {name} of its "
+                f"{made_by} breaks the contract of this release: the method {name} of its "
                 f"{kind.__name__.lower()} takes {_shown(taken)} and is called with "
                 f"({', '.join(asked)}); {_WAY_OUT}"
             )
@@ -64,7 +64,7 @@ def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
 def _make(driver: type[Driver], half: str, settings: DriverSettings) -> object:
     try:
         return getattr(driver, half)(settings)
-    except TypeError as error:  # a class that lacks an abstract method, or a factory that takes something else
+    except TypeError as error:  # a class that lacks an abstract method, or a factory with other parameters
         reason = " ".join(str(error).split()).rstrip(".")
         raise DriverError(f"{_described(driver, driver)} cannot make its {half}: {reason}; {_WAY_OUT}") from error
 
@@ -75,8 +75,8 @@ def _described(made_by: type, driver: type[Driver] | None) -> str:
 
 
 def _taken(method: Any) -> inspect.Signature | None:
-    """What it takes when it is called, whatever it wraps; None when Python does not know (of a method that is compiled,
-    or of a proxy that answers for every name).
+    """The signature of the method itself, not of a wrapped one; None when Python does not know it (a compiled method,
+    or a proxy that has every name).
     """
     try:
         return inspect.signature(method, follow_wrapped=False)
@@ -85,7 +85,7 @@ def _taken(method: Any) -> inspect.Signature | None:
 
 
 def _shown(signature: inspect.Signature) -> str:
-    """Its parameters without their types."""
+    """The signature's parameters without their types."""
     bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 

@@ -1,7 +1,7 @@
-"""What the halves of all drivers have in common: the order of calls, the process they belong to, the callback.
+"""The state that publishers and subscribers of all drivers share: order of calls, owning process, callback.
 
-A driver's publisher or subscriber owns one of these and asks it; nothing is inherited. The contract is
-:mod:`pubsub_lib.api`'s; what is here is the part of it that has nothing to do with how bytes travel.
+A driver's publisher or subscriber owns one of these objects; they are not base classes. The contract is in
+:mod:`pubsub_lib.api`; this module has the part of it that does not depend on the transport.
 """
 
 import logging
@@ -19,16 +19,16 @@ from pubsub_lib.errors import FrameError, TransportError
 from pubsub_lib.threads.start import ReadyThread
 
 COUNTED: Final = ("received", "callback_errors", "truncated", "oversized", "version", "foreign", "overflow")
-"""What every subscriber counts."""
+"""Names of the counters of every subscriber."""
 
 
 def check_topic(topic: str) -> str:
-    """Refuse what is neither ``ALL`` nor a topic's name by InvalidValueError; else return it."""
+    """Return the topic. Raises InvalidValueError unless it is ``ALL`` or a valid topic name."""
     return topic if topic == ALL else check_name("topic", topic)
 
 
 def _nothing() -> None:
-    """A callback that was not given yet."""
+    """Placeholder for a callback that is not set yet."""
 
 
 class PublisherState:
@@ -41,20 +41,20 @@ class PublisherState:
 
     @property
     def inherited(self) -> bool:
-        """A fork's copy: its locks, threads and sockets are the parent's, so that ``close`` leaves them alone."""
+        """Whether this is a fork's copy: its locks, threads and sockets are the parent's, so ``close`` ignores them."""
         return self._pid not in (0, os.getpid())
 
     def check_new(self) -> None:
-        """For the beginning of ``initialize``: TransportError when it was called before, or closed."""
+        """For the start of ``initialize``: raises TransportError when it was called before, or closed."""
         if self._pid or self.closed:
             raise TransportError("this publisher was initialized before; make a new one")
 
     def begin(self) -> None:
-        """For the end of ``initialize``: from now on it may be used, in this process alone."""
+        """For the end of ``initialize``: from now on the publisher may be used, only in this process."""
         self._pid = os.getpid()
 
     def check_open(self) -> None:
-        """For the beginning of ``send_event``: TransportError when not initialized, in another process, or closed."""
+        """For the start of ``send_event``: TransportError when not initialized, in another process, or closed."""
         if self._pid != os.getpid():
             raise TransportError(
                 "this publisher was initialized in another process; make one after the fork"
@@ -66,18 +66,18 @@ class PublisherState:
 
 
 class SubscriberState:
-    """Made, initialized, running, closed, in the process that made it; with the one receiving thread and its callback.
+    """Made, initialized, running, closed, in the process that made it; with the receiving thread and its callback.
 
-    ``lock``: the driver's own, which guards whatever several threads touch. ``log``: the driver's own. ``more``: names
-    of further counters.
+    ``lock``: the driver's lock, which guards the state that several threads use. ``log``: the driver's logger.
+    ``more``: names of further counters.
     """
 
     def __init__(self, lock: AbstractContextManager[object], log: logging.Logger, more: Iterable[str] = ()) -> None:
         self.closed = False
         """Read by the receiving thread between two messages; set by :meth:`close`."""
-        # The names never change, so that a copy may be made at any time. Each has one thread that counts, or a lock.
+        # The names never change, so any thread may copy it. Each counter is changed by one thread, or under a lock.
         self.counts: dict[str, int] = dict.fromkeys((*COUNTED, *more), 0)
-        """By name; only the receiving thread counts, unless the driver holds its lock."""
+        """By name. Only the receiving thread changes the counters, unless the driver holds its lock."""
         self._lock = lock
         self._log = log
         self._pid = os.getpid()
@@ -87,17 +87,17 @@ class SubscriberState:
 
     @property
     def inherited(self) -> bool:
-        """A fork's copy: its locks, thread and sockets are the parent's, so that ``close`` leaves them alone."""
+        """Whether this is a fork's copy: its locks, thread and sockets are the parent's, so ``close`` ignores them."""
         return self._pid != os.getpid()
 
     def check_process(self) -> None:
-        """TransportError in a fork's copy. For what may be asked of a closed subscriber, too."""
+        """Raises TransportError in a fork's copy. For methods that a closed subscriber allows, too."""
         if self.inherited:
             raise TransportError("this subscriber belongs to the process that made it; make one after the fork")
 
     def check_open(self) -> None:
-        """For the beginning of every method but ``counters`` and ``close``: TransportError in a fork's copy, or when
-        closed."""
+        """For the start of every method except ``counters`` and ``close``: raises TransportError in a fork's copy, or
+        when closed."""
         self.check_process()
         if self.closed:
             raise TransportError("this subscriber is closed; make a new one")
@@ -114,10 +114,10 @@ class SubscriberState:
     def start(self, name: str, prepare: Callable[[], Callable[[], None]]) -> None:
         """Start the receiving thread of this name. Takes the lock.
 
-        ``prepare`` opens what the thread needs and returns what it runs; it is called under the lock, so that a
-        ``close`` that comes now finds a thread that it can join; and only when the thread is there, so that nothing
-        opened is left behind without one. What it raises leaves all as it was. Raises TransportError when not
-        initialized, running already, or closed, or when the system gives no thread.
+        ``prepare`` opens the thread's resources and returns the thread's function. It is called under the lock, so that
+        a concurrent ``close`` finds a thread that it can join. It is called only after the thread was started, so that
+        no resources stay open without a thread. If it raises, nothing is changed. Raises TransportError when not
+        initialized, running already, or closed, or when the system cannot start a thread.
         """
         self.check_open()
         with self._lock:
@@ -136,18 +136,18 @@ class SubscriberState:
             self._thread = ready.thread
 
     def deliver(self, envelope: Envelope) -> None:
-        """Call the callback; what it raises is logged and counted as ``callback_errors``. The receiving thread."""
+        """Call the callback; its exceptions are logged and counted as ``callback_errors``. The receiving thread."""
         assert self._on_envelope is not None
         try:
             self._on_envelope(envelope)
-        except BaseException:  # noqa: BLE001 - whatever a controller raises, SystemExit too, must not end receiving
+        except BaseException:  # noqa: BLE001 - no exception of a controller, SystemExit included, may end receiving
             self.counts["callback_errors"] += 1
             self._log.exception(
                 "the callback failed for an envelope of %s on topic %r", envelope.service, envelope.topic
             )
 
     def connected(self) -> None:
-        """A connection is there, for the first time or again: call the callback; what it raises is logged and counted
+        """A connection was made, for the first time or again: call the callback; its exceptions are logged and counted
         as ``callback_errors``. The receiving thread."""
         try:
             self._on_connected()
@@ -156,12 +156,12 @@ class SubscriberState:
             self._log.exception("the callback for a new connection failed")
 
     def drop(self, error: FrameError) -> None:
-        """Count a message that is dropped by the reason. The receiving thread."""
+        """Count a dropped message by its reason. The receiving thread."""
         self.counts[error.reason] += 1
         self._log.debug("dropped a message: %s", error)
 
     def close(self, wake: Callable[[], None], max_wait: float) -> None:
-        """Close, ``wake`` the receiving thread (called under the lock), and wait for its end for ``maximum`` seconds.
+        """Close, wake the receiving thread by ``wake`` (under the lock), and wait at most ``max_wait`` seconds for it.
 
         Idempotent, and may be called from any thread, the receiving one included, which does not wait for itself. Does
         nothing in a fork's copy, whose lock and thread are the parent's.

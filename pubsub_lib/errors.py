@@ -1,36 +1,36 @@
-"""Every error that this library raises on purpose.
+"""Every error class of this library.
 
 ::
 
     PubSubError
-    ├── UsageError                the caller asked for something that cannot be
-    │   ├── ConfigError           an option, a settings value or a URL is wrong
+    ├── UsageError                the call is invalid; a retry fails in the same way
+    │   ├── ConfigError           an option, a settings value or a URL is invalid
     │   ├── DriverError           a driver is unknown, not installed, or lacks a capability
     │   ├── InvalidValueError     a table, key, topic or value breaks a limit or its type
     │   ├── NotSubscribedError    a topic, table or index that this replica does not hold
     │   ├── NotStarted            the object was not started yet
     │   └── ClosedError           the object was closed
-    ├── PeerError                 somebody sent what cannot be understood
+    ├── PeerError                 received or read data that cannot be decoded
     │   ├── FrameError            one frame: truncated, oversized, foreign, or of another major version
-    │   └── JournalError          a journal's file is garbage, cut off, or of a newer schema
+    │   └── JournalError          a journal's file is invalid, truncated, or of a newer schema
     ├── TransportError            a driver could not send or receive
-    │   └── HandoffRejectedError  committed, but the publisher service takes nothing now, as a writer asked to know
-    ├── WaitTimeout               a wait ended before what it waited for
+    │   └── HandoffRejectedError  committed, but not handed over: the buffer to the publisher service is full
+    ├── WaitTimeout               a wait timed out
     └── StoreError                the database
-        ├── StoreUnavailable      unreachable, gone, or not answering in time
-        ├── StoreReadOnly         it refuses writes
-        ├── StoreFull             no room left on its disk
-        ├── StoreBusy             locked by others beyond every retry
-        ├── OutcomeUnknown        whether a transaction is in cannot be told: COMMIT's answer was lost, or it is too old
+        ├── StoreUnavailable      unreachable, disconnected, or not answering in time
+        ├── StoreReadOnly         the database refuses writes
+        ├── StoreFull             no space left on the database's disk
+        ├── StoreBusy             locked by others until the last retry
+        ├── OutcomeUnknown        unknown whether a transaction is committed: COMMIT's answer was lost, or it is too old
         ├── HistoryChanged        a transaction that was committed is not in the store's history any more
-        ├── SchemaError           tables missing, newer than this library, or somebody else's
-        └── ConditionFailed       a verb's condition was violated; nothing was written
+        ├── SchemaError           tables missing, newer than this library, or another program's
+        └── ConditionFailed       an operation's condition was not met; nothing was written
             ├── AlreadyExists
             ├── NotFound
             └── VersionMismatch
 
-Foreign exceptions (SQLAlchemy's, ZeroMQ's, msgspec's) are translated where they enter, with the original as
-``__cause__``. Messages are one sentence that names the thing, the value and the way out.
+Exceptions of other libraries (SQLAlchemy, ZeroMQ, msgspec) are translated where they enter, with the original as
+``__cause__``. A message is one sentence: what failed, the value, and what to do.
 """
 
 from typing import Any
@@ -41,11 +41,11 @@ class PubSubError(Exception):
 
 
 class UsageError(PubSubError):
-    """The caller asked for something that cannot be; trying again changes nothing."""
+    """The call is invalid in this state or with these arguments. A retry fails in the same way."""
 
 
 class ConfigError(UsageError):
-    """An option, a settings value or a URL is wrong."""
+    """An option, a settings value or a URL is invalid."""
 
 
 class DriverError(UsageError):
@@ -61,7 +61,7 @@ class NotSubscribedError(UsageError):
 
 
 class NotStarted(UsageError):
-    """The object was not started yet, so it has nothing to answer with. Call ``start()`` first, or use ``with``."""
+    """The object was not started yet and cannot answer. Call ``start()`` first, or use ``with``."""
 
 
 class ClosedError(UsageError):
@@ -69,7 +69,7 @@ class ClosedError(UsageError):
 
 
 class PeerError(PubSubError):
-    """Somebody else sent what cannot be understood. Counted and dropped; never reaches a controller."""
+    """Received or read data cannot be decoded. Such data is counted and dropped; it never reaches a controller."""
 
 
 class FrameError(PeerError):
@@ -83,12 +83,12 @@ class FrameError(PeerError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type["FrameError"], tuple[str, str]]:
-        # Exceptions are unpickled from ``args`` alone, so a worker process could not hand this one over.
+        # Exceptions are unpickled from ``args`` alone, so without this a worker process could not return this one.
         return FrameError, (str(self), self.reason)
 
 
 class JournalError(PeerError):
-    """A journal's file, or a folder of them, cannot be read: garbage, cut off, vanished, or of a newer schema."""
+    """A journal's file, or a folder of them, cannot be read: invalid, truncated, vanished, or of a newer schema."""
 
 
 class TransportError(PubSubError):
@@ -96,21 +96,21 @@ class TransportError(PubSubError):
 
 
 class HandoffRejectedError(TransportError):
-    """The transaction **is committed**, but could not be handed to the host's publisher service: the buffer to it is
-    full, and the writer had asked to be told (``when_full = raise``). Replicas read it from the database later.
+    """The transaction **is committed**, but was not handed over to the host's publisher service: the buffer to the
+    service is full, and the option ``when_full = raise`` is set. Replicas read the changes from the database later.
     """
 
 
 class WaitTimeout(PubSubError, TimeoutError):
-    """A ``wait_…`` call ended by its timeout. What it waited for may still come."""
+    """A ``wait_…`` call timed out. Its condition may still become true later."""
 
 
 class StoreError(PubSubError):
-    """The database could not do what it was asked."""
+    """A database operation failed."""
 
 
 class StoreUnavailable(StoreError):
-    """The database is unreachable, went away, or does not answer in time."""
+    """The database is unreachable, closed the connection, or does not answer in time."""
 
 
 class StoreReadOnly(StoreError):
@@ -118,18 +118,18 @@ class StoreReadOnly(StoreError):
 
 
 class StoreFull(StoreError):
-    """The database has no room left."""
+    """The database has no disk space left."""
 
 
 class StoreBusy(StoreError):
-    """Others held a lock, or deadlocks went on, beyond every bounded retry."""
+    """Other transactions held a lock, or caused deadlocks, until the last retry."""
 
 
 class OutcomeUnknown(StoreError):
-    """Nobody can tell whether a transaction is in: the connection was lost during COMMIT and the store could not be
-    asked how it ended; or, from ``Replica.wait_for``, the changelog was trimmed behind it.
+    """It is unknown whether a transaction is committed: the connection was lost during COMMIT, and the store could not
+    be queried for the outcome. From ``Replica.wait_for``: the changelog was trimmed beyond the transaction.
 
-    ``nonce`` identifies the transaction: ``Store.committed(nonce)`` tells later whether it is in.
+    ``nonce`` identifies the transaction: ``Store.committed(nonce)`` returns later whether it is committed.
     """
 
     def __init__(self, message: str, nonce: int) -> None:
@@ -156,11 +156,11 @@ class HistoryChanged(StoreError):
 
 
 class SchemaError(StoreError):
-    """The tables are missing, newer than this library, or belong to somebody else."""
+    """The tables are missing, newer than this library, or belong to another program."""
 
 
 class ConditionFailed(StoreError):
-    """A verb's condition was violated. The whole transaction wrote nothing."""
+    """An operation's condition was not met. The whole transaction wrote nothing."""
 
 
 class AlreadyExists(ConditionFailed):

@@ -1,8 +1,8 @@
 """Named places where a test can kill, stop or fail a process: ``PUBSUB_LIB_FAILPOINT=writer.after_counter=kill@3``.
 
-Several are separated by commas; ``@n`` means the n-th time the place is reached (default: the first), after which it is
-spent. Actions: ``kill`` (SIGKILL to the own process), ``stop`` (SIGSTOP) and ``raise`` (:class:`FailpointReached`).
-The variable is read once, at import; without it :func:`hit` is one comparison.
+Several are separated by commas. ``@n`` means the n-th time that the place is reached (default: the first); the place
+acts only once. Actions: ``kill`` (SIGKILL to the own process), ``stop`` (SIGSTOP) and ``raise``
+(:class:`FailpointReached`). The variable is read once, at import; without it :func:`hit` is one comparison.
 """
 
 import os
@@ -35,7 +35,7 @@ NAMES: Final = frozenset(
 
 
 class FailpointReached(PubSubError):
-    """What the action ``raise`` raises. Only tests ever see it."""
+    """Raised by the action ``raise``, in tests only."""
 
 
 class Armed:
@@ -46,7 +46,7 @@ class Armed:
         self.countdown = countdown
 
     def reached(self, name: str) -> None:
-        """Count one passage and act on the last. Not meant for threads that race for the same place."""
+        """Count one passage and act on the last. Not for concurrent threads at the same place."""
         self.countdown -= 1
         if self.countdown != 0:
             return
@@ -56,15 +56,16 @@ class Armed:
 
 
 def parse(text: str) -> dict[str, Armed]:
-    """The armed places that the variable's text names. Raises ConfigError for what it does not know."""
+    """The armed places that the variable's text names. Raises ConfigError for an unknown name, action or count."""
     armed: dict[str, Armed] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, rest = part.partition("=")
         action, _, times = rest.partition("@")
         if name not in NAMES:
-            raise ConfigError(f"{VARIABLE} names the failpoint {name!r}; there are {', '.join(sorted(NAMES))}")
+            raise ConfigError(f"{VARIABLE} names an unknown failpoint {name!r}; use one of {', '.join(sorted(NAMES))}")
         if action not in ACTIONS:
-            raise ConfigError(f"{VARIABLE} gives {name} the action {action!r}; there are {', '.join(sorted(ACTIONS))}")
+            known = ", ".join(sorted(ACTIONS))
+            raise ConfigError(f"{VARIABLE} gives {name} the unknown action {action!r}; use one of {known}")
         if times and not (times.isdecimal() and int(times) > 0):
             raise ConfigError(f"{VARIABLE} gives {name} the count {times!r}; give a number from 1")
         armed[name] = Armed(action, int(times or 1))
@@ -75,6 +76,6 @@ _armed: Final = parse(os.environ.get(VARIABLE, ""))
 
 
 def hit(name: str) -> None:
-    """Do what the variable says for this place; nothing when it is not set. Raises FailpointReached on ``raise``."""
+    """Run the action that the variable sets for this place, if any. Raises FailpointReached for ``raise``."""
     if _armed and name in _armed:
         _armed[name].reached(name)

@@ -1,7 +1,7 @@
-"""A link that misbehaves as it is told: the fault model shared by the memory driver and the fault wrappers.
+"""A lossy connection with configured faults: the fault model of the memory driver and the fault wrappers.
 
-Sans I/O like the core, which does not import it: ``now`` is an argument, and the only randomness is the generator that
-is passed in, so the same seed and the same calls give the same faults.
+Without I/O, like the core, which does not import this module: ``now`` is an argument, and the only randomness is the
+generator that is passed in. So the same seed and the same calls give the same faults.
 """
 
 import random
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How likely each fault is for one item (0 to 1). All zero: a perfect link."""
+    """Probability of each fault for one item (0 to 1). All zero: a connection without faults."""
 
     drop: Chance = 0.0
     """Lost."""
@@ -25,9 +25,9 @@ class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reorder: Chance = 0.0
     """Overtaken by the next item; delivered after ``max_delay`` when none comes."""
     delay: Chance = 0.0
-    """Held back for a random time up to ``max_delay``; items behind it are not."""
+    """Held back for a random time up to ``max_delay``; later items are not delayed by it."""
     corrupt: Chance = 0.0
-    """Damaged on its way, as the ``corrupt`` function given to :class:`Lossy` does it; without one nothing is."""
+    """Damaged by the ``corrupt`` function given to :class:`Lossy`; without that function no item is damaged."""
     max_delay: Annotated[float, msgspec.Meta(ge=0)] = 0.1
     """In seconds."""
 
@@ -36,9 +36,9 @@ PERFECT = Loss()
 
 
 class Lossy(Generic[T]):
-    """One direction of one link. Not locked: the shell calls it from one thread or under its own lock.
+    """One direction of one connection. Not locked: the caller uses one thread or its own lock.
 
-    ``counts`` says how often each fault was done, by the names of :class:`Loss`'s fields.
+    ``counts``: number of injected faults, by the names of :class:`Loss`'s fields.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Lossy(Generic[T]):
         self._rng = rng
         self._corrupt = corrupt
         self.loss = loss
-        """May be exchanged at any time; what is held back already stays so until its time."""
+        """May be replaced at any time; items that are already held back keep their times."""
         self.counts = dict.fromkeys(("drop", "duplicate", "reorder", "delay", "corrupt"), 0)
         self._late: list[tuple[float, int, T]] = []
         self._overtaken: list[tuple[float, T]] = []
@@ -61,7 +61,7 @@ class Lossy(Generic[T]):
         self._rng = rng
 
     def push(self, item: T, now: float) -> list[T]:
-        """What is to be delivered now, in order. ``now`` in seconds on any steadily growing clock."""
+        """The items to deliver now, in order. ``now`` in seconds on any monotonic clock."""
         loss = self.loss
         if loss is PERFECT and not self._overtaken:
             return [item]
@@ -82,7 +82,7 @@ class Lossy(Generic[T]):
         return [item] * copies + passed
 
     def due(self, now: float) -> list[T]:
-        """What was held back and whose time has come, in the order of those times."""
+        """The held-back items that are due, in the order of their times."""
         late = sorted(entry for entry in self._late if entry[0] <= now) if self._late else []
         if late:
             self._late = [entry for entry in self._late if entry[0] > now]
@@ -92,12 +92,12 @@ class Lossy(Generic[T]):
         return [item for _, _, item in late] + [item for _, item in alone]
 
     def next_time(self) -> float | None:
-        """When :meth:`due` has something next; None when nothing is held back."""
+        """The time at which :meth:`due` returns the next item; None when no item is held back."""
         times = [entry[0] for entry in self._late] + [entry[0] for entry in self._overtaken]
         return min(times, default=None)
 
     def _hit(self, fault: str, chance: float) -> bool:
-        # No draw for a fault that is off: switching one on does not shift the others' choices.
+        # No random draw for a fault that is off, so that turning one on does not change the others' choices.
         if chance <= 0.0 or self._rng.random() >= chance:
             return False
         self.counts[fault] += 1

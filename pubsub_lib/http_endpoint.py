@@ -1,4 +1,4 @@
-"""``/metrics`` for Prometheus and ``/ready`` for whoever starts and watches a program: a service or a replica."""
+"""``/metrics`` for Prometheus and ``/ready`` for supervisors of a program: the publisher service or a replica."""
 
 import errno
 import ipaddress
@@ -27,23 +27,23 @@ from pubsub_lib.threads.start import ReadyThread
 _log = logger(__name__)
 
 Problems = Callable[[], Sequence[str]]
-"""Why the program is not ready, one sentence each; none when it is. Any thread, does not block."""
+"""The reasons why the program is not ready, one sentence each; empty when it is. Any thread, does not block."""
 
 TEXT = "text/plain; charset=utf-8"
 MAX_CONNECTIONS: Final = 32
-"""At the same time, each with a thread; further ones are closed at once. Scrapers and commands need a few."""
+"""Maximum number of open connections, each with a thread; further ones are closed at once. Scrapers need a few."""
 TURN: Final = 5.0
-"""Seconds that a request for what is counted anew waits for another one, before it is told to come again."""
+"""Seconds that a request of ``routes`` waits for another one before it gets 503."""
 LOOK_AGAIN = 0.1
-"""Seconds within which the server notices that it is to end."""
+"""Seconds within which the server notices that it must stop."""
 
 
 class Endpoint:
-    """An HTTP server on threads of its own. ``start`` and ``close`` may be called from any thread.
+    """An HTTP server on its own threads. ``start`` and ``close`` may be called from any thread.
 
-    ``port`` 0 takes a free one. ``option`` says in an error where the port is set. ``routes``: what else is answered,
-    by method and path (``GET /verify``), one at a time: it may cost more than metrics. POST changes something, so it
-    is taken from this host only.
+    ``port`` 0 takes a free one. ``option``: the name of the port's option, for errors. ``routes``: further routes by
+    method and path (``GET /verify``); they run one at a time, because they may cost more than metrics. POST changes
+    state, so it is accepted only from this host.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """What was bound; 0 before ``start``."""
+        """The bound port; 0 before ``start``."""
         return 0 if self._server is None else int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Bind, and begin to answer. Raises TransportError, naming address and port; ClosedError after ``close``."""
+        """Bind, and start to answer. Raises TransportError, naming address and port; ClosedError after ``close``."""
         with self._lock:
             if self._closed:
                 raise ClosedError("this endpoint for metrics is closed; make a new one")
@@ -100,13 +100,13 @@ class Endpoint:
             holder = owner_of_port(port) if taken else ""
             by = f", held by {holder}" if holder else ""
             raise TransportError(
-                f"the endpoint for metrics cannot be had at {address}:{port} ({reason}{by}); "
-                f"set {self._option} to a free one, or to 0 for none"
+                f"the endpoint for metrics cannot bind {address}:{port} ({reason}{by}); "
+                f"set {self._option} to a free port, or to 0 for none"
             ) from error
 
     def close(self) -> None:
-        """Stop and release the port; within about half a second. What was not started, or is closed, is no matter; it
-        is not started any more.
+        """Stop and release the port, within about half a second. Idempotent, also before ``start``, which then raises
+        ClosedError.
         """
         with self._lock:
             self._closed = True
@@ -125,33 +125,33 @@ class _Server(ThreadingHTTPServer):
         super().__init__(at, handler)
 
     def server_bind(self) -> None:
-        """Without HTTPServer's look-up of this host's full name, which may take as long as its name server likes."""
+        """Bind without HTTPServer's look-up of this host's full name, which can block for long on a name server."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give it a thread, when one is free."""
+        """Start a thread for the request, unless all are busy."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except RuntimeError:  # the system has no thread either
+        except RuntimeError:  # the system cannot start a thread
             self._free.release()
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, on a thread of its own."""
+        """Answer on the request's thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up in the middle, or says nothing more, is no news."""
+        """Log an error. A client's disconnect or timeout is not logged."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
-            _log.error("the endpoint for metrics broke while it answered; please report this", exc_info=error)
+            _log.error("the endpoint for metrics failed while it answered; please report this", exc_info=error)
 
 
 class _Server6(_Server):
@@ -160,14 +160,14 @@ class _Server6(_Server):
 
 def _is_own_host(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
-    # At an address of version 6, one of version 4 is seen as ::ffff:127.0.0.1, which is no loopback address itself.
+    # An IPv6 socket shows an IPv4 peer as ::ffff:127.0.0.1, which ``is_loopback`` does not accept.
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return (mapped or found).is_loopback
 
 
 def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0  # seconds; a client that says nothing does not keep its thread for ever
+        timeout = 10.0  # seconds; a silent client does not occupy its thread for ever
 
         def do_GET(self) -> None:
             self._serve("GET")
@@ -176,16 +176,16 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
             if _is_own_host(self.client_address[0]):
                 self._serve("POST")
             else:
-                self._send(403, b"only this host itself may ask for that\n", TEXT)
+                self._send(403, b"this request is allowed only from this host\n", TEXT)
 
         def _serve(self, method: str) -> None:
             try:
                 answer = _answer(method, self.path, routes)
-            except PubSubError as error:  # it is being closed
+            except PubSubError as error:  # the program is closing
                 answer = 503, f"{error}\n".encode(), TEXT
-            except Exception:  # noqa: BLE001 - whoever asks must hear that there is no answer, and people why
+            except Exception:  # noqa: BLE001 - the client must get a status, and the log the reason
                 _log.exception("the endpoint for metrics cannot answer %s %s; please report this", method, self.path)
-                answer = 500, b"this program has a fault; its log says more\n", TEXT
+                answer = 500, b"internal error; see the program's log\n", TEXT
             self._send(*answer)
 
         def _send(self, status: int, body: bytes, kind: str) -> None:
@@ -204,7 +204,7 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
 def _one_at_a_time(route: Route, turn: threading.Lock) -> Route:
     def answer(query: Query) -> Answered:
         if not turn.acquire(timeout=TURN):
-            return 503, b"another request is being answered; ask again\n", TEXT
+            return 503, b"another request is in progress; try again\n", TEXT
         try:
             return route(query)
         finally:
@@ -218,8 +218,8 @@ def _answer(method: str, target: str, routes: Mapping[str, Route]) -> Answered:
     route = routes.get(f"{method} {path}")
     if route is not None:
         return route(parse_qs(query, keep_blank_values=True))
-    there = ", ".join(sorted(routes))
-    return (405 if any(name.endswith(f" {path}") for name in routes) else 404), f"there are {there}\n".encode(), TEXT
+    known = ", ".join(sorted(routes))
+    return (405 if any(name.endswith(f" {path}") for name in routes) else 404), f"use one of {known}\n".encode(), TEXT
 
 
 def _ready(found: Sequence[str]) -> Answered:

@@ -58,7 +58,7 @@ def options_of(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
 def no_driver(name: str) -> str:
     """The sentence for a driver that is not installed."""
     remedy = dragonflow.driver_hint(name) or "correct the name or install the package that brings it"
-    return f"there is no driver {name!r}; installed are {', '.join(sorted(packages())) or 'none'}: {remedy}"
+    return f"the driver {name!r} is not installed; installed are {', '.join(sorted(packages())) or 'none'}: {remedy}"
 
 
 def extra_of(package: str) -> str:
@@ -75,5 +75,5 @@ def _options_module(package: str) -> ModuleType | None:
         if error.name == name:
             return None  # a driver without options
         raise DriverError(
-            f"the options of the driver package {package!r} cannot be imported: {error}; install what it needs"
+            f"the options of the driver package {package!r} cannot be imported: {error}; install its dependencies"
         ) from error

@@ -1,4 +1,4 @@
-"""Find a driver by its name, and refuse one that cannot do what a configuration needs (rule D1)."""
+"""Find a driver by its name, and refuse one that lacks a capability that the configuration needs (rule D1)."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -18,14 +18,13 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def load(name: str, needs: Mapping[str, str] = _NOTHING) -> type[Driver]:
-    """The class of the installed driver of this name. Any thread; blocks for importing it.
+    """The class of the installed driver of this name. Any thread; blocks while it imports the driver.
 
-    ``needs``: for each field of :class:`~pubsub_lib.api.Capabilities` that must be true, what asks for it, in
-    words that fit behind "needed by".
+    ``needs``: for each field of :class:`~pubsub_lib.api.Capabilities` that must be true, the thing that needs it, in
+    words that fit after "needed by".
 
-    Raises DriverError when the driver is unknown (the known ones are listed), when an extra is missing (the
-    command that installs it is given), when it cannot be imported, or when it lacks a capability (both are
-    named).
+    Raises DriverError when the driver is unknown (the known ones are listed), when an extra is missing (the command
+    that installs it is given), when the driver cannot be imported, or when it lacks a capability (both are named).
     """
     driver = _import(name)
     require(name, driver.capabilities, needs)
@@ -34,13 +33,13 @@ def load(name: str, needs: Mapping[str, str] = _NOTHING) -> type[Driver]:
 
 def load_hop(name: str) -> type[Driver]:
     """As :func:`load`, for the driver between a host's workers and its publisher service. Raises DriverError also for
-    one whose senders bind, which many workers cannot do at one address, and for one that carries nothing.
+    a driver whose senders bind, because many workers cannot bind one address, and for one that sends no messages.
     """
     driver = load(name)
     if driver.capabilities.bind_based or name == options.POLLING_DRIVER:
-        why = "senders of it bind" if driver.capabilities.bind_based else "it carries nothing"
+        why = "its senders bind the address" if driver.capabilities.bind_based else "it sends no messages"
         raise DriverError(
-            f"the driver {name!r} cannot be what workers hand over to their service by, because {why}; "
+            f"the driver {name!r} cannot be used as pub_sub_multiproc_driver, because {why}; "
             "set pub_sub_multiproc_driver = zmq_pubsub_multiproc_driver in [pubsub]"
         )
     return driver
@@ -51,7 +50,7 @@ def require(name: str, capabilities: Capabilities, needs: Mapping[str, str]) -> 
     for capability, asker in needs.items():
         if capability not in Capabilities.__struct_fields__:
             raise DriverError(
-                f"there is no capability {capability!r}; name one of {', '.join(Capabilities.__struct_fields__)}"
+                f"the capability {capability!r} is unknown; name one of {', '.join(Capabilities.__struct_fields__)}"
             )
         if not getattr(capabilities, capability):
             able = ", ".join(_able(capability)) or "none of the installed ones"
@@ -64,8 +63,7 @@ def require(name: str, capabilities: Capabilities, needs: Mapping[str, str]) -> 
 def driver_table(names: Iterable[str] | None = None) -> str:
     """Markdown table of the drivers (default: all installed ones) and their capabilities, for the docs.
 
-    A driver whose extra is missing stands in it without its capabilities. Raises DriverError for an unknown
-    name.
+    A driver whose extra is missing is listed without its capabilities. Raises DriverError for an unknown name.
     """
     fields = Capabilities.__struct_fields__
     lines = [
@@ -92,12 +90,12 @@ def _able(capability: str) -> list[str]:
             if getattr(_import(name).capabilities, capability):
                 able.append(name)
         except DriverError:
-            pass  # what cannot be imported is no way out
+            pass  # a driver that cannot be imported is of no help
     return able
 
 
 def _import(name: str) -> type[Driver]:
-    """The class itself: stevedore's ``invoke_on_load`` would give the class for a falsy instance."""
+    """The driver's class. Not by ``invoke_on_load``: for a falsy instance stevedore then returns the class."""
     failures: list[BaseException] = []
     try:
         found: object = DriverManager(
@@ -107,7 +105,7 @@ def _import(name: str) -> type[Driver]:
             on_load_failure_callback=lambda _manager, _entry, error: failures.append(error),
         ).driver
     except MultipleMatches as error:
-        raise DriverError(f"several installed packages bring a driver {name!r}; uninstall all but one") from error
+        raise DriverError(f"several installed packages have a driver {name!r}; uninstall all but one") from error
     except NoMatches as error:
         if failures:
             raise _unusable(name, failures[0]) from failures[0]
@@ -115,7 +113,7 @@ def _import(name: str) -> type[Driver]:
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise DriverError(
             f"the entry point {name!r} in {GROUP} is {found!r}, not a class derived from pubsub_lib.api.Driver; "
-            "correct the package that brings it"
+            "correct the package that registers it"
         )
     return found
 
@@ -125,7 +123,7 @@ def _unusable(name: str, error: BaseException) -> DriverError:
     extra = installed_drivers.extra_of(package) if package else ""
     reason = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ImportError) and extra:
-        return DriverError(f"the driver {name!r} misses what it needs ({reason}); run: pip install pubsub-lib[{extra}]")
+        return DriverError(f"the driver {name!r} lacks a dependency ({reason}); run: pip install pubsub-lib[{extra}]")
     return DriverError(
         f"the driver {name!r} cannot be imported ({type(error).__name__}: {reason}); correct or reinstall {package!r}"
     )

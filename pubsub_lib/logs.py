@@ -1,8 +1,8 @@
 """Logging by the standard library: every module has its logger by :func:`logger`, and gives fields by :func:`fields`.
 
-The library adds no handler and sets no level; that is the program's. What a fault makes a module say again and again is
-said at most ``BURST`` times in ``INTERVAL``. The last of these lines says that more will be left out, as none may ever
-follow it; how much was left out stands at the end of the next line.
+The library adds no handler and sets no level; the program does. Repeated lines of one kind are logged at most ``BURST``
+times in ``INTERVAL``. The last of these lines announces that more will be left out, because no line may follow. The
+next line that is logged ends with the number of lines that were left out.
 """
 
 import logging
@@ -13,27 +13,27 @@ from dataclasses import dataclass
 from typing import Final
 
 BURST: Final = 10
-"""Lines of one kind (module, level and text without its values) in one interval."""
+"""Maximum number of lines of one kind (module, level and text without its values) in one interval."""
 INTERVAL: Final = 10.0
 """Seconds."""
 PREFIX: Final = "pubsub_"
-"""Of the fields' names in a record, so that they meet no others."""
+"""Prefix of the fields' names in a record, so that they differ from all others."""
 
 
 @dataclass
 class _Kind:
-    """What was said of one kind since its interval began."""
+    """Counts of one kind's records since its interval began."""
 
     began: float
-    said: int = 0
+    logged: int = 0
     left_out: int = 0
 
 
 class RepeatFilter(logging.Filter):
     """Lets at most ``burst`` records of one kind pass in ``interval`` seconds. Any thread; keeps no record.
 
-    The last of a burst says at its end that more would not be said; the first that passes after some were left out says
-    how many, and has it in its field ``pubsub_left_out``.
+    The last record of a burst announces at its end that more will be left out. The first record that passes after some
+    were left out has their number at its end and in its field ``pubsub_left_out``.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class RepeatFilter(logging.Filter):
         self._kinds: dict[tuple[int, object], _Kind] = {}
 
     def reset(self) -> None:
-        """Begin anew, as if nothing had been said: between tests."""
+        """Forget all records: between tests."""
         with self._lock:
             self._kinds.clear()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this record is said."""
+        """Whether this record is logged."""
         now = self._clock()
         with self._lock:
             kind = self._kinds.setdefault((record.levelno, record.msg), _Kind(now))
             if now - kind.began >= self._interval:
-                kind.began, kind.said = now, 0
-            if kind.said >= self._burst:
+                kind.began, kind.logged = now, 0
+            if kind.logged >= self._burst:
                 kind.left_out += 1
                 return False
-            kind.said += 1
-            last = kind.said == self._burst
+            kind.logged += 1
+            last = kind.logged == self._burst
             left_out, kind.left_out = kind.left_out, 0
         if last:
             rest = self._interval - (now - kind.began)
@@ -74,8 +74,8 @@ class RepeatFilter(logging.Filter):
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of a module, whose repeats are limited. Messages are constant texts with their values as arguments:
-    the text tells the kind.
+    """The logger of a module, with a limit for repeated lines. A message must be a constant text with its values as
+    arguments, because the text identifies the kind.
     """
     found = logging.getLogger(name)
     if not any(isinstance(each, RepeatFilter) for each in found.filters):

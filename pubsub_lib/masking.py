@@ -1,4 +1,4 @@
-"""Texts for people in which no password is left: of URLs, of settings, of error messages of others."""
+"""Hide passwords in texts for people: in URLs, settings and error messages of other libraries."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,15 @@ from typing import Any, Final
 
 HIDDEN: Final = "hidden"
 _SECRET: Final = ("password", "passwd", "secret", "token", "credential", "private_key", "api_key")
-"""What the name of an option or of a member of a query holds whose value nobody may see."""
+"""An option or query parameter whose name contains one of these is secret."""
 
-# To the last @ of a word: a password in which somebody wrote an @ is hidden whole.
+# Up to the last @ of a word, so that a password with an @ in it is hidden completely.
 _IN_URL: Final = re.compile(r"(?P<before>://[^\s:/@'\"]*:)[^\s'\"]*@")
 _IN_QUERY: Final = re.compile(rf"(?P<before>[?&][^=&\s]*(?:{'|'.join(_SECRET)})[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option of this name holds what nobody may see, as far as a name can tell."""
+    """Whether an option of this name is secret, judged by the name alone."""
     return any(each in name.lower() for each in _SECRET)
 
 
@@ -29,7 +29,7 @@ def has_password(text: str) -> bool:
 
 
 def masked_value(name: str, value: object) -> object:
-    """A setting's value as it may be shown: whatever its type is, for its ``repr``."""
+    """A setting's value as it may be shown, of any type, for a ``repr``."""
     if is_secret(name) and value:
         return HIDDEN
     if isinstance(value, str):
@@ -42,11 +42,11 @@ def masked_value(name: str, value: object) -> object:
 
 
 def masked_fields(names: Sequence[str], of: object) -> list[tuple[str, Any]]:
-    """(name, value to show) of these attributes: what a ``__rich_repr__`` is to give."""
+    """(name, value to show) of these attributes, for a ``__rich_repr__``."""
     return [(name, masked_value(name, getattr(of, name))) for name in names]
 
 
 def masked_repr(names: Sequence[str], of: object) -> str:
-    """What a ``__repr__`` of these attributes is to say."""
+    """The text of these attributes, for a ``__repr__``."""
     shown = ", ".join(f"{name}={value!r}" for name, value in masked_fields(names, of))
     return f"{type(of).__name__}({shown})"

@@ -1,4 +1,4 @@
-"""In which group of an INI file an option belongs, and which options stand where nothing reads them."""
+"""The group of an INI file in which an option belongs, and options that are set in groups where they are not read."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
@@ -7,19 +7,19 @@ from pubsub_lib import dragonflow, installed_drivers, options
 from pubsub_lib.errors import DriverError
 
 DEFAULT: Final = "DEFAULT"
-"""Holds what all programs that share a file read alike (oslo.log's options, for one), and none of ours."""
+"""The group of options that all programs that share a file read (for example oslo.log's), and none of ours."""
 
 
 def groups_of(name: str) -> list[str]:
-    """Our groups, and those of installed drivers, in which an option of this name is read."""
+    """Our groups, and the groups of installed drivers, in which an option of this name is read."""
     return [group for group, names in _read() if name in names]
 
 
 def misplaced(sections: Mapping[str, Collection[str]]) -> list[str]:
-    """Options in ``[DEFAULT]`` and ``[df]`` that are ours and not read from there, each with the group it belongs in.
+    """Options in ``[DEFAULT]`` and ``[df]`` that are ours but not read from there, each with the group it belongs in.
 
-    One that its own group sets as well is left alone, as another program's. So is a driver's option of one word
-    (``delay``) in ``[DEFAULT]``, where such a word may be anybody's.
+    An option that is also set in its own group is ignored here, because the other one is another program's. A driver's
+    option of one word (``delay``) in ``[DEFAULT]`` is ignored too, because any program may have such a name.
     """
     return [*_in_default(sections), *_in_dragonflow(sections)]
 
@@ -45,7 +45,7 @@ def _in_dragonflow(sections: Mapping[str, Collection[str]]) -> Iterator[str]:
 
 
 def _is_set(name: str, groups: Collection[str], sections: Mapping[str, Collection[str]]) -> bool:
-    """Whether the option is set in a group where it is read, by any name that it has there."""
+    """Whether the option is set in a group where it is read, by any of its names there."""
     read = options.dragonflow_names()
     ours = read.get(name, name)
     names = {ours, *(old for old, new in read.items() if new == ours)}
@@ -54,7 +54,7 @@ def _is_set(name: str, groups: Collection[str], sections: Mapping[str, Collectio
 
 
 def _words(name: str, group: str, belongs: Collection[str]) -> str:
-    return f"{name} stands in [{group}] and belongs in {' or '.join(f'[{each}]' for each in belongs)}"
+    return f"{name} is set in [{group}] and belongs in {' or '.join(f'[{each}]' for each in belongs)}"
 
 
 def _read() -> Iterator[tuple[str, list[str]]]:
@@ -65,5 +65,5 @@ def _read() -> Iterator[tuple[str, list[str]]]:
         try:
             group, opts = installed_drivers.options_of(driver)
         except DriverError:
-            continue  # it is refused by its name where it is used
+            continue  # the driver is refused where it is used
         yield group, [option.dest for option in opts]

@@ -1,4 +1,4 @@
-"""Who holds a TCP port, as far as ``/proc`` tells (Linux; of other users' processes only root sees it), or a lock."""
+"""The process that holds a TCP port, from ``/proc`` (Linux; for other users' processes only as root), or a lock."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ _LISTENS = "0A"
 
 
 def owner_of_port(port: int, proc: Path = Path("/proc")) -> str:
-    """``"process 4711 (python service.py)"``, or "" when it cannot be found. Reads ``/proc``; does not block long."""
+    """``"process 4711 (python service.py)"``, or "" when it is not found. Reads ``/proc``; does not block long."""
     inodes = {inode for table in ("tcp", "tcp6") for inode in _listening(proc / "net" / table, port)}
     wanted = {f"socket:[{inode}]" for inode in inodes}
     if not wanted:
@@ -20,9 +20,9 @@ def owner_of_port(port: int, proc: Path = Path("/proc")) -> str:
 
 
 def owner_of_lock(file: Path) -> str:
-    """The process that holds the ``flock`` on this file, in which it wrote its id; "" for one that is free or missing.
+    """The process that holds the ``flock`` on this file, to which it wrote its id; "" for a free lock or missing file.
 
-    Takes the lock for a moment, shared with others who ask. Raises OSError, also for a symbolic link.
+    Takes the lock for a short time, shared with other callers. Raises OSError, also for a symbolic link.
     """
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -39,7 +39,7 @@ def owner_of_lock(file: Path) -> str:
 
 
 def describe(pid: int, proc: Path = Path("/proc")) -> str:
-    """A process in words, by its command line where that can be read."""
+    """A process in words, with its command line if that can be read."""
     try:
         words = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -61,11 +61,11 @@ def _holds(folder: Path, wanted: set[str]) -> bool:
     try:
         return any(_target(each) in wanted for each in folder.iterdir())
     except OSError:
-        return False  # it ended, or is somebody else's
+        return False  # the process ended, or belongs to another user
 
 
 def _target(link: Path) -> str:
     try:
-        return os.readlink(link)  # noqa: PTH115 - "socket:[123]" is no path
+        return os.readlink(link)  # noqa: PTH115 - "socket:[123]" is not a path
     except OSError:
         return ""

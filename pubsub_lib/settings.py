@@ -24,14 +24,14 @@ from pubsub_lib.option_places import groups_of, misplaced
 _log = logger(__name__)
 
 _CHANGE_OVERHEAD: Final = 4096
-"""What a frame needs beside one value at most: names, keys, points (all bounded, rule W3)."""
+"""Maximum size of the rest of a frame with one value: names, keys, points (all bounded, rule W3)."""
 
 
 _IPV6: Final = 6
 WILDCARDS: Final = ("*", "0.0.0.0", "[::]")
 """Hosts of addresses that bind every interface."""
 _NEAR: Final = 0.85
-"""How much alike (difflib's ratio) the names of two groups are of which one is a slip."""
+"""Similarity (difflib's ratio) from which on a group's name counts as a misspelt name of a known group."""
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=options.STORE_MAX_COUNT)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=options.STORE_MAX_SECONDS)]
@@ -40,77 +40,77 @@ _Seconds = Annotated[float, msgspec.Meta(gt=0, le=options.STORE_MAX_SECONDS)]
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a store treats its database: pool, timeouts, retries, pages. Frozen; made once. All times in seconds.
 
-    A writer that stops while it holds the counter stops all writers, therefore ``lock_timeout`` (those who wait) and
-    ``idle_in_transaction_timeout`` (the one that stopped) are short. MySQL has no idle-in-transaction timeout
-    (MariaDB has), SQLite has neither that nor a statement timeout; both count whole seconds, rounded up, on MariaDB.
+    A writer that stops while it holds the counter blocks all writers. Therefore ``lock_timeout`` (of the waiting
+    writers) and ``idle_in_transaction_timeout`` (of the stopped one) are short. MySQL has no idle-in-transaction
+    timeout (MariaDB has). SQLite has neither this nor a statement timeout. MariaDB rounds both up to whole seconds.
     """
 
     pool_size: _Count = 5
-    """Connections kept per process and kind (writers, readers); twice as many may be open for a moment."""
+    """Connections that a process keeps open for writing, and as many for reading; for short times up to twice that."""
     connect_timeout: _Seconds = 5.0
     statement_timeout: _Seconds = 30.0
-    """One SQL statement; a page of a sync is one statement."""
+    """Maximum time of one SQL statement; a page of a sync is one statement."""
     lock_timeout: _Seconds = 5.0
-    """Waiting for one lock (SQLite: for the writer's place), and for a free connection of the pool."""
+    """Maximum wait for one database lock (SQLite: for the write lock), and for a free connection of the pool."""
     idle_in_transaction_timeout: _Seconds = 10.0
     retry_attempts: _Count = 10
-    """Tries of one operation that met a deadlock, a lock timeout or a lost connection."""
+    """Maximum number of attempts of one operation that meets deadlocks, lock timeouts or lost connections."""
     retry_max_seconds: _Seconds = 30.0
-    """No new try begins after this."""
+    """No further attempt of an operation starts after this time."""
     page_size: _Count = 2000
-    """Rows read by one statement of a sync."""
+    """Maximum number of rows that one statement of a sync reads."""
     max_delta_links: _Count = 100_000
-    """A delta of more links is answered as incomplete: a full sync is bounded by the objects, a delta is not."""
+    """A delta of more links is answered as incomplete: the number of objects bounds a full sync, nothing a delta."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that a replica, a publisher and a store are told. Immutable, so any thread may share it.
+    """The settings of a replica, a publisher and a store. Immutable, so any thread may share it.
 
-    Constructing one raises ConfigError for a value of the wrong type or range, in one sentence that names it.
+    The constructor raises ConfigError for a value of the wrong type or range, in one sentence that names it.
     """
 
     store_url: Annotated[str, msgspec.Meta(min_length=1)]
     """SQLAlchemy URL of the database."""
     driver: Annotated[str, msgspec.Meta(min_length=1)] = options.POLLING_DRIVER
-    """Name of the driver that a replica follows by. By default it polls the database."""
+    """Name of the driver by which a replica receives changes. By default it polls the database."""
     multiproc_driver: str = ""
     """Name of the driver from workers to the host's publisher service; "": every process sends by itself."""
     multiproc_socket: str = ""
-    """Where the publisher service listens for its workers."""
+    """Path of the socket on which the publisher service listens for its workers."""
     service: str = ""
     """Stable name of this service; "" for a program that publishes nothing."""
     topics: tuple[str, ...] = ()
-    """What a replica follows when it is given no topics itself."""
+    """Topics that a replica subscribes to when its constructor is given none."""
     default_topic: bool = True
-    """Whether a replica of named topics also follows the default topic, that of objects without one."""
+    """Whether a replica of named topics also subscribes to the default topic, that of objects without a topic."""
     addresses: tuple[str, ...] = ()
-    """Where publishers listen, for example ``tcp://10.0.0.1:8866``."""
+    """Addresses of the publishers, for example ``tcp://10.0.0.1:8866``."""
     bind_address: str = ""
-    """What a publisher binds, for example ``tcp://10.0.0.1:8866``."""
+    """Address that a publisher binds, for example ``tcp://10.0.0.1:8866``."""
     timing: Timing = Timing()
     limits: Limits = Limits()
     handling: HandlerPolicy = HandlerPolicy()
     paranoid: bool = False
     """Compare cache and database after every sync, and fail on a difference. For tests."""
     driver_options: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """The driver's own options by name; it checks them itself."""
+    """The driver's own options by name; the driver checks them."""
     multiproc_options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The own options of the driver between workers and service."""
     discovery_interval: Annotated[float, msgspec.Meta(ge=0)] = 10.0
-    """How often a replica looks for publishers in the directory, in seconds. 0: it listens to ``addresses`` alone."""
+    """How often a replica reads publishers' addresses from the directory, in seconds. 0: it uses only ``addresses``."""
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    """Where a replica serves its metrics and readiness by HTTP; 0: nowhere."""
+    """HTTP port of a replica's metrics and readiness; 0: none."""
     metrics_address: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
-    """The address of that."""
+    """Address of a replica's HTTP endpoint."""
     journal: JournalSettings = JournalSettings()
     """Whether and where a journal for the audit is written. In an INI file the names begin with ``journal_``."""
     replica_name: str = ""
-    """Stable name of a replica, in its journal; "": the name of the host. Two on one host need names."""
+    """Stable name of a replica in its journal; "": the host's name. Replicas on one host need different names."""
     store: StoreSettings = StoreSettings()
     """How the database is used: pool, timeouts, retries. In an INI file the names begin with ``store_``."""
 
     def __post_init__(self) -> None:
-        """Check what a type alone cannot say, and what msgspec checks only when it decodes."""
+        """Check the rules that a type cannot express, and those that msgspec checks only when it decodes."""
         for name, kind in get_type_hints(type(self), include_extras=True).items():
             if name not in ("driver_options", "multiproc_options"):
                 _check_field(name, getattr(self, name), kind)
@@ -126,7 +126,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         if self.limits.max_value_bytes + _CHANGE_OVERHEAD > self.limits.max_frame_bytes:
             raise ConfigError(
                 f"max_frame_bytes ({self.limits.max_frame_bytes}) leaves no room for a value of max_value_bytes "
-                f"({self.limits.max_value_bytes}) and {_CHANGE_OVERHEAD} bytes around it; raise it or lower the other"
+                f"({self.limits.max_value_bytes}) and {_CHANGE_OVERHEAD} further bytes; raise it or lower the other"
             )
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return masked_fields(self.__struct_fields__, self)
 
     def for_driver(self) -> DriverSettings:
-        """What the driver is given of these settings."""
+        """The part of these settings that the driver receives."""
         return DriverSettings(
             limits=self.limits,
             store_url=self.store_url,
@@ -148,7 +148,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         )
 
     def for_multiproc(self) -> DriverSettings:
-        """What the driver between workers and service is given of these settings."""
+        """The part of these settings that the driver between workers and service receives."""
         return DriverSettings(
             limits=self.limits,
             bind_address=f"ipc://{self.multiproc_socket}",
@@ -156,7 +156,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         )
 
     def needs(self) -> dict[str, str]:
-        """What the driver must be capable of, and why: for ``loader.load(settings.driver, settings.needs())``."""
+        """The capabilities that the driver needs, each with its reason, for ``loader.load(settings.driver, ...)``."""
         found: dict[str, str] = {}
         for address in (*self.addresses, self.bind_address):
             scheme, _, rest = address.partition("://")
@@ -168,10 +168,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> "Settings":
-        """The settings in this ``conf``, which was already called with its files; it is read once and not
-        kept. What a Dragonflow file sets without effect is logged, in one warning for each file.
+        """The settings in this ``conf``, which was already called with its files. It is read once and not kept.
+        The options of a Dragonflow file that have no effect are logged, in one warning for each file.
 
-        Raises ConfigError for an option that cannot be used, DriverError for an unknown driver.
+        Raises ConfigError for an invalid option, DriverError for an unknown driver.
         """
         options.register(conf)
         for path in files_of(conf):
@@ -224,10 +224,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Settings":
-        """The settings in this INI file, and no other. Blocks for reading it. An environment variable
+        """The settings in this INI file; no other file is read. Blocks while it reads the file. An environment variable
         ``OS_PUBSUB__<OPTION>`` (``OS_PUBSUB__STORE_URL``) takes precedence over the file's option.
 
-        Raises ConfigError also for an option that nobody knows, which is a typo in most cases.
+        Raises ConfigError also for an unknown option, which is usually a typo.
         """
         conf = cfg.ConfigOpts()
         try:
@@ -243,7 +243,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def is_loopback(rest: str) -> bool:
-    """Whether "host:port" names this host for sure, by its loopback, so that no other one can reach it."""
+    """Whether "host:port" is a loopback address, which other hosts cannot reach."""
     host = rest.rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -253,7 +253,7 @@ def is_loopback(rest: str) -> bool:
 
 def _check_field(name: str, value: object, kind: Any) -> None:
     try:
-        # Through builtins, because msgspec takes a ready Struct as it is, whatever was put into it.
+        # Through builtins, because msgspec does not check the fields of a Struct that exists.
         plain = msgspec.to_builtins(value, builtin_types=(bytes,))
         msgspec.convert(plain, kind)
     except (msgspec.ValidationError, TypeError) as error:
@@ -277,16 +277,16 @@ def _inner(value: object, where: str) -> object:
 
 
 def read_group(conf: cfg.ConfigOpts, group: str, opts: Sequence[cfg.Opt]) -> dict[str, Any]:
-    """The values of these registered options by name. Raises ConfigError, in one sentence, for the first wrong one."""
+    """The values of these registered options by name. Raises ConfigError, in one sentence, for an invalid one."""
     values = {}
     for option in opts:
         try:
             values[option.dest] = conf[group][option.dest]
         except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
-            # What oslo.config says would show the value, and a URL may hold a password.
+            # The message of oslo.config shows the value, and a URL may hold a password.
             raise ConfigError(
-                f"the option {option.name!r} in group [{group}] names with $ what is no option of the group; write $$ "
-                "for a dollar sign"
+                f"the option {option.name!r} in group [{group}] refers by $ to an option that the group does not have; "
+                "write $$ for a dollar sign"
             ) from error
         except (cfg.Error, ValueError) as error:
             raise ConfigError(
@@ -308,7 +308,7 @@ def _needed(values: Mapping[str, Any], name: str, example: str) -> str:
 
 
 def _check_host(option: str, host: str, transport: str) -> None:
-    """Refuse (ConfigError) what looks like the number of a host and is none that can stand before a port."""
+    """Refuse (ConfigError) an IP version 6 address without brackets, and a number that is not an IP address."""
     if transport != "tcp":
         return
     try:
@@ -320,18 +320,18 @@ def _check_host(option: str, host: str, transport: str) -> None:
     except ValueError:
         if host.replace(".", "").isdigit():
             raise ConfigError(
-                f"the option {option!r} in group [{options.GROUP}] is {host!r}, which is no IP address; correct it"
+                f"the option {option!r} in group [{options.GROUP}] is {host!r}, not a valid IP address; correct it"
             ) from None
 
 
 def _bind_address(values: Mapping[str, Any]) -> str:
-    """What is bound: of a wildcard without ``insecure`` the address of this host alone, which other hosts are told."""
+    """The host to bind. For a wildcard without ``insecure`` it is ``local_ip``, the address that other hosts use."""
     bind = str(values["publisher_bind_address"])
     _check_host("publisher_bind_address", bind, values["publisher_transport"])
     if bind not in WILDCARDS or values["insecure"]:
         return bind
     alone = _numeric(str(values["local_ip"])) or "127.0.0.1"
-    if values["service_name"]:  # without a name nothing here can publish, and so nothing binds
+    if values["service_name"]:  # without a name this program cannot publish, and so does not bind
         what = "loopback only" if is_loopback(f"{alone}:0") else f"local_ip ({alone}) only"
         _log.warning(
             "publisher_bind_address is %r but there are no keys: a driver that binds takes %s; name an address, or set "
@@ -343,7 +343,7 @@ def _bind_address(values: Mapping[str, Any]) -> str:
 
 
 def _numeric(host: str) -> str:
-    """The host as it stands before a port when it is an IP address of one interface; "" for a name or a wildcard."""
+    """The host as it is written before a port when it is an IP address of one interface; "" for a name or wildcard."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -360,9 +360,9 @@ def _driver_options(conf: cfg.ConfigOpts, driver: str) -> dict[str, Any]:
 
 
 def check_names(path: str | Path) -> None:
-    """Refuse (ConfigError) an option that nobody knows in a readable INI file. Blocks for reading it.
+    """Refuse (ConfigError) an unknown option in a readable INI file. Blocks while it reads the file.
 
-    Other groups may belong to other programs that share the file; ``[pubsub]`` and those of drivers are ours.
+    Only ``[pubsub]`` and the drivers' groups are ours. Other groups may belong to other programs that share the file.
     """
     sections = sections_of(path)
     path = str(path)
@@ -372,8 +372,8 @@ def check_names(path: str | Path) -> None:
     elsewhere = misplaced(sections)
     if elsewhere:
         raise ConfigError(
-            f"{path!r} sets options where nothing reads them: {', '.join(elsewhere)}; move each there, or set it there "
-            "as well when the other one is another program's"
+            f"{path!r} sets options in groups where they are not read: {', '.join(elsewhere)}; move each to its group, "
+            "or set it there as well if another program reads the one that you have"
         )
     refuse_unknown(sections, options.GROUP, [*options.OPTIONS, cfg.BoolOpt(dragonflow.SWITCH)], path)
     for driver, group in installed_drivers.groups().items():
@@ -382,15 +382,15 @@ def check_names(path: str | Path) -> None:
 
 
 def sections_of(path: str | Path) -> dict[str, dict[str, list[str]]]:
-    """What stands in a readable INI file: group -> option -> its values, one for each time it is set."""
+    """The contents of a readable INI file: group -> option -> its values, one for each time it is set."""
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(str(path), sections).parse()
     return sections
 
 
 def refuse_misspelt_groups(sections: Iterable[str], groups: Iterable[str], path: str) -> None:
-    """Raises ConfigError for a group of a file that is nearly one of these: nobody would read it. Other groups may be
-    another program's.
+    """Raises ConfigError for a group of a file whose name is nearly one of these: no program would read it. Other
+    groups may be another program's.
     """
     known = {_plain(group): group for group in groups}
     for section in sections:
@@ -399,7 +399,7 @@ def refuse_misspelt_groups(sections: Iterable[str], groups: Iterable[str], path:
         near = difflib.get_close_matches(_plain(section), known, 1, cutoff=_NEAR)
         if near:
             meant = known[near[0]]
-            raise ConfigError(f"{path!r} has a group [{section}], which nobody reads; did you mean [{meant}]?")
+            raise ConfigError(f"{path!r} has an unknown group [{section}]; did you mean [{meant}]?")
 
 
 def _plain(group: str) -> str:
@@ -409,7 +409,7 @@ def _plain(group: str) -> str:
 def refuse_unknown(
     sections: Mapping[str, Mapping[str, object]], group: str, opts: Sequence[cfg.Opt], path: str
 ) -> None:
-    """Raises ConfigError for an option of this group of a file that is none of these; it names the nearest."""
+    """Raises ConfigError for an option of this group of a file that is not one of these, naming the nearest one."""
     known = [option.dest for option in opts]
     for name in sections.get(group, {}):
         if name not in known:  # oslo.config does not read max-idle-time for max_idle_time
@@ -434,11 +434,11 @@ def files_of(conf: cfg.ConfigOpts) -> list[Path]:
 
 
 def _warn_of_dragonflow(path: Path) -> None:
-    """Name what a Dragonflow file sets without effect, in one warning."""
+    """Log the options of a Dragonflow file that have no effect, in one warning."""
     found = dragonflow.without_effect(list(sections_of(path).get(dragonflow.GROUP, ())), options.dragonflow_names())
     if found:
         _log.warning(
-            "%r sets options of Dragonflow in [%s] that have no effect here: %s; docs/dragonflow.md says why",
+            "%r sets options of Dragonflow in [%s] that have no effect here: %s; see docs/dragonflow.md",
             str(path),
             dragonflow.GROUP,
             ", ".join(found),
@@ -446,7 +446,7 @@ def _warn_of_dragonflow(path: Path) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What is wrong with a value, without oslo.config's inner words about where it found it."""
+    """Why a value is invalid, without oslo.config's internal description of the value's place."""
     text = _one_line(error)
     before, separator, reason = text.partition(" is not valid: ")
     return reason[:1].lower() + reason[1:] if separator and "LocationInfo(" in before else text

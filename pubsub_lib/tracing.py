@@ -7,9 +7,9 @@
     with Publisher(settings, store, trace=current_trace): ...     # or Worker(settings, store, trace=current_trace)
     replica.on("lport", traced(program_the_switch))
 
-Nothing else in the library imports this module, so whoever does not use it pays nothing for it. The trace context
-travels with the messages (:attr:`pubsub_lib.core.model.Link.trace`) and is not stored: a change that a replica reads
-from the database, by polling or in a sync, has none.
+No other module of the library imports this one, so programs without tracing have no cost. The trace context is sent
+with the messages (:attr:`pubsub_lib.core.model.Link.trace`) and is not stored. A change that a replica reads from the
+database, by polling or in a sync, has no trace context.
 """
 
 import functools
@@ -28,7 +28,7 @@ except ImportError as missing:
     raise ConfigError(f"tracing needs OpenTelemetry's API ({missing}); run: pip install pubsub-lib[otel]") from missing
 
 MAX_TRACESTATE: Final = 512
-"""Characters; a longer tracestate is left out, as W3C Trace Context allows."""
+"""Maximum number of characters; a longer tracestate is left out, as W3C Trace Context allows."""
 
 _propagator: Final = TraceContextTextMapPropagator()
 
@@ -45,7 +45,7 @@ def current_trace() -> str:
 
 
 def remote_parent(event: Event) -> Context | None:
-    """The writer's span as a context to start spans in, or None when the change has no trace that can be read."""
+    """The writer's span as a context to start spans in, or None when the change has no valid trace."""
     parent, _, state = event.trace.partition(" ")
     if not parent:
         return None
@@ -54,12 +54,12 @@ def remote_parent(event: Event) -> Context | None:
 
 
 def traced(handler: Callable[[Event], Any], tracer: trace.Tracer | None = None) -> Callable[[Event], Any]:
-    """The handler, called in a span whose remote parent is the span that wrote the change. Coroutine functions too.
+    """Wrap a handler: it runs in a span whose remote parent is the span that wrote the change. Also for coroutines.
 
-    A change without a trace is handled without a span: an initial sync would make one for each object. The span
-    is of kind CONSUMER, named ``handle TABLE``; it has the attributes ``messaging.system`` ("pubsub_lib"),
-    ``messaging.destination.name`` (the topic) and ``pubsub.table``, ``.key``, ``.action`` and ``.version``, and an
-    exception of the handler is recorded in it. ``tracer``: the library's own of the global provider by default.
+    A change without a trace is handled without a span, because an initial sync would make one for each object. The span
+    is of kind CONSUMER, named ``handle TABLE``. It has the attributes ``messaging.system`` ("pubsub_lib"),
+    ``messaging.destination.name`` (the topic) and ``pubsub.table``, ``.key``, ``.action`` and ``.version``, and records
+    an exception of the handler. ``tracer``: by default the tracer ``pubsub_lib`` of the global provider.
     """
     chosen = tracer if tracer is not None else trace.get_tracer("pubsub_lib")
 

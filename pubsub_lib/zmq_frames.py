@@ -1,4 +1,4 @@
-"""Taking messages from a ZeroMQ socket: what the drivers that use ZeroMQ share, because they may not import each other.
+"""Receive messages from a ZeroMQ socket. Shared by the ZeroMQ drivers, which may not import each other.
 
 Imported by drivers only: pubsub_lib itself runs without pyzmq.
 """
@@ -7,16 +7,16 @@ from typing import Final
 
 import zmq
 
-_NOW: Final = int(zmq.NOBLOCK)  # as a plain number: to look at the library's enumerations takes long
+_NOW: Final = int(zmq.NOBLOCK)  # a plain number, because access to the library's enumerations is slow
 
 
 def receive(socket: "zmq.Socket[bytes]") -> list[bytes]:
-    """The frames of the next message. Does not wait; only the thread that the socket belongs to may call it.
+    """The frames of the next message. Does not block; only the socket's thread may call it.
 
     Raises zmq.Again when there is none.
 
-    ``recv_multipart`` asks the socket after each frame whether more belong to it, by way of an enumeration, which takes
-    longer than to receive them; a ``zmq.Frame`` knows it.
+    ``recv_multipart`` reads a socket option after each frame, by an enumeration, which takes longer than to receive the
+    frame. A ``zmq.Frame`` has the flag ``more`` itself.
     """
     frames = []
     more = True

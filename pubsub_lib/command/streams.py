@@ -1,6 +1,6 @@
-"""The standard streams of a command: what its starter may have closed, and what a reader that went away leaves behind.
+"""The standard streams of a command that were closed at its start, or whose reader disconnected.
 
-Called by the entry points of commands alone, in their main thread.
+Called only by the entry points of commands, in their main thread.
 """
 
 import contextlib
@@ -9,22 +9,22 @@ import sys
 
 
 def replace_closed() -> None:
-    """Give the process the standard streams that whoever started it had closed (``>&-``).
+    """Open the standard streams that were closed when the process was started (``>&-``).
 
-    Otherwise the next file or connection that is opened would take their numbers, and be written into. Reading such an
-    input and writing such an output fail, as with the closed one: a result that nobody gets is no success. What goes to
-    such a stderr is let go of.
+    Otherwise the next file or connection that is opened gets one of their numbers, and output is written into it.
+    Reading from such an input and writing to such an output fail, as with the closed stream: a result that is not
+    delivered is not a success. Output to such a stderr is discarded.
     """
     streams = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
     for name, mode, access in streams:
         if getattr(sys, name) is None:
-            opened = os.open(os.devnull, access)  # the lowest free number: its own
+            opened = os.open(os.devnull, access)  # the lowest free number is the stream's own
             stream = open(opened, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
 
 
 def discard_unwritable() -> None:
-    """The interpreter flushes once more at its end, and would complain about a reader that went away or a full disk."""
+    """Redirect streams that cannot be flushed. Otherwise the interpreter reports an error when it flushes at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

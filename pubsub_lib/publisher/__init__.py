@@ -1,1 +1,1 @@
-"""Sends what a program commits: by itself, or through the publisher service of its host."""
+"""Send a program's commits, either directly or through the publisher service of its host."""

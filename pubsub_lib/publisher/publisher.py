@@ -1,5 +1,5 @@
-"""A program that publishes what it commits by itself: the threads around the sans-I/O
-:class:`~pubsub_lib.core.sequencer.Sequencer` (steps 2 and 4 of the data path).
+"""A program that publishes its commits directly: the threads around :class:`~pubsub_lib.core.sequencer.Sequencer`,
+which has no I/O (steps 2 and 4 of the data path).
 """
 
 import os
@@ -36,25 +36,25 @@ _log = logger(__name__)
 
 _SENT: Final[tuple[Outcome]] = ("sent",)
 _TURN: Final = 0.5
-"""Seconds after which a commit begins to send nothing more. A driver waits for half a second at most by default, so
-that it is a second in all."""
+"""Seconds after which a commit starts to send no further message. By default a driver waits for half a second at most,
+so the total is one second."""
 
 
 class PublishedStore(Protocol):
-    """What a publisher needs of a store."""
+    """The methods of a store that a publisher needs."""
 
     def read_heads(self, topics: Collection[str]) -> Heads:
         """The heads in one consistent reading. Blocks; raises StoreError."""
 
     def on_commit(self, callback: Callable[[Sequence[Link]], None]) -> Callable[[], None]:
-        """Call back with the links of every commit, in the writer's thread; returns how to stop that."""
+        """Call back with the links of every commit, in the writer's thread. Returns a function that stops the calls."""
 
 
 class Publisher:
-    """Sends what ``store`` commits in this process, and says hello. A context manager.
+    """Sends the commits of ``store`` in this process, and hellos. A context manager.
 
-    All methods may be called from any thread. ``settings.service`` names it. After a fork make a new one: it must
-    have a UUID of its own.
+    All methods may be called from any thread. Its name is ``settings.service``. After a fork make a new publisher: it
+    must have its own UUID.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Publisher:
         trace: TraceSource | None = None,
         journal: Journal | None = None,
     ) -> None:
-        """``journal``: the caller's, which closes it; by default one of a writer, when the settings name a folder.
-        ``trace`` (:func:`pubsub_lib.tracing.current_trace`) gives each commit's trace context, asked for in the
-        writer's thread. Raises ConfigError without a service name, or for a
-        store with other limits than the settings, DriverError when the driver cannot be had.
+        """``journal``: the caller's, which closes it; by default a writer's journal, when the settings name a folder.
+        ``trace`` (:func:`pubsub_lib.tracing.current_trace`) returns each commit's trace context; it is called in the
+        writer's thread. Raises ConfigError without a service name, or for a store with other limits than the settings,
+        DriverError when the driver is unavailable.
         """
         check_settings(settings)
         check_store(store, "read_heads", "on_commit")
@@ -83,10 +83,10 @@ class Publisher:
         self._trace = trace
         self._driver = _load(settings) if driver is None else contract.check_publisher(driver)
         self._lock = threading.Lock()
-        """Around numbering *and* sending links: they must leave in the order of their sequences. Hellos are made under
-        it and leave without it: a commit never waits for one that the transport does not take."""
+        """Held while links are numbered *and* sent: they must be sent in the order of their sequences. Hellos are made
+        under this lock and sent without it, so a commit never waits for a hello that the transport does not take."""
         self._hello_lock = threading.Lock()
-        """Around making and sending one hello, so that the goodbye is the last. Taken before the other lock, never
+        """Held while one hello is made and sent, so that the goodbye is the last. Taken before the other lock, never
         after it."""
         self._core = Sequencer(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, time.monotonic())
         self._own_journal = open_journal(settings.journal, "writer", settings.service) if journal is None else None
@@ -96,11 +96,11 @@ class Publisher:
         self._closing = False
         self._counts = dict.fromkeys(("unsent", "hellos", "answers"), 0)
         self._loop = PeriodicThread("publisher", self._step)
-        self._stop_listening: Callable[[], None] = lambda: None
+        self._stop_callback: Callable[[], None] = lambda: None
 
     @property
     def uuid(self) -> str:
-        """This publisher's identity since its start."""
+        """This publisher's identity, new for each publisher object."""
         return self._core.uuid
 
     def __enter__(self) -> "Publisher":
@@ -111,8 +111,8 @@ class Publisher:
         self.close()
 
     def start(self) -> None:
-        """Bind or connect, say hello, and send every commit from now on. Raises TransportError, or ClosedError when it
-        was closed before or meanwhile; it is closed then.
+        """Bind or connect, send a hello, and send every commit from now on. Raises TransportError, or ClosedError when
+        the publisher was closed before or meanwhile. After an error it is closed.
         """
         with self._lock:
             self._check_open()
@@ -121,30 +121,30 @@ class Publisher:
             self._started = True
         try:
             self._driver.initialize(self._on_hello_request, self._on_connected)
-            stop_listening = self._store.on_commit(self.publish)
+            stop_callback = self._store.on_commit(self.publish)
             with self._lock:
                 self._initialized = True
-                self._stop_listening = stop_listening
+                self._stop_callback = stop_callback
                 closed = self._closing
-            if closed:  # meanwhile, by another thread, which had nothing to stop yet
-                stop_listening()
+            if closed:  # meanwhile by another thread, which did not stop the callback
+                stop_callback()
                 raise ClosedError("this publisher was closed while it started; make a new one")
             self._loop.start()
         except BaseException:
-            self.close()  # nobody else will: a with statement whose begin fails has no end
+            self.close()  # __exit__ is not called when __enter__ raises
             raise
 
     def _check_open(self) -> None:
         """With the lock held."""
         if self._closing:
-            raise ClosedError("this publisher is closed; make a new one (what is committed is in the changelog)")
+            raise ClosedError("this publisher is closed; make a new one (committed changes are in the changelog)")
 
     def publish(self, links: Sequence[Link]) -> None:
         """Send these links, in this order; called by the store after each commit, in the writer's thread.
 
-        Blocks for at most a second: half of it for its turn and all messages but the last, the other half for that
-        one, as long as the driver waits for no longer (``send_wait``). Raises TransportError, FrameError, NotStarted or
-        ClosedError; the change is in the changelog anyway.
+        Blocks for at most one second, if the driver's ``send_wait`` is at most half a second: half a second for other
+        commits and all messages but the last, and half a second for the last message. Raises TransportError,
+        FrameError, NotStarted or ClosedError; the change is in the changelog anyway.
         """
         if os.getpid() != self._pid:
             raise ClosedError("this publisher belongs to the process before the fork; make a new one in this process")
@@ -152,20 +152,20 @@ class Publisher:
             links = with_trace(links, self._trace)
         sent: list[Envelope] = []
         try:
-            self._publish(links, sent)  # the next hello is due later by it, never sooner: nobody has to be woken
+            self._publish(links, sent)  # it delays the next hello and never advances it, so no thread has to wake
         except PubSubError:
             if self._own_journal is not None:
-                # What is sent says as much, and all this twice would cost.
+                # Links that were sent have a record "sent"; a second record would only cost time.
                 self._own_journal.links("handed", _unsent(links, sent))
             raise
 
     def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
-        """Number and send. ``sent`` gets what left, also when it raises."""
+        """Number and send. The sent envelopes are added to ``sent``, also when an error is raised."""
         until = time.monotonic() + _TURN
         if not self._lock.acquire(timeout=_TURN):
             raise TransportError(
                 f"other commits of this program have been sending for {_TURN} s; this one is not sent. It is in the "
-                "changelog and reaches replicas later; see why the transport takes nothing"
+                "changelog and reaches replicas later; check why the transport does not take messages"
             )
         try:
             if self._closing:
@@ -176,7 +176,7 @@ class Publisher:
                 if sent and time.monotonic() > until:
                     raise TransportError(
                         f"sending a commit took longer than {_TURN} s, so the rest of it is not sent. It is in the "
-                        "changelog and reaches replicas later; see why the transport takes so little"
+                        "changelog and reaches replicas later; check why the transport is slow"
                     )
                 if self._journal is not None:
                     self._journal.messages(_SENT, envelope)
@@ -186,22 +186,20 @@ class Publisher:
             self._lock.release()
 
     def counters(self) -> Mapping[str, int]:
-        """The driver's counters, and ``hellos`` that were sent to everybody, ``answers`` to questions, and ``unsent``
-        ones of both kinds.
+        """The driver's counters, and: ``hellos`` (sent to all), ``answers`` (sent hello replies), ``unsent`` (of both
+        kinds).
         """
         return {**self._driver.counters(), **self._counts}
 
     def running_for(self, now: float) -> float:
-        """Seconds that the step of the hello thread which runs has taken so far; see
-        :meth:`.PeriodicThread.running_for`.
-        """
+        """Seconds since the running step of the hello thread began; see :meth:`.PeriodicThread.running_for`."""
         return self._loop.running_for(now)
 
     def close(self) -> None:
-        """Say goodbye, stop and release everything, within about 3 s. Idempotent."""
+        """Send a goodbye, stop and release everything, within about 3 s. Idempotent."""
         if os.getpid() != self._pid:
             return
-        self._stop_listening()
+        self._stop_callback()
         with self._lock:
             if self._closing:
                 return
@@ -210,7 +208,7 @@ class Publisher:
         if goodbye is not None:
             with self._hello_lock:  # after the hello that is being sent now
                 self._send_hello(goodbye)
-        self._stop_listening()  # once more: start() may have begun to listen since
+        self._stop_callback()  # again: start() may have registered the callback since
         self._loop.close(1.0)
         self._driver.close()
         if self._own_journal is not None:
@@ -219,7 +217,7 @@ class Publisher:
     def _on_hello_request(self, ask: HelloRequest) -> None:
         with self._lock:
             self._core.hello_requested(ask, time.monotonic())
-        self._say_hellos()
+        self._send_due_hellos()
         self._loop.wake()
 
     def _on_connected(self) -> None:
@@ -228,14 +226,14 @@ class Publisher:
         self._loop.wake()
 
     def _step(self, now: float) -> float:
-        self._say_hellos()
+        self._send_due_hellos()
         with self._lock:
             reading = self._core.wants_reading(now)
             if reading:
                 self._core.begin_reading()
         if reading:
             self._read_heads()
-            self._say_hellos()
+            self._send_due_hellos()
         with self._lock:
             return self._core.next_time()
 
@@ -251,8 +249,8 @@ class Publisher:
                 heads = self._store.read_heads([ALL])
         except StoreError as error:
             _log.warning("cannot read the heads for hellos, trying again: %s", error)
-        except Exception:  # noqa: BLE001 - this thread says hello: it lives whatever happens
-            _log.exception("reading the heads broke; please report this")
+        except Exception:  # noqa: BLE001 - no exception may end this thread, which sends the hellos
+            _log.exception("internal error while reading the heads; please report this")
         with self._lock:
             now = time.monotonic()
             if heads is None:
@@ -260,15 +258,15 @@ class Publisher:
             else:
                 self._core.heads_read(heads, began, now)
 
-    def _say_hellos(self) -> None:
-        """Send what is due. One that fails is not worth more than a count, the next comes soon; the rest would fail
-        too, and takes as long.
+    def _send_due_hellos(self) -> None:
+        """Send the hellos that are due. After a failure the others are not sent: they would fail too, after the same
+        wait. A failure is counted and logged, and the next hello is due soon.
         """
-        while self._say_hello():
+        while self._send_due_hello():
             pass
 
-    def _say_hello(self) -> bool:
-        """Send one, if one is due and nothing speaks against another."""
+    def _send_due_hello(self) -> bool:
+        """Send one hello, if one is due. False when none is due or sending failed."""
         with self._hello_lock:
             with self._lock:
                 hello = None if self._closing else self._core.next_hello(time.monotonic())
@@ -281,7 +279,7 @@ class Publisher:
             return True
 
     def _send_hello(self, envelope: Envelope) -> bool:
-        """Send it, without the lock; whether the transport took it."""
+        """Send this hello, without the lock. Returns whether the transport took it."""
         asker = envelope.hello.nonce if envelope.hello is not None else ""
         if self._journal is not None and asker:
             self._journal.note("hello", peer=asker, service=envelope.service, uuid=envelope.uuid)
@@ -298,7 +296,7 @@ class Publisher:
 
 
 def _unsent(links: Sequence[Link], sent: Sequence[Envelope]) -> list[Link]:
-    """The links that these envelopes do not hold whole: a large one left whole when its last part did."""
+    """The links that these envelopes do not contain completely: a large link is sent when its last part is sent."""
     whole = {
         (message.link.topic, message.link.point)
         for envelope in sent

@@ -1,4 +1,4 @@
-"""A writer's trace context on the links that it sends (wire 1.1). Nothing here knows OpenTelemetry:
+"""A writer's trace context on the links that it sends (wire 1.1). This module does not depend on OpenTelemetry, only
 :mod:`pubsub_lib.tracing` does.
 """
 
@@ -12,18 +12,18 @@ from pubsub_lib.logs import logger
 _log = logger(__name__)
 
 TraceSource = Callable[[], str]
-"""Gives the calling thread's trace context as a link carries it, "" when there is none. Must not block."""
+"""Returns the calling thread's trace context in the format of a link, "" when there is none. Must not block."""
 
 
 def with_trace(links: Sequence[Link], source: TraceSource) -> Sequence[Link]:
-    """The links with the trace context that ``source`` gives now; the same ones when it gives none.
+    """The links with the current trace context of ``source``; the unchanged links when there is none.
 
-    A source that raises, or gives more than a link may carry, costs the trace and never the link: that is committed,
-    and replicas wait for it. Any thread, does not block.
+    When the source raises, or returns an invalid or too long text, the links are sent without a trace: they are
+    committed, and replicas wait for them. Any thread, does not block.
     """
     try:
         trace = source()
-    except Exception:  # noqa: BLE001 - a user's code; what it was asked for is a decoration
+    except Exception:  # noqa: BLE001 - a user's code, and a trace is optional
         _log.exception("the trace source raised; the transaction is sent without a trace context")
         return links
     if not trace:

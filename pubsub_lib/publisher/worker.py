@@ -1,4 +1,4 @@
-"""A worker process that hands what it commits to its host's publisher service (steps 2 and 3 of the data path)."""
+"""A worker process that hands its commits over to its host's publisher service (steps 2 and 3 of the data path)."""
 
 import os
 import threading
@@ -21,18 +21,18 @@ from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
 TURN: Final = 0.5
-"""Seconds that a thread waits for the others of its process; what the driver makes it wait comes on top."""
+"""Seconds that a thread waits for the others of its process; the driver's wait is added to it."""
 
 
 class CommittingStore(Protocol):
-    """What a worker needs of a store."""
+    """The method of a store that a worker needs."""
 
     def on_commit(self, callback: Callable[[Sequence[Link]], None], *, after_fork: bool = False) -> Callable[[], None]:
-        """Call back with the links of every commit, in the writer's thread; returns how to stop that."""
+        """Call back with the links of every commit, in the writer's thread. Returns a function that stops the calls."""
 
 
 class _Hop:
-    """One process' connection to the service, and the numbers by which the service sees what got lost on the way."""
+    """The connection of one process to the service, with the sequence by which the service detects lost messages."""
 
     def __init__(self, settings: Settings, make: Callable[[], DriverPublisher]) -> None:
         self._settings = settings
@@ -43,11 +43,11 @@ class _Hop:
         self._closed = False
 
     def push(self, links: Sequence[Link]) -> None:
-        # Whoever holds the lock may be waiting for room. Else the waits of a process' threads would add up.
+        # The thread with the lock may wait for space in the buffer. Without the timeout the threads' waits add up.
         if not self._lock.acquire(timeout=TURN):
             raise TransportError(
-                "other threads of this process wait for room in the buffer to the publisher service; start the service "
-                "(the change is stored and arrives later)"
+                "the buffer to the publisher service is full, and other threads of this process wait for space; start "
+                "the service (the change is stored and arrives later)"
             )
         try:
             now = time.monotonic()
@@ -72,7 +72,7 @@ class _Hop:
             raise ClosedError("this worker is closed; the change is in the changelog and reaches replicas later")
         if self._driver is None or self._core is None:
             driver = self._make()
-            driver.initialize(lambda ask: None, lambda: None)  # nobody asks a worker, or is greeted by one
+            driver.initialize(lambda ask: None, lambda: None)  # a worker gets no hello requests and sends no hellos
             settings = self._settings
             self._core = Sequencer(settings.service, uuid.uuid4().hex, settings.timing, settings.limits, now)
             self._driver = driver
@@ -80,11 +80,11 @@ class _Hop:
 
 
 class Worker:
-    """Hands over what ``store`` commits in this process. A context manager; any thread.
+    """Hands over the commits of ``store`` in this process. A context manager; any thread.
 
-    The service that takes it must have the same name (``settings.service``, which should also be the store's
-    ``origin``: then the service publishes what a worker that died did not hand over). A child that is forked at any
-    time goes on with the same object: each process makes a connection of its own at its first commit.
+    The publisher service must have the same name (``settings.service``). This should also be the store's ``origin``:
+    then the service publishes the commits that a dead worker did not hand over. A forked child can use the same
+    object: each process makes its own connection at its first commit.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Worker:
         *,
         trace: TraceSource | None = None,
     ) -> None:
-        """``driver``: for tests, in place of the one that the settings name. ``trace``: as a Publisher's. Raises
-        ConfigError, DriverError.
+        """``driver``: for tests, in place of the settings' driver. ``trace``: as of a Publisher. Raises ConfigError,
+        DriverError.
         """
         check_settings(settings)
         check_store(store, "on_commit")
@@ -116,13 +116,13 @@ class Worker:
         self._given = None if driver is None else contract.check_publisher(driver)
         self._journal = open_journal(settings.journal, "writer", settings.service)
         self._hops: dict[int, _Hop] = {}
-        """By process id. A lock that came over a fork may be held for ever, so each process begins with fresh ones."""
+        """By process id. A lock copied by a fork may stay locked for ever, so each process uses new ones."""
         self._unsent = 0
         self._started = False
         self._closed = False
-        self._stop_listening: Callable[[], None] = lambda: None
+        self._stop_callback: Callable[[], None] = lambda: None
         if driver is None:
-            self._load()  # so that a wrong name shows here and not at the first commit
+            self._load()  # so that an invalid name is reported here and not at the first commit
 
     def __enter__(self) -> "Worker":
         self.start()
@@ -134,13 +134,13 @@ class Worker:
         self.close()
 
     def start(self) -> None:
-        """Hand over every commit from now on. Connects at the first one. Raises UsageError when it was started before,
-        which would hand over each commit twice, and ClosedError.
+        """Hand over every commit from now on. Connects at the first commit. Raises ClosedError, and UsageError when the
+        worker was started before, because each commit would be handed over twice.
         """
         self._begin()
-        self._stop_listening = stop_listening = self._store.on_commit(self.hand_over, after_fork=True)
-        if self._closed:  # meanwhile, by another thread, which had nothing to stop yet
-            stop_listening()
+        self._stop_callback = stop_callback = self._store.on_commit(self.hand_over, after_fork=True)
+        if self._closed:  # meanwhile by another thread, which did not stop the callback
+            stop_callback()
             raise ClosedError("this worker was closed while it started; make a new one")
 
     def _begin(self) -> None:
@@ -153,11 +153,11 @@ class Worker:
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.
 
-        Blocks as long as the driver was told to wait for a service that is away, and at most ``TURN`` seconds for other
-        threads of the process that do. Raises TransportError (the store logs and counts it; HandoffRejectedError, by
-        ``when_full = raise``, it gives to the writer), FrameError, NotStarted, ClosedError. The change is in the
-        changelog anyway: a service that runs publishes it from there. One that starts follows from the head; its hello
-        shows what was not sent before, and replicas read it from the database.
+        Blocks for the driver's configured wait for an absent service, and at most ``TURN`` seconds for other threads of
+        the process that wait so. Raises TransportError, which the store logs and counts (but HandoffRejectedError, by
+        ``when_full = raise``, is raised to the writer), FrameError, NotStarted, ClosedError. The change is in the
+        changelog anyway: a running service publishes it from there. A service that starts later follows from the head;
+        its hello shows replicas that changes are missing, and they read them from the database.
         """
         if not (self._started or self._closed):
             raise NotStarted("this worker was not started, so it cannot hand over; call start() first")
@@ -177,16 +177,16 @@ class Worker:
         return {**self._hop().counters(), "unsent": self._unsent}
 
     def close(self) -> None:
-        """Stop listening, and give the service a moment to take what is buffered. Idempotent."""
+        """Stop the callback, and wait shortly until the service took the buffered messages. Idempotent."""
         self._closed = True
-        self._stop_listening()
+        self._stop_callback()
         self._hop().close()
         if self._journal is not None:
             self._journal.close()
 
     def _hop(self) -> _Hop:
         pid = os.getpid()
-        # setdefault is atomic: threads of a fresh child agree on one.
+        # setdefault is atomic: all threads of a new child process use the same one.
         return self._hops.get(pid) or self._hops.setdefault(pid, _Hop(self._settings, self._load))
 
     def _load(self) -> DriverPublisher:

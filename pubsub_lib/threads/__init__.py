@@ -1,1 +1,1 @@
-"""How a thread is started, and one that repeats a step. Knows nothing of drivers, publishers and replicas."""
+"""Start of threads, and a periodic thread. Does not depend on drivers, publishers or replicas."""

@@ -1,4 +1,4 @@
-"""A thread that does one thing again and again, and lives whatever happens."""
+"""A periodic thread that survives exceptions."""
 
 import threading
 import time
@@ -11,15 +11,15 @@ from pubsub_lib.threads.start import start_thread
 _log = logger(__name__)
 
 MAX_SLEEP = 3600.0
-"""Seconds; a wait without a deadline still looks up once in a while."""
+"""Maximum seconds between two steps, also without a deadline."""
 AFTER_FAILURE = 0.5
-"""Seconds before a step that raised is done again."""
+"""Seconds before a step that raised is called again."""
 
 
 class PeriodicThread:
-    """Calls ``step(now)`` on a thread of its own; what it returns is when to call it next, on ``time.monotonic``.
+    """Calls ``step(now)`` on its own thread. The step returns the time of its next call, by ``time.monotonic``.
 
-    A step that raises is tried again after a moment, with one line in the log per new failure.
+    A step that raises is called again after ``AFTER_FAILURE`` seconds; each new error is logged once.
     """
 
     def __init__(self, name: str, step: Callable[[float], float]) -> None:
@@ -29,19 +29,19 @@ class PeriodicThread:
         self._closing = False
         self._failure = ""
         self.failures = 0
-        """How many steps raised."""
+        """Number of steps that raised."""
         self.last_success = float("-inf")
-        """When a step last ended without raising."""
+        """Time at which a step last ended without an exception."""
         self._running_since = float("inf")
         self._thread = threading.Thread(target=self._run, name=f"pubsub-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin. Raises TransportError when the system gives no thread."""
+        """Start the thread. Raises TransportError when the system cannot start it."""
         start_thread(self._thread)
 
     def close(self, timeout: float) -> bool:
-        """Stop; False when a step is still in the middle of something after so many seconds. Idempotent; from any
-        thread, and from a step itself it does not wait.
+        """Stop, waiting at most ``timeout`` seconds; False when a step still runs then. Idempotent. Any thread; called
+        by a step it does not wait.
         """
         self._closing = True
         self._wake.set()
@@ -52,13 +52,13 @@ class PeriodicThread:
         return not self._thread.is_alive()
 
     def running_for(self, now: float) -> float:
-        """Seconds that the step which runs has taken so far; 0.0 between two steps, before the start and after the end.
-        Any thread, does not block.
+        """Seconds since the running step began; 0.0 between two steps, before the start and after the end. Any thread,
+        does not block.
         """
         return max(0.0, now - self._running_since)
 
     def wake(self) -> None:
-        """Let the next step come at once. Any thread, does not block."""
+        """Call the next step at once. Any thread, does not block."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -72,16 +72,16 @@ class PeriodicThread:
     def _once(self, now: float) -> float:
         try:
             until = self._step(now)
-        except Exception as error:  # noqa: BLE001 - a thread that dies of its first exception is the worst of all
+        except Exception as error:  # noqa: BLE001 - no exception may end this thread
             self.failures += 1
             if self._closing:
-                return now  # whatever it used is being closed
+                return now  # the step's resources are being closed
             if str(error) != self._failure:
                 self._failure = str(error)
                 if isinstance(error, PubSubError):
-                    _log.warning("%s failed and is tried again: %s", self._name, error)
+                    _log.warning("%s failed and will be retried: %s", self._name, error)
                 else:
-                    _log.exception("%s broke and is tried again; please report this", self._name)
+                    _log.exception("internal error in %s, which will be retried; please report this", self._name)
             return time.monotonic() + AFTER_FAILURE
         if self._failure:
             self._failure = ""

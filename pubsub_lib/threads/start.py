@@ -1,4 +1,4 @@
-"""Starting a thread, so that a system that gives none is an error of this library."""
+"""Start threads; when the system cannot start one, raise an error of this library."""
 
 import threading
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from pubsub_lib.errors import TransportError
 
 
 def _nothing() -> None:
-    """What a thread does for which nothing was prepared."""
+    """The function of a dropped thread."""
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start it. Raises TransportError when the system gives no thread."""
+    """Start this thread. Raises TransportError when the system cannot start it."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -23,9 +23,9 @@ def start_thread(thread: threading.Thread) -> None:
 
 
 class ReadyThread:
-    """A thread that runs before what it works on is opened, so that nothing opened is left behind without a thread.
+    """A thread that is started before its resources are opened, so that no resources stay open without a thread.
 
-    Call either ``run`` or ``drop``, once. Raises TransportError when the system gives no thread.
+    Call either ``run`` or ``drop``, once. The constructor raises TransportError when the system cannot start a thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -34,9 +34,9 @@ class ReadyThread:
         start_thread(self.thread)
 
     def run(self, target: Callable[[], None]) -> None:
-        """All is open: this is what the thread does."""
+        """Run this function on the thread: the resources are open."""
         self._handed.put(target)
 
     def drop(self) -> None:
-        """It could not be opened: the thread ends."""
+        """End the thread: the resources could not be opened."""
         self._handed.put(_nothing)

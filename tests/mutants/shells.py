@@ -153,18 +153,18 @@ WAKE_UPS = (
     ),
     PUBLISHER(
         "loop_is_not_woken_by_a_question",
-        "            self._core.hello_requested(ask, time.monotonic())\n        self._say_hellos()\n"
+        "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()\n"
         "        self._loop.wake()",
-        "            self._core.hello_requested(ask, time.monotonic())\n        self._say_hellos()",
+        "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()",
         "test_question_is_answered_after_one_reading",
         "a question that needs a reading is answered at the next idle hello",
     ),
     PUBLISHER(
         "loop_is_woken_before_it_has_the_question",
         "        with self._lock:\n            self._core.hello_requested(ask, time.monotonic())\n"
-        "        self._say_hellos()\n        self._loop.wake()",
+        "        self._send_due_hellos()\n        self._loop.wake()",
         "        self._loop.wake()\n        with self._lock:\n"
-        "            self._core.hello_requested(ask, time.monotonic())\n        self._say_hellos()",
+        "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()",
         "test_question_wakes_the_loop",
         "the loop looks for questions, finds none, and sleeps until the next idle hello",
     ),

@@ -97,7 +97,7 @@ def test_replicas_refuse_what_is_no_position(given: Any, replica: Any) -> None:
 
 @pytest.mark.parametrize("given", TIMEOUTS, ids=named)
 def test_replicas_refuse_what_is_no_timeout(given: Any, replica: Any) -> None:
-    """Of a commit that is not there a wait for nan seconds had no end."""
+    """A wait of nan seconds for a commit that does not exist must not last for ever."""
     waits: list[Callable[[], object]] = [
         lambda: replica.wait_synced(given),
         lambda: replica.wait_for(1, given),
@@ -107,7 +107,7 @@ def test_replicas_refuse_what_is_no_timeout(given: Any, replica: Any) -> None:
     ]
     for wait in waits:
         with pytest.raises(
-            UsageError, match=r"^timeout must be a number of seconds up to .*, or None for no end, not "
+            UsageError, match=r"^timeout must be a number of seconds up to .*, or None for no limit, not "
         ):
             wait()
     with Local() as net, pytest.raises(UsageError, match=r"^timeout must be"):

@@ -1,4 +1,4 @@
-"""A driver that keeps another version of the contract is refused by name, wherever it is used."""
+"""A driver of another version of the contract is refused by name, wherever it is used."""
 
 import functools
 from collections.abc import Callable
@@ -53,9 +53,9 @@ class Old(Driver):
 
 
 SUBSCRIBER = (
-    "the driver 'old_driver' (of the package 'tests') does not keep the contract of this release: the method "
+    "the driver 'old_driver' (of the package 'tests') breaks the contract of this release: the method "
     "initialize of its subscriber takes (on_envelope) and is called with (on_envelope, on_connected); install a "
-    "release of the package that fits, or change the method as docs/writing-a-driver.md says"
+    "compatible release of the package, or correct the method (see docs/writing-a-driver.md)"
 )
 PUBLISHER = SUBSCRIBER.replace("subscriber", "publisher").replace("on_envelope", "on_hello_request")
 

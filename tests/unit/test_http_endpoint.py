@@ -69,7 +69,7 @@ def test_what_is_being_closed_says_so(endpoint: Endpoint) -> None:
 
 def test_a_fault_is_answered_and_logged(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
     problems.append("a bug")
-    assert get(endpoint, "/metrics") == (500, "this program has a fault; its log says more\n")
+    assert get(endpoint, "/metrics") == (500, "internal error; see the program's log\n")
     (record,) = caplog.records
     assert record.message == "the endpoint for metrics cannot answer GET /metrics; please report this"
     assert record.exc_info is not None
@@ -116,7 +116,7 @@ def test_it_listens_at_an_address_of_version_6(address: str) -> None:
 
 
 def test_other_paths_are_not_there(endpoint: Endpoint) -> None:
-    assert get(endpoint, "/") == (404, "there are GET /metrics, GET /ready\n")
+    assert get(endpoint, "/") == (404, "use one of GET /metrics, GET /ready\n")
 
 
 def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_what_is_counted_anew_is_counted_for_one_at_a_time(monkeypatch: pytest.M
     try:
         asking.start()
         assert inside.wait(10)
-        assert get(endpoint, "/more") == (503, "another request is being answered; ask again\n")
+        assert get(endpoint, "/more") == (503, "another request is in progress; try again\n")
         assert get(endpoint, "/ready") == (200, "ready\n")
     finally:
         go_on.set()

@@ -100,7 +100,7 @@ def test_an_incapable_driver_is_refused_by_name(install: Install) -> None:
 
 
 def test_an_unknown_capability_is_refused() -> None:
-    with pytest.raises(DriverError, match="no capability 'fast'; name one of bind_based"):
+    with pytest.raises(DriverError, match="the capability 'fast' is unknown; name one of bind_based"):
         loader.load("memory", {"fast": "everybody"})
 
 

@@ -1,4 +1,4 @@
-"""An option in a group where nothing reads it is named with the group it belongs in; others' options are left alone."""
+"""An option in a group where it is not read is reported with its own group; other programs' options are ignored."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def found(**sections: str) -> list[str]:
     ],
 )
 def test_option_in_default_is_named_with_its_group(name: str, group: str) -> None:
-    assert found(DEFAULT=name) == [f"{name} stands in [DEFAULT] and belongs in {group}"]
+    assert found(DEFAULT=name) == [f"{name} is set in [DEFAULT] and belongs in {group}"]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_option_that_is_set_by_another_name_or_in_dragonflows_group_is_left_alon
 def test_option_in_a_dragonflow_group_that_is_not_read_from_there() -> None:
     assert found(df="publisher_port local_ip apps_list db_sync_time monitor_table_poll_time unheard_of") == []
     assert found(df="max_idle_time keep_links") == [
-        "max_idle_time stands in [df] and belongs in [pubsub]",
-        "keep_links stands in [df] and belongs in [publisher_service]",
+        "max_idle_time is set in [df] and belongs in [pubsub]",
+        "keep_links is set in [df] and belongs in [publisher_service]",
     ]
 
 
@@ -91,7 +91,7 @@ def test_settings_refuse_such_a_file_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         Settings.from_file(path)
     assert str(caught.value) == (
-        f"{str(path)!r} sets options where nothing reads them: publisher_port stands in [DEFAULT] and belongs in "
-        "[pubsub], lease stands in [DEFAULT] and belongs in [publisher_service]; move each there, or set it there as "
-        "well when the other one is another program's"
+        f"{str(path)!r} sets options in groups where they are not read: publisher_port is set in [DEFAULT] and "
+        "belongs in [pubsub], lease is set in [DEFAULT] and belongs in [publisher_service]; move each to its group, or "
+        "set it there as well if another program reads the one that you have"
     )

@@ -104,7 +104,7 @@ WRONG_FILES = {
         "[pubsub]\nstore_url = x\nmax_idel_time = 1\n",
         "unknown option 'max_idel_time'.*'max_idle_time'",
     ),
-    "hyphens, which nobody reads": (
+    "hyphens, which are not read": (
         "[pubsub]\nstore_url = x\nmax-idle-time = 1\n",
         "unknown option 'max-idle-time'.*'max_idle_time'",
     ),
@@ -260,7 +260,7 @@ def test_a_wildcard_is_nothing_to_connect_to(ip: str, tmp_path: Path) -> None:
     [("publisher_servce", "publisher_service"), ("pubsb", "pubsub"), ("pubsub_zqm", "pubsub_zmq"), ("DF", "df")],
 )
 def test_a_group_with_a_typo_is_named(group: str, meant: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"\[{group}\], which nobody reads; did you mean \[{meant}\]"):
+    with pytest.raises(ConfigError, match=rf"unknown group \[{group}\]; did you mean \[{meant}\]"):
         read(tmp_path, f"[pubsub]\nstore_url = {URL}\n[{group}]\nx = 1\n")
 
 

@@ -69,5 +69,5 @@ def test_it_refuses_what_cannot_be(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         with pytest.raises(ConfigError, match="stable name"):
             open_publisher(settings(sqlite_url, service=""), store)
-        with pytest.raises(DriverError, match="there is no driver"):
+        with pytest.raises(DriverError, match="is not installed"):
             open_publisher(settings(sqlite_url, driver="nothing"), store)

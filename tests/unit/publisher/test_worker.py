@@ -197,6 +197,6 @@ def test_the_waits_of_a_process_threads_do_not_add_up(config: Settings, store: S
     full.room.set()
     first.join(LONG)
     assert len(refused) == 4
-    assert all("other threads of this process wait for room" in each for each in refused)
+    assert all("other threads of this process wait for space" in each for each in refused)
     assert worker.counters()["unsent"] == 4
     worker.close()

@@ -467,7 +467,7 @@ def test_a_start_that_fails_or_is_cancelled_leaves_nothing_open(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        with pytest.raises(DriverError, match="there is no driver 'pigeon'"):
+        with pytest.raises(DriverError, match="the driver 'pigeon' is not installed"):
             await AsyncReplica(settings(sqlite_url, driver="pigeon", driver_options={})).start()
         config = configured(sqlite_url)
         begun, go_on = threading.Event(), threading.Event()

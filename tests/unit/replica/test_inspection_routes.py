@@ -102,7 +102,7 @@ BAD = [
     ("GET", "/objects?topic=a&bucket=x", 400, "from 0 to 255"),
     ("GET", "/resync", 405, "POST /resync"),
     ("POST", "/verify?topic=a", 405, "GET /verify"),
-    ("GET", "/nothing", 404, "there are GET /metrics, GET /objects, GET /ready, GET /verify, POST /resync"),
+    ("GET", "/nothing", 404, "use one of GET /metrics, GET /objects, GET /ready, GET /verify, POST /resync"),
 ]
 
 

@@ -88,19 +88,19 @@ WRONG: dict[str, tuple[str, str]] = {
     "an option of the service in another group": (HERE + "keep_links = 3\n", "move it to group [publisher_service]"),
     "an option in DEFAULT": (
         HERE + "[DEFAULT]\ndebug = true\npublisher_port = 9000\n",
-        "publisher_port stands in [DEFAULT] and belongs in [pubsub]",
+        "publisher_port is set in [DEFAULT] and belongs in [pubsub]",
     ),
     "a driver's option in another group": (HERE + "send_hwm = 3\n", "move it to group [pubsub_zmq]"),
     "dragonflow: an option of ours": (
         DRAGONFLOW.replace("[df]\n", "[df]\nmax_idle_time = 3\n") + MOVED,
-        "max_idle_time stands in [df] and belongs in [pubsub]",
+        "max_idle_time is set in [df] and belongs in [pubsub]",
     ),
     "dragonflow: the switch in DEFAULT": (
         DRAGONFLOW.replace("enable_df_pub_sub = True\n", "").replace(
             "debug = True\n", "debug = True\nenable_df_pub_sub = True\n"
         )
         + MOVED,
-        "enable_df_pub_sub stands in [DEFAULT] and belongs in [df]",
+        "enable_df_pub_sub is set in [DEFAULT] and belongs in [df]",
     ),
     "an option twice": (HERE + "publisher_port = 1\npublisher_port = 2\n", "publisher_port is set 2 times in [pubsub]"),
     "a driver within one process": (

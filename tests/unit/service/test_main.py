@@ -133,13 +133,13 @@ def test_an_output_that_takes_nothing_is_no_fault_of_the_program(
     ("change", "sentence"),
     [
         (("service_name = api-1\n", ""), "set service_name"),
-        (("= zmq_pubsub_driver", "= carrier_pigeon"), "there is no driver 'carrier_pigeon'"),
+        (("= zmq_pubsub_driver", "= carrier_pigeon"), "the driver 'carrier_pigeon' is not installed"),
         (("= zmq_pubsub_driver", "= zmq_pubsub_multiproc_driver"), "lacks the capability 'fan_out'"),
         (("sqlite:///", "no such://"), "the database URL cannot be read"),
         (("/hop/socket", "/" + "x" * 108), "the system allows 107"),
         (("/hop/socket", "/hop/"), "of a file; set publisher_multiproc_socket"),
-        (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = zmq_pubsub_driver"), "because senders of it bind"),
-        (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = db_polling_pubsub_driver"), "because it carries nothing"),
+        (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = zmq_pubsub_driver"), "because its senders bind"),
+        (("[pubsub]", "[pubsub]\npub_sub_multiproc_driver = db_polling_pubsub_driver"), "because it sends no messages"),
         (("metrics_port = ", "metrics_port = 1"), "metrics_port"),
     ],
 )

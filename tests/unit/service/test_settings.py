@@ -45,7 +45,7 @@ WRONG = {
     "a dollar": (GOOD + "[publisher_service]\naddress = tcp://$x\n", r"'address' in group .*write \$\$"),
     "a word": (GOOD + "[publisher_service]\nmetrics_port = many\n", "'metrics_port' in group"),
     "unknown": (GOOD + "[publisher_service]\nlaese = 1\n", "unknown option 'laese'.*did you mean 'lease'"),
-    "hyphens, which nobody reads": (GOOD + "[publisher_service]\nkeep-links = 1\n", "did you mean 'keep_links'"),
+    "hyphens, which are not read": (GOOD + "[publisher_service]\nkeep-links = 1\n", "did you mean 'keep_links'"),
     "a lease that is over at once": (
         GOOD + "[publisher_service]\nlease = 0.001\n",
         "'lease' in group .publisher_service. .*0.5",
@@ -59,7 +59,7 @@ WRONG = {
     "a file that is none": (GOOD + "publisher_transport = ipc\n", "publisher_bind_address to an absolute path"),
     "version 6 without brackets": (GOOD + "publisher_bind_address = ::1\n", r"brackets: \[::1\]"),
     "version 6 among several": (GOOD + "publishers_ips = 10.0.0.1,fe80::1\n", r"publishers_ips.*\[fe80::1\]"),
-    "no address": (GOOD + "publisher_bind_address = 300.1.1.1\n", "'300.1.1.1', which is no IP address"),
+    "no address": (GOOD + "publisher_bind_address = 300.1.1.1\n", "'300.1.1.1', not a valid IP address"),
     "one port twice": (
         GOOD + "[publisher_service]\nmetrics_port = 8866\n",
         "metrics_port .* publisher_port .* both 8866",
