@@ -1,1 +1,1 @@
-"""Follows topics: receives and syncs, applies, calls handlers. Threads around the sans-I/O core."""
+"""The replica: receives and syncs changes, applies them, calls handlers. Threads around the core, which has no I/O."""

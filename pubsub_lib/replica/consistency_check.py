@@ -1,12 +1,12 @@
-"""The paranoid mode of tests: does the cache hold exactly what the store does?"""
+"""The check of the option ``paranoid``: the cache must hold exactly the store's objects."""
 
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.model import ALL, Full, TopicSnapshot
 
 
 def differences(cache: Cache, chain: str, full: Full) -> list[str]:
-    """One sentence for each object that differs. The caller holds the lock around the cache, which stands at
-    ``full.head`` of this chain.
+    """One sentence for each object that differs. The caller holds the cache's lock, and the cache is at ``full.head``
+    of this chain.
     """
     topics = cache.topics() if chain == ALL else [chain]
     found = [
@@ -31,5 +31,5 @@ def _in_topic(cache: Cache, topic: str, snapshot: TopicSnapshot) -> list[str]:
             found.append(f"{name} has version {mine.version} instead of {there.version}")
         elif mine.value != there.value:
             found.append(f"{name} has another value in version {there.version}")
-    found.extend(f"{table} {key!r} of topic {topic!r} should not be there" for table, key in here)
+    found.extend(f"{table} {key!r} of topic {topic!r} does not exist in the store" for table, key in here)
     return found

@@ -1,4 +1,4 @@
-"""A replica finds publishers in the directory: it listens to those that are there, besides the configured ones."""
+"""Discovery of publishers: a replica also listens to the publishers that are registered in the directory."""
 
 import ipaddress
 import socket
@@ -12,8 +12,8 @@ from pubsub_lib.threads.periodic_thread import PeriodicThread
 _log = logger(__name__)
 
 MISSED: Final = 3
-"""An address that was not in the directory so many times in a row is left: a restart, or an entry that was collected
-while its service lived, costs no connection."""
+"""The replica disconnects from an address after this number of readings in a row without it in the directory. So a
+restart, or an entry that was removed while its service ran, does not end a connection."""
 
 
 class DirectoryEntry(Protocol):
@@ -21,23 +21,23 @@ class DirectoryEntry(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it sends from; "" when it is not to be listened to."""
+        """The publisher's address; "" when replicas must not listen to it."""
 
 
 class Listens(Protocol):
-    """The half of a driver that can be told where to listen."""
+    """The methods of a driver's subscriber that set its addresses."""
 
     def register_listen_address(self, address: str) -> None:
-        """Also listen there. Idempotent."""
+        """Also listen to this address. Idempotent."""
 
     def unregister_listen_address(self, address: str) -> None:
-        """Stop listening there. Idempotent."""
+        """Stop listening to this address. Idempotent."""
 
 
 def resolved(address: str) -> str:
-    """``tcp://host:port`` with the host's number, when its name has exactly one; else, and of others, the address.
+    """``tcp://host:port`` with the host's IP address, when the name has exactly one; any other address unchanged.
 
-    A name with several numbers may stand for several publishers. Blocks for the look-up.
+    A name with several IP addresses may mean several publishers. Blocks for the look-up.
     """
     scheme, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
@@ -46,21 +46,21 @@ def resolved(address: str) -> str:
     try:
         return f"tcp://[{ipaddress.IPv6Address(host.strip('[]'))}]:{int(port)}"
     except ValueError:
-        pass  # a name, or a number of version 4
+        pass  # a name, or an IPv4 address
     try:
-        # Version 4 alone, as drivers look names up.
+        # Only IPv4, as the drivers do.
         found = {each[4][0] for each in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)}
-    except (OSError, UnicodeError):  # unknown, or its server is away: it is compared as it was written
+    except (OSError, UnicodeError):  # unknown name or name server unavailable: compare the unresolved address
         return address
     return f"tcp://{found.pop()}:{int(port)}" if len(found) == 1 else address
 
 
 class Discovery:
-    """Looks into the directory every ``interval`` seconds, on a thread of its own.
+    """Reads the directory every ``interval`` seconds, on its own thread.
 
-    While the directory cannot be read, everything stays as it is. ``configured`` addresses are never left; the driver
-    listens to them from its start. A publisher that is configured by its host's name and entered by its number, or the
-    other way round, is one publisher.
+    While the directory cannot be read, nothing changes. ``configured`` addresses are never removed; the driver listens
+    to them from its start. A publisher that is configured by host name and registered by IP address, or the reverse,
+    is one publisher.
     """
 
     def __init__(
@@ -79,27 +79,27 @@ class Discovery:
         self._interval = interval
         self._resolve = resolve
         self._missed: dict[str, int] = {}
-        """Addresses that are listened to, and how often in a row they were not in the directory."""
+        """The found addresses, and the number of readings in a row in which they were missing."""
         self._refused: frozenset[str] = frozenset()
         self._closing = False
         self._loop = PeriodicThread("discovery", self.step)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """What was found and is listened to. Any thread."""
+        """The found addresses, to which the subscriber listens. Any thread."""
         return tuple(sorted(self._missed))
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._loop.start()
 
     def close(self, timeout: float) -> None:
-        """Stop; waits so many seconds for a reading that runs."""
+        """Stop; waits at most ``timeout`` seconds for a running step."""
         self._closing = True
         self._loop.close(timeout)
 
     def step(self, now: float) -> float:
-        """Look once; when to look again. Blocks for the database and for names; raises StoreError."""
+        """Read the directory once; returns the time of the next step. Blocks for database and names; StoreError."""
         found = self._others({entry.address for entry in self._live() if entry.address})
         for address in sorted(found):
             if address in self._missed or self._listen(address):
@@ -110,17 +110,17 @@ class Discovery:
                 del self._missed[address]
                 self._subscriber.unregister_listen_address(address)
                 _log.info(
-                    "no longer listening to the publisher at %s: it left the directory",
+                    "no longer listening to the publisher at %s: it is not in the directory any more",
                     address,
                     extra=fields(address=address),
                 )
         return now + self._interval
 
     def _others(self, entered: set[str]) -> set[str]:
-        """Without those that are configured, however they are written."""
+        """The registered addresses without the configured ones, compared by resolved address."""
         found = entered - self._configured
         if found and self._configured:
-            # Each time anew: names lead elsewhere, or could not be looked up.
+            # Resolved at each step: a name's address may change, or the last look-up may have failed.
             configured = {self._resolve(each) for each in self._configured}
             found = {each for each in found if self._resolve(each) not in configured}
         return found
@@ -130,8 +130,8 @@ class Discovery:
             self._subscriber.register_listen_address(address)
         except PubSubError as error:
             if self._closing:
-                return False  # so is the subscriber
-            # Somebody entered what this driver cannot use: said once, and the others are still found.
+                return False  # the subscriber is closed too
+            # The directory has an address that this driver cannot use. Log it once, and go on with the others.
             if address not in self._refused:
                 self._refused |= {address}
                 _log.warning("cannot listen to the publisher at %s: %s", address, error, extra=fields(address=address))

@@ -1,12 +1,12 @@
-"""The threads of a replica around its sans-I/O :class:`~pubsub_lib.core.replica_state.ReplicaState`.
+"""The threads of a replica around :class:`~pubsub_lib.core.replica_state.ReplicaState`, which has no I/O.
 
 Three threads, one lock:
 
-- the driver's receiving thread brings envelopes (step 6 of the data path) and applies them (7 and 8);
-- the *clock* thread ticks when the follower's next deadline comes, and asks for hellos;
-- the *sync* thread reads from the store, so that nothing else waits for the database.
+- the driver's receiving thread receives envelopes (step 6 of the data path) and applies them (7 and 8);
+- the *clock* thread runs at the replica state's next deadline, and sends hello requests;
+- the *sync* thread reads from the store, so that no other thread waits for the database.
 
-Events go to the handlers' own threads (step 9) while the lock is held, which only enqueues and keeps their order.
+Events are passed to the handlers' threads (step 9) under the lock, to keep their order. This only enqueues them.
 """
 
 import random
@@ -40,18 +40,17 @@ NEVER_DUE = float("inf")
 
 
 class SyncReader(Protocol):
-    """What a replica needs of a store."""
+    """The method of a store that a replica needs."""
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
-        """Answer these in one consistent reading. Blocks; raises StoreError."""
+        """Answer all wants in one consistent reading. Blocks; raises StoreError."""
 
 
 class Engine:
-    """One replica's running machinery. ``lock`` guards follower and cache; hold it around every look at them.
+    """The threads and the state of one replica. ``lock`` guards state and cache; hold it for every access to them.
 
-    ``on_events`` is called with the lock held, with an outcome that has events, or notifies of a changed history, and
-    whether they are of a first sync;
-    it must only enqueue.
+    ``on_events`` is called with the lock held. Its arguments are a result that has events or a changed history, and
+    whether they are of a first sync. It must only enqueue.
     """
 
     def __init__(
@@ -67,34 +66,32 @@ class Engine:
         journal: ReplicaJournal | None = None,
     ) -> None:
         self.now = now
-        """Seconds of the clock that everything here is told; the threads themselves wait by ``time.monotonic``."""
+        """The clock, in seconds, for all state; the threads themselves wait by ``time.monotonic``."""
         self._discovery = discovery
         self._reader = reader
         self._subscriber = subscriber
         self._on_events = on_events
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
-        """Notified after every step that may end somebody's wait."""
+        """Notified after every step that may end a thread's wait."""
         self.watchers: tuple[Callable[[], None], ...] = ()
-        """Called then as well, with the lock held: they must only take note. Replaced, never changed."""
+        """Called at the same times, with the lock held, so they must be quick. Replaced, never changed."""
         self.state = ReplicaState(settings.timing, settings.limits, rng, cache, self.now())
         self.state.witness = self._journal = journal
         self.last_error: PubSubError | None = None
         """The last sync's failure; None after a success."""
         self.failure: PubSubError | None = None
-        """Why the replica must not be trusted any more (a paranoid check failed)."""
+        """The failure of the consistency check (option ``paranoid``)."""
         self._incomplete: frozenset[str] = frozenset()
-        """Indexes of which a line in the log says that they leave objects out."""
+        """Indexes that were logged because they leave objects out."""
         self._mismatching: frozenset[str] = frozenset()
-        """Topics of which a line in the log says that they do not fit their digest."""
+        """Topics that were logged because their objects do not match their digest."""
         self._paranoid = settings.paranoid
         self._restless = False
         self._job: StartSync | None = None
         self._closing = False
         self._topics_lock = threading.Lock()
-        """Around what the driver is subscribed to, what the follower follows *and* who uses it: they must not come
-        apart.
-        """
+        """Guards the driver's topics, the replica state's topics *and* their users, which must stay consistent."""
         self._interest = Interest()
         self._clock = PeriodicThread("clock", self._tick)
         self._syncs = PeriodicThread("sync", self._sync)
@@ -102,7 +99,7 @@ class Engine:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self, topics: Sequence[str]) -> None:
-        """Start the threads and follow these topics. Raises TransportError when the driver cannot start."""
+        """Start the threads and subscribe to these topics. Raises TransportError when the driver cannot start."""
         self._subscriber.initialize(self._on_envelope, self._on_connected)
         if self._journal is not None:
             self._journal.following(topics)  # before the first message can come
@@ -117,22 +114,20 @@ class Engine:
             self._interest.add(topics)
 
     def close(self, until: float) -> None:
-        """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. What was
-        not started, or was closed already, is no matter.
+        """Stop, by ``until`` (of time.monotonic) at the latest. Any thread, also one of this engine's own. Idempotent,
+        and allowed before ``start``.
         """
         with self.lock:
             self._closing = True
             self._announce()
         if self._discovery is not None:
-            self._discovery.close(0.0)  # it may be reading: the thread ends by itself, and finds a closed subscriber
+            self._discovery.close(0.0)  # does not wait: a thread that reads now ends later, without effect
         self._subscriber.close()
         self._clock.close(until - time.monotonic())
         self._syncs.close(until - time.monotonic())
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """One more user of these topics; those that are new are subscribed to. Raises NotSubscribedError, and then
-        nothing was changed.
-        """
+        """Add a user to these topics, and subscribe to the new ones. Raises NotSubscribedError without any change."""
         with self._topics_lock:
             with self.lock:
                 self.state.check_subscribe(topics)
@@ -146,7 +141,7 @@ class Engine:
             self._interest.add(topics)
 
     def unsubscribe(self, topic: str) -> bool:
-        """One user of a topic less. True: it was the last one, and the topic is dropped. Raises NotSubscribedError."""
+        """Remove a user of a topic. True: it was the last one, and the topic is dropped. Raises NotSubscribedError."""
         with self._topics_lock:
             if self._interest.leave(topic):
                 return False
@@ -163,7 +158,7 @@ class Engine:
         self._syncs.start()
 
     def resync(self, topics: Sequence[str]) -> None:
-        """Read chains anew (none named: all that are subscribed to). Raises NotSubscribedError."""
+        """Read chains again (none named: all that are subscribed to). Raises NotSubscribedError."""
         with self.lock:
             self.state.resync(topics or tuple(self.state.tracker.topics), self.now())
         self._clock.wake()
@@ -183,7 +178,7 @@ class Engine:
             outcome = self.state.feed(envelope, self.now())
             self._notify_handlers(outcome)
             restless = self.state.tracker.restless
-            # A hello may end a wait, or lead to a question, sooner than what the clock thread sleeps for.
+            # A hello may end a wait, or cause a hello request, before the clock thread's next deadline.
             wake = restless and (envelope.hello is not None or not self._restless)
             self._restless = restless
         if wake:
@@ -204,14 +199,14 @@ class Engine:
             self._restless = tracker.restless
             again = self.state.next_time()
         self._carry_out(outcome)
-        self._complain_of_rot(outcome.rotted)
+        self._log_rot(outcome.rotted)
         self.report_indexes()
         return again
 
     def _carry_out(self, outcome: StepResult) -> None:
-        """Do what a step asks for; without the lock, because drivers have locks of their own."""
-        for question in outcome.hello_requests:
-            self._ask(question)
+        """Send the hello requests of a step and start its sync. Without the lock, because drivers have their own."""
+        for request in outcome.hello_requests:
+            self._request_hello(request)
         if outcome.sync is not None:
             with self.lock:
                 self._job = outcome.sync
@@ -219,19 +214,19 @@ class Engine:
                     self._journal.sync_begins(outcome.sync)
             self._syncs.wake()
 
-    def _ask(self, question: RequestHello) -> None:
+    def _request_hello(self, request: RequestHello) -> None:
         if self._journal is not None:
-            self._journal.asking(question)
+            self._journal.asking(request)
         try:
-            self._subscriber.request_hello(question.nonce, question.topics)
-        # Silence has its own cure: without a proof of freshness the replica polls the store.
+            self._subscriber.request_hello(request.nonce, request.topics)
+        # No retry: without a proof of freshness the replica polls the store.
         except TransportError as error:
             if not self._closing:
                 _log.warning(
-                    "cannot ask the publishers how fresh they are: %s", error, extra=fields(topics=len(question.topics))
+                    "cannot send hello requests to the publishers: %s", error, extra=fields(topics=len(request.topics))
                 )
-        except Exception:  # noqa: BLE001 - a driver's bug must not cost the sync that is to be started
-            _log.exception("the driver broke when it was to ask the publishers; please report this")
+        except Exception:  # noqa: BLE001 - a driver's bug must not prevent the sync that follows
+            _log.exception("internal error of the driver while sending hello requests; please report this")
 
     # -- the sync thread ------------------------------------------------------------------------------------------
 
@@ -242,7 +237,7 @@ class Engine:
             return NEVER_DUE
         try:
             answer = self._read(job)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the tracker must hear of it, and try again
+        except Exception as error:  # noqa: BLE001 - after any error the tracker must be notified, so that it retries
             self._sync_failed(job, error)
             return self.now()
         with self.lock:
@@ -253,7 +248,7 @@ class Engine:
             self._notify_handlers(outcome, first=first)
         self._carry_out(outcome)
         self._clock.wake()
-        self._complain(mismatching)
+        self._log_mismatching(mismatching)
         self.report_indexes()
         if self._paranoid:
             self._compare(tuple(job.wants))
@@ -266,20 +261,20 @@ class Engine:
         answer = self._reader.read_sync(job.wants)
         missing = job.wants.keys() - answer.chains.keys()
         if missing:
-            raise StoreError(f"the store's answer lacks {sorted(missing)[:5]}; it must answer all that was asked")
+            raise StoreError(f"the store's answer lacks {sorted(missing)[:5]}; it must contain all requested topics")
         return answer
 
-    def _complain(self, mismatching: frozenset[str]) -> None:
-        """Say it once of each topic; how often it is read in vain is in the metrics."""
+    def _log_mismatching(self, mismatching: frozenset[str]) -> None:
+        """Log each topic once. The number of its further reads is in the metrics."""
         for topic in sorted(mismatching - self._mismatching):
             _log.error("%s", unfit(topic), extra=fields(topic=topic))
         self._mismatching = mismatching
 
-    def _complain_of_rot(self, rotted: Sequence[Rot]) -> None:
+    def _log_rot(self, rotted: Sequence[Rot]) -> None:
         for rot in rotted:
             if self._journal is not None:
                 self._journal.rotted(rot)
-            named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "none can be named"
+            named = ", ".join(f"{table} {key!r}" for table, key in rot.names) or "names unknown"
             _log.error(
                 "%d objects of the topic %r were altered or lost in this process's memory (%s) and are read again; if "
                 "this happens again, have the host's memory tested",
@@ -313,44 +308,44 @@ class Engine:
         foreign = not isinstance(error, PubSubError)
         with self.lock:
             repeated = self.last_error is not None and str(self.last_error) == str(error)
-            self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"a sync broke: {error!r}")
+            self.last_error = error if isinstance(error, PubSubError) else PubSubError(f"internal error: {error!r}")
             self.state.sync_failed(job.number, self.now())
             if self._journal is not None:
                 self._journal.sync_failed(job, type(error).__name__)
         self._clock.wake()
         if foreign:
             _log.error(
-                "a sync broke and will be tried again; please report this",
+                "internal error in a sync, which will be retried; please report this",
                 exc_info=error,
                 extra=fields(topics=len(job.wants), error=type(error).__name__),
             )
         elif not repeated and not self._closing:
             _log.warning(
-                "a sync failed and will be tried again: %s",
+                "a sync failed and will be retried: %s",
                 error,
                 extra=fields(topics=len(job.wants), error=type(error).__name__),
             )
 
     def _compare(self, chains: Sequence[str]) -> None:
-        """Paranoid mode: what was just synced must equal the store, object by object, unless it moved since."""
+        """Option ``paranoid``: the synced topics must equal the store, object by object, unless they changed since."""
         try:
             answer = self._reader.read_sync({name: Want() for name in chains})
         except StoreError:
-            return  # nothing to compare with; the next sync will tell of it
+            return  # the next sync will report the failure
         with self.lock:
             for name, part in answer.chains.items():
-                if isinstance(part, Full) and self._stands_at(name, part.head):
+                if isinstance(part, Full) and self._is_at(name, part.head):
                     found = differences(self.state.cache, name, part)
                     if found:
                         self.failure = PubSubError(f"after a sync the replica differs from the store: {found[0]}")
                         self._announce()
 
-    def _stands_at(self, name: str, head: Point) -> bool:
+    def _is_at(self, name: str, head: Point) -> bool:
         tracker = self.state.tracker
         return name in tracker.topics and tracker.chain(name).known == head and not tracker.chain(name).frozen
 
     def list_objects(self, journal: ReplicaJournal) -> None:
-        """Note what is held of every topic, so that an audit can compare it with the store, object by object."""
+        """Write all objects of every topic to the journal, so that an audit can compare them with the store."""
         with self.lock:
             tracker, cache = self.state.tracker, self.state.cache
             for name in tracker.topics:
@@ -358,7 +353,7 @@ class Engine:
                 if known is not None and not tracker.chain(name).frozen:
                     for topic in cache.topics() if name == ALL else [name]:
                         records = cache.topic_records(topic)
-                        # Of a topic that nobody ever wrote to the store has no list to compare with.
+                        # For a topic without any commit the store has no list to compare with.
                         if records or known.position:
                             journal.listing(topic, known, records)
 
@@ -372,7 +367,7 @@ class Engine:
         self._announce()
 
     def _announce(self) -> None:
-        """A step is done that may end somebody's wait. With the lock held."""
+        """Notify the waiting threads after a step that may end their wait. With the lock held."""
         self.changed.notify_all()
         for watcher in self.watchers:
             watcher()

@@ -8,11 +8,11 @@ T = TypeVar("T")
 
 
 def shielded(work: Future[T]) -> "asyncio.Future[T]":
-    """To await work that goes on when its waiter is cancelled. Call it in the event loop; does not block.
+    """An awaitable for work that continues when its waiter is cancelled. Call it in the event loop; does not block.
 
-    What the work raises after that is not reported as an exception that nobody retrieved.
+    An exception of the work after a cancellation is not reported as "never retrieved".
     """
     inner = asyncio.wrap_future(work)
-    # asyncio.shield retrieves it only as long as somebody waits.
+    # asyncio.shield retrieves the exception only while a coroutine waits.
     inner.add_done_callback(lambda done: done.cancelled() or done.exception())
     return asyncio.shield(inner)

@@ -1,4 +1,4 @@
-"""What a replica logs when it finds that the store's history changed."""
+"""Log a change of the store's history."""
 
 import logging
 
@@ -9,15 +9,15 @@ _log = logging.getLogger(__name__)
 
 
 def log_history_change(change: HistoryChange) -> None:
-    """Log one warning for each topic of the notice. Any thread; blocks only as long as the log's handlers do."""
+    """Log one warning for each topic of the notice. Any thread; blocks only as long as the logging handlers."""
     for topic, (before, after) in change.points.items():
         named = f"the topic {topic!r}" if topic else "the store"
         if before == after:
-            happened = f"an object of {named} that was deleted is there again at position {after.position}"
+            happened = f"a deleted object of {named} exists again at position {after.position}"
         else:
             happened = (
                 f"{named} was at position {before.position} and is at position {after.position} of another history; "
-                "what was committed in between is lost"
+                "commits that only the old history had are lost"
             )
         _log.warning(
             "the history of the store changed: %s (a restored backup, a fail-over, or commits lost by a crash)",

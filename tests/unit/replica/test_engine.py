@@ -43,7 +43,7 @@ def test_the_sync_thread_survives_whatever_a_reader_raises(
         replica.wait_synced(timeout=LONG)
         assert replica.status().counters.syncs_failed == 3
     told = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
-    assert told.count("a sync failed and will be tried again: out") == 1, "an outage is logged once"
+    assert told.count("a sync failed and will be retried: out") == 1, "an outage is logged once"
     assert sum("please report" in message for message in told) == 1
 
 

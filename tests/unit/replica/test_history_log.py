@@ -14,9 +14,9 @@ BEFORE, AFTER = Point(3, 1), Point(4, 2)
 @pytest.mark.parametrize(
     ("topic", "before", "sentence"),
     [
-        ("t", BEFORE, "the topic 't' was at position 3 and is at position 4 of another history; what was"),
-        (ALL, BEFORE, "the store was at position 3 and is at position 4 of another history; what was"),
-        ("t", AFTER, "an object of the topic 't' that was deleted is there again at position 4 (a restored backup"),
+        ("t", BEFORE, "the topic 't' was at position 3 and is at position 4 of another history; commits"),
+        (ALL, BEFORE, "the store was at position 3 and is at position 4 of another history; commits"),
+        ("t", AFTER, "a deleted object of the topic 't' exists again at position 4 (a restored backup"),
     ],
     ids=["a topic", "everything", "an undone delete"],
 )
