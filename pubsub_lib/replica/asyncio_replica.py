@@ -1,8 +1,8 @@
-"""A replica for programs on asyncio: a thin front over the threaded one.
+"""A replica for asyncio programs: a thin layer over the threaded one.
 
-Receiving, applying and syncing stay on the replica's own threads; the event loop is told of what happened by
-``call_soon_threadsafe``, at most once for any number of changes, and only while somebody waits. Nothing here polls, and
-the loop is never blocked: a call that would have to wait for a lock, or that walks over many objects, goes to a thread.
+Receiving, applying and syncing stay on the replica's own threads. They notify the event loop by
+``call_soon_threadsafe``, once for any number of changes, and only while a coroutine waits. This module does not poll,
+and never blocks the loop: a call that has to wait for a lock, or that reads many objects, runs on a thread.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 THREADS: Final = 4
-"""For calls that may block; each replica has its own."""
+"""Number of threads for calls that may block; each replica has its own."""
 
 CLOSED: Final = "this replica is closed; make a new one"
 NOT_STARTED: Final = "this replica was not started; use `async with`, or await start() first"
 
 AsyncHandler = Callable[[Event], Coroutine[Any, Any, object]]
-"""A coroutine function. What it raises makes the change fail, as a plain handler's exception does."""
+"""A coroutine function. Its exception makes the change fail, as a plain handler's exception does."""
 
 Inbox = asyncio.Queue[tuple[Event, "asyncio.Future[None]"] | None]
 """Holds at most one change, and None at the end."""
 
 
 class Notifier:
-    """Rung from any thread, heard in the event loop by whoever listens. Many rings at once are heard as one."""
+    """Thread-safe notifier for the event loop. Several notifications at nearly the same time may cause one wake-up."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -54,22 +54,22 @@ class Notifier:
         self._waiters: set[asyncio.Event] = set()
 
     def notify(self) -> None:
-        """Something happened. Any thread; does not block, and costs nothing while nobody listens."""
+        """Wake the waiters. Any thread; does not block, and is cheap while there are no waiters."""
         if self._waiters and not self._notified:
             self._notified = True
             try:
                 self._loop.call_soon_threadsafe(self._wake_waiters)
-            except RuntimeError:  # the loop was closed under us: nobody is left to hear
+            except RuntimeError:  # the loop was closed meanwhile, so there are no waiters
                 self._waiters = set()
 
     def _wake_waiters(self) -> None:
-        self._notified = False  # first: what happens from now on rings again
+        self._notified = False  # first: later changes must notify again
         for waiter in self._waiters:
             waiter.set()
 
     @contextmanager
     def listening(self) -> Iterator[asyncio.Event]:
-        """An event that is set by every ring from now on: clear it, look, wait."""
+        """An event that every later notification sets. The waiter clears it, checks its condition, and waits for it."""
         waiter = asyncio.Event()
         self._waiters = {*self._waiters, waiter}
         try:
@@ -86,8 +86,8 @@ class AsyncHandle:
         self._owner = owner
 
     async def remove(self) -> None:
-        """Stop this handler: no call begins after this. One that runs goes on to its end. Idempotent. Carried out also
-        when this call is cancelled.
+        """Stop this handler: no call starts after this. A running call continues to its end. Idempotent. Completed even
+        if this call is cancelled.
         """
         await shielded(self._owner._open_pool().submit(self._handle.remove))
 
@@ -95,11 +95,11 @@ class AsyncHandle:
 class AsyncReplica:
     """A :class:`~pubsub_lib.Replica` for one event loop: ``async with AsyncReplica(settings, topics) as replica``.
 
-    Takes what Replica takes. Every method belongs to the loop in which it was started, and raises what the method of
-    the same name of Replica raises; NotStarted before the start (handlers and indexes, too, are registered after it),
-    ClosedError after the end. What is a property there is a coroutine method here: ``await replica.topics()``. A call
-    that is cancelled leaves nothing behind: no thread that waits, no handler; what ``subscribe``, ``unsubscribe`` and
-    the ``remove`` of a handler have begun is carried out. ``threaded`` is the replica behind it, for other threads.
+    The arguments are those of Replica. All methods must be called in the loop in which the replica was started. They
+    raise the same errors as Replica's methods of the same name, and NotStarted before ``start`` (also when a handler or
+    index is added), ClosedError after ``close``. Replica's properties are coroutine methods here:
+    ``await replica.topics()``. A cancelled call leaves no waiting thread and no handler behind; but ``subscribe``,
+    ``unsubscribe`` and the ``remove`` of a handler are completed. ``threaded`` is the Replica for other threads.
     """
 
     def __init__(self, settings: Settings, topics: Sequence[str] | None = None, **given: Any) -> None:
@@ -112,10 +112,10 @@ class AsyncReplica:
         self._ending: Future[None] | None = None
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        """Coroutine handlers that run."""
+        """The running coroutine handlers."""
         self._inboxes: set[Inbox] = set()
         self._holding: dict[Inbox, asyncio.Task[Any]] = {}
-        """Iterations whose body runs, and the task it runs in: one task may be in the bodies of several."""
+        """Iterations whose body runs, with the body's task. One task may be in the bodies of several iterations."""
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class AsyncReplica:
 
     @property
     def threaded(self) -> Replica:
-        """The replica behind this one. Its methods may block: for other threads."""
+        """The Replica that this object uses, for other threads. Its methods may block."""
         if self._replica is None:
             raise ClosedError(CLOSED) if self._closing else NotStarted(NOT_STARTED)
         return self._replica
@@ -163,13 +163,13 @@ class AsyncReplica:
             if self._closing:
                 raise ClosedError("this replica was closed while it started; make a new one")
         except BaseException:
-            self._end()  # nobody else will: a with statement whose begin fails has no end
+            self._end()  # __aexit__ is not called when __aenter__ raises
             raise
 
     async def close(self) -> None:
-        """Cancel the coroutine handlers that run, end the iterators, then as Replica's ``close``. Idempotent: a later
-        call waits for the first, and one during ``start`` for that. Called by a coroutine handler, it cancels the
-        others and does not wait for the end.
+        """Cancel the running coroutine handlers, end the iterators, then do the same as Replica's ``close``.
+        Idempotent: a later call waits for the first, and a call during ``start`` waits for ``start``. Called by a
+        coroutine handler, it cancels the others and does not wait.
         """
         self._closing = True
         for task in self._tasks - {asyncio.current_task()}:
@@ -181,7 +181,7 @@ class AsyncReplica:
             await shielded(ending)
 
     def _end(self) -> Future[None] | None:
-        """Let a thread close what was started, whatever becomes of the loop; once. None: nothing was."""
+        """Close the started replica on a thread, once, even if the loop ends. None: it was not started."""
         self._closing = True
         if self._ending is None and self._pool is not None and self._starting is not None:
             self._ending = self._pool.submit(_close_started, self._starting)
@@ -246,7 +246,7 @@ class AsyncReplica:
     async def iterate(
         self, table: str | Table[Any], *, topic: str | None = None, on_error: OnError = "raise"
     ) -> list[tuple[str, Any]]:
-        """(key, value) of all objects of a table, of one moment, decoded: as :meth:`.Replica.iterate`."""
+        """(key, value) of all objects of a table, at one moment, decoded: as :meth:`.Replica.iterate`."""
         return await self._call(lambda: list(self.threaded.iterate(table, topic=topic, on_error=on_error)))
 
     @overload
@@ -293,10 +293,10 @@ class AsyncReplica:
         order: Order = (),
         on_history_changed: Callable[[HistoryChange], object] | None = None,
     ) -> AsyncHandle:
-        """As :meth:`.Replica.on`. A coroutine function runs in the event loop, one change at a time: the next one is
-        told when it has ended, and what waits meanwhile is bounded and conflated. A plain function runs on a thread.
+        """As :meth:`.Replica.on`. A coroutine function runs in the event loop, one change at a time. Changes that wait
+        meanwhile are bounded and conflated. A plain function runs on a thread.
 
-        A handler that raises, or is cancelled by somebody, is tried again. At ``close`` those that run are cancelled.
+        A handler that raises, or whose task is cancelled, is called again. ``close`` cancels the running handlers.
         """
         chosen = self._in_loop(handler) if is_coroutine_function(handler) else handler
         pool = self._open_pool()
@@ -308,7 +308,7 @@ class AsyncReplica:
         try:
             return AsyncHandle(await shielded(adding), self)
         except asyncio.CancelledError:
-            if not self._closing:  # which ends every handler, and takes no more work
+            if not self._closing:  # ``close`` ends every handler, and the pool takes no more work
                 pool.submit(_remove_added, adding)
             raise
 
@@ -320,18 +320,18 @@ class AsyncReplica:
         key: str | None = None,
         order: Order = (),
     ) -> AsyncGenerator[Event, None]:
-        """Every change, as an async iterator: first the objects that are there, as creates. Ends at ``close``. Takes
-        what ``on`` takes.
+        """Every change, as an async iterator: first the existing objects, as creates. Ends at ``close``. The parameters
+        are those of ``on``.
 
-        A change counts as handled when the next one is asked for, or the iterator ends; what waits meanwhile is bounded
-        and conflated, as for a handler. Nothing is repeated for a body that raises: begin a new iterator.
+        A change counts as handled when the next one is requested, or the iterator ends. Changes that wait meanwhile are
+        bounded and conflated, as for a handler. When the body raises, no change is repeated: start a new iterator.
         """
         inbox: Inbox = asyncio.Queue()
         handle: AsyncHandle | None = None
         over = False
 
         async def hand_over(event: Event) -> None:
-            if over:  # nobody will ask for it, and the handler goes as soon as a thread is free for that
+            if over:  # the iteration has ended, and the handler is removed as soon as a thread is free
                 return
             taken = asyncio.get_running_loop().create_future()
             inbox.put_nowait((event, taken))
@@ -342,7 +342,7 @@ class AsyncReplica:
             self._inboxes.add(inbox)
             while not self._closing and (item := await inbox.get()) is not None:
                 event, taken = item
-                task = asyncio.current_task()  # at each change: another task may ask for the next one
+                task = asyncio.current_task()  # at each change: another task may request the next one
                 assert task is not None
                 self._holding[inbox] = task
                 try:
@@ -351,7 +351,7 @@ class AsyncReplica:
                     del self._holding[inbox]
                     _settle(taken)
         finally:
-            over = True  # before what is there is taken out, so that nothing comes after that
+            over = True  # before the inbox is emptied, so that no change is added after that
             self._inboxes.discard(inbox)
             while not inbox.empty():
                 left = inbox.get_nowait()
@@ -361,7 +361,7 @@ class AsyncReplica:
                 await handle.remove()
 
     def _in_loop(self, handler: Callable[[T], Coroutine[Any, Any, object]]) -> Callable[[T], None]:
-        """The handler as its thread calls it: the thread waits until the coroutine has ended."""
+        """The handler as a function for its thread, which waits until the coroutine has ended."""
         loop = asyncio.get_running_loop()
 
         async def call(event: T) -> None:
@@ -382,7 +382,7 @@ class AsyncReplica:
             coroutine = call(event)
             try:
                 running = asyncio.run_coroutine_threadsafe(coroutine, loop)
-            except RuntimeError:  # the loop was closed, and nobody closed the replica before
+            except RuntimeError:  # the loop was closed before the replica
                 coroutine.close()
                 raise
             running.result()
@@ -401,8 +401,8 @@ class AsyncReplica:
     async def wait_for(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
-        """As :meth:`.Replica.wait_for`: read your own write. None, the commit of a transaction that changed nothing, is
-        nothing to wait for.
+        """As :meth:`.Replica.wait_for`: read your own write. None (the commit of a transaction that changed nothing)
+        does not wait.
         """
         check_timeout(timeout)
         if position is None:
@@ -427,7 +427,7 @@ class AsyncReplica:
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
         """As :meth:`.Replica.wait_handled`; UsageError also in a coroutine handler, and in the body of an iteration.
-        None is nothing to wait for, as in ``wait_for``.
+        None does not wait, as in ``wait_for``.
         """
         check_timeout(timeout)
         check_position(position)
@@ -443,8 +443,8 @@ class AsyncReplica:
         left = None if until is None else until - loop.time()
         await self._wait(handled, left, lambda seconds: handlers.wait_handled(number, seconds))
 
-    async def _wait(self, done: Callable[[], bool], timeout: float | None, complain: Callable[[float], None]) -> None:
-        """Wait for ``done``, which is quick; after so many seconds let ``complain`` raise."""
+    async def _wait(self, done: Callable[[], bool], timeout: float | None, fail: Callable[[float], None]) -> None:
+        """Wait for ``done``, which is quick; after ``timeout`` seconds call ``fail``, which raises the error."""
         assert self._notifier is not None
         try:
             async with asyncio.timeout(timeout):
@@ -455,20 +455,20 @@ class AsyncReplica:
                             return
                         await notified.wait()
         except TimeoutError:
-            await self._look(complain, 0.0)
+            await self._look(fail, 0.0)
 
     def _refuse_handlers(self, what: str) -> None:
         task = asyncio.current_task()
         if task in self._tasks or task in self._holding.values():
             raise UsageError(
                 f"{what} was called by a handler, which would wait for itself; call it in another task, and do not "
-                "await that one there"
+                "await that task in the handler"
             )
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
     async def _look(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call something quick that needs the replica's lock: here when it is free, else on a thread."""
+        """Call a quick function that needs the replica's lock: here when the lock is free, else on a thread."""
         lock = self.threaded._engine.lock
         if not lock.acquire(blocking=False):
             return await self._call(fn, *args, **kwargs)
@@ -478,7 +478,7 @@ class AsyncReplica:
             lock.release()
 
     async def _call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call something that may block, on a thread."""
+        """Call a function that may block, on a thread."""
         pool = self._open_pool()
         return await asyncio.get_running_loop().run_in_executor(pool, partial(fn, *args, **kwargs))
 
@@ -496,7 +496,7 @@ class AsyncReplica:
 
 
 def _ended(wait: Callable[[], None]) -> bool:
-    """Whether a wait of no time ends well."""
+    """Whether a wait with timeout 0 succeeds."""
     try:
         wait()
     except WaitTimeout:
@@ -510,12 +510,12 @@ def _settle(taken: "asyncio.Future[None]") -> None:
 
 
 def _close_started(starting: Future[Replica]) -> None:
-    """Wait for the end of a start, and close what came of it."""
-    if starting.exception() is None:  # one that fails has closed what it opened
+    """Wait for the end of ``start``, and close the replica."""
+    if starting.exception() is None:  # a failed start has closed what it opened
         starting.result().close()
 
 
 def _remove_added(adding: Future[Handle]) -> None:
-    """The same for a handler that nobody waits for any more."""
+    """Remove a handler whose ``on`` was cancelled."""
     if adding.exception() is None:
         adding.result().remove()

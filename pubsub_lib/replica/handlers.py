@@ -1,6 +1,4 @@
-"""Handlers' threads: one per handler, so that one that blocks or raises stops neither the others nor the
-sync.
-"""
+"""Handlers' threads: one per handler, so that a handler that blocks or raises stops neither the others nor the sync."""
 
 import inspect
 import threading
@@ -24,19 +22,17 @@ T = TypeVar("T")
 _log = logger(__name__)
 
 LOG_INTERVAL = 10.0
-"""A failing handler is logged once in so many seconds; what was left out is counted in the next line."""
+"""Minimum seconds between two log lines about one failing handler; a line has the number of those left out before."""
 
 Handler = Callable[[Event], object]
-"""A controller's callback. What it returns is ignored; what it raises makes the event fail."""
+"""A controller's callback. The returned value is ignored; an exception makes the event fail."""
 
 HistoryHandler = Callable[[HistoryChange], object]
-"""What a controller wants to be called when the store's history changed."""
+"""A controller's callback for a change of the store's history."""
 
 
 class HandlerCounters(msgspec.Struct, frozen=True):
-    """What became of events since the start, and what waits now. ``lag``: seconds the oldest has been
-    waiting.
-    """
+    """Counts of events since the start, by outcome, and of waiting events. ``lag``: wait of the oldest, in seconds."""
 
     handled: int = 0
     failed: int = 0
@@ -70,14 +66,14 @@ class Handle:
         self._changed = owner.condition()
         self._gone = False
         self._inside: int | None = None
-        """The thread that calls the handler right now."""
+        """The thread that runs the handler now."""
         self._next_log = -float("inf")
         self._not_logged = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True) if owner.threaded else None
 
     def remove(self) -> None:
-        """Stop this handler. No call starts after this returned; one that runs in its thread may still end.
-        Does not block. Idempotent; may be called by the handler itself.
+        """Stop this handler. No call starts after this method returned; a running call may still end. Does not block.
+        Idempotent; may be called by the handler itself.
         """
         self._owner.forget(self)
         self.stop()
@@ -85,7 +81,7 @@ class Handle:
             self._owner.ended(self)
 
     def counters(self) -> HandlerCounters:
-        """What happened so far. Does not block."""
+        """The counters of this handler. Does not block."""
         with self._changed:
             queue = self._queue
             waiting = len(queue)
@@ -95,7 +91,7 @@ class Handle:
             )
 
     def parked(self) -> list[Parked]:
-        """The events that are not tried any more until a new one of their object comes. Does not block."""
+        """The events that are not retried until a new event of their object arrives. Does not block."""
         with self._changed:
             return self._queue.parked()
 
@@ -108,7 +104,7 @@ class Handle:
     # -- for Handlers --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread, if the handlers have any. Raises TransportError when the system gives none."""
+        """Start the thread, if the handlers are threaded. Raises TransportError when the system cannot start it."""
         if self._thread is not None:
             start_thread(self._thread)
 
@@ -121,13 +117,13 @@ class Handle:
         return event is not None
 
     def next_time(self) -> float | None:
-        """When an event is ready, minus infinity for now; None: not before the next one is pushed."""
+        """When an event is ready, minus infinity for now; None: not before the next event is pushed."""
         with self._changed:
             return None if self._gone else self._queue.next_time()
 
     def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
-        """Put in those events that this handler selects; of the first ``by_sync`` of them in the handler's own order of
-        tables, if it has one.
+        """Enqueue the events that this handler selects. The first ``by_sync`` events are enqueued in the handler's own
+        order of tables, if it has one.
         """
         now = self._clock()
         select = self.selector.select
@@ -144,7 +140,7 @@ class Handle:
             self._changed.notify_all()
 
     def push_history(self, change: HistoryChange) -> None:
-        """Put in the notice that the history changed, if this handler asked for it."""
+        """Enqueue the notice that the history changed, if this handler has a callback for it."""
         if self._on_history_changed is None or not change.concerns(self.selector.topic):
             return
         with self._changed:
@@ -154,8 +150,8 @@ class Handle:
                 self._changed.notify_all()
 
     def waiter(self, position: int | None) -> Callable[[float | None], bool]:
-        """Remember what waits now up to a position. The function returned waits, at most so many seconds,
-        until that is handled or parked or the handler is removed; False: time is over.
+        """Mark the events that wait now up to a position. The returned function waits, at most ``timeout`` seconds,
+        until they are handled or parked, or the handler is removed; False: timed out.
         """
         with self._changed:
             mark = self._queue.mark(position)
@@ -167,14 +163,12 @@ class Handle:
         return wait
 
     def wait_initial(self, timeout: float | None) -> bool:
-        """Wait until every initial event is handled or parked, or the handler is removed; False: time is
-        over.
-        """
+        """Wait until every initial event is handled or parked, or the handler is removed; False: timed out."""
         with self._changed:
             return self._changed.wait_for(lambda: self._gone or self._queue.initial_left == 0, timeout)
 
     def stop(self) -> None:
-        """Let the thread end after the call that runs; wake everybody who waits."""
+        """End the thread after the running call; wake all waiting threads."""
         with self._changed:
             self._gone = True
             self._queue.clear()
@@ -214,7 +208,7 @@ class Handle:
             self._inside = None
         self._answer(event, error)
         if self._thread is None and isinstance(error, KeyboardInterrupt):
-            raise error  # it is meant for the thread that called, which is not the handler's own
+            raise error  # it is for the calling thread, which is not the handler's own
 
     def _next(self) -> Event | None:
         """The next event; waits for it. None: the handler is removed."""
@@ -246,13 +240,13 @@ class Handle:
             self._not_logged += 1
             return
         if is_barrier(event):
-            what, end = "the notice that the history changed", "not be tried again, and later changes follow"
+            what, end = "the notice that the history changed", "not be retried; later changes follow"
         else:
             what = f"{event.action} of {event.table} {event.key!r} (version {event.version})"
-            end = "not be tried again before the object changes"
+            end = "not be retried until the object changes"
         _log.error(
             "handler %s raised %s on %s and will %s; %d earlier failures were not logged",
-            self.name, type(error).__name__, what, end if parked else "be tried again", self._not_logged,
+            self.name, type(error).__name__, what, end if parked else "be retried", self._not_logged,
             exc_info=error,
             extra=fields(
                 handler=self.name, table=event.table, key=event.key, topic=event.topic, version=event.version,
@@ -264,12 +258,11 @@ class Handle:
 
 
 class Handlers:
-    """All handlers of a replica. ``clock`` gives seconds that never go back. ``threaded`` False is for tests: events
-    wait until :meth:`run_ready` is called, and whoever waits does so by ``condition``, which lets that happen.
+    """All handlers of a replica. ``clock`` is monotonic, in seconds. ``threaded`` False is for tests: events wait until
+    :meth:`run_ready` is called. Waiting methods then wait by ``condition``, which may call it.
 
-    :meth:`add` and :meth:`push` are called under one lock of the caller's (the replica's), so that a new
-    handler misses nothing between its initial events and the first pushed one. Nothing here calls back into
-    the caller.
+    :meth:`add` and :meth:`push` are called under one lock of the caller (the replica's), so that a new handler misses
+    no event between its initial events and the first pushed one. No method calls back into the caller.
     """
 
     def __init__(
@@ -288,7 +281,7 @@ class Handlers:
         self._name = name
         self._lock = threading.Lock()
         self.watchers: tuple[Callable[[], None], ...] = ()
-        """Called, on handlers' threads, when a change was handled or a handler stopped: they must only take note."""
+        """Called, on handlers' threads, when a change was handled or a handler stopped. They must be quick."""
         self._handles: tuple[Handle, ...] = ()  # replaced, never changed: push needs no lock to read it
         self._leaving: tuple[Handle, ...] = ()
         self._removed = HandlerCounters()
@@ -302,22 +295,22 @@ class Handlers:
         initial_events: Sequence[Event] = (),
         on_history_changed: HistoryHandler | None = None,
     ) -> Handle:
-        """Register a handler and start its thread; it is told ``initial_events`` first. Does not block.
+        """Register a handler and start its thread; it is called for ``initial_events`` first. Does not block.
 
-        Raises UsageError for what cannot be called (or is a coroutine function: nobody would await it),
-        ClosedError after :meth:`close`, TransportError when the system gives no thread.
+        Raises UsageError for a value that is not callable or is a coroutine function (which needs an event loop),
+        ClosedError after :meth:`close`, TransportError when the system cannot start a thread.
         """
         if not callable(fn):
-            raise UsageError(f"the handler {fn!r} cannot be called; give a function of one argument, the change")
+            raise UsageError(f"the handler {fn!r} is not callable; give a function of one argument, the change")
         if on_history_changed is not None and not callable(on_history_changed):
             raise UsageError(
-                f"on_history_changed={on_history_changed!r} cannot be called; give a function of one argument"
+                f"on_history_changed={on_history_changed!r} is not callable; give a function of one argument"
             )
         for each in (fn, on_history_changed):
             if each is not None and is_coroutine_function(each):
                 raise UsageError(
-                    f"the handler {each!r} is a coroutine function and nobody would await it; use an AsyncReplica, or "
-                    "give a plain function"
+                    f"the handler {each!r} is a coroutine function, which a Replica cannot await; use an AsyncReplica, "
+                    "or give a plain function"
                 )
         with self._lock:
             if self._closed:
@@ -333,32 +326,32 @@ class Handlers:
                 handle.start()
             except BaseException:
                 self._handles = others
-                handle.stop()  # who found it here meanwhile must not wait for it
+                handle.stop()  # another thread that found it meanwhile must not wait for it
                 raise
         return handle
 
     def push(self, events: Sequence[Event], *, initial: bool = False, by_sync: int = 0) -> None:
-        """Tell events, in chain order, to every handler that selects them. Does not block on handlers; after
-        :meth:`close` does nothing. ``initial``: they are of a topic's first sync (see :attr:`initial_done`).
-        ``by_sync``: so many of the first ones come of a full sync or an unsubscribe.
+        """Enqueue events, in chain order, for every handler that selects them. Does not block on handlers; does nothing
+        after :meth:`close`. ``initial``: they are of a topic's first sync (see :attr:`initial_done`). ``by_sync``: the
+        number of events, from the first on, that come from a full sync or an unsubscribe.
         """
         if events:
             for handle in self._handles:
                 handle.push(events, initial=initial, by_sync=by_sync)
 
     def push_history(self, change: HistoryChange) -> None:
-        """Notify the handlers that asked for it that the history changed; push the changes that follow from it
-        afterwards. Does not block.
+        """Notify the handlers that have a callback for it that the history changed. The caller pushes the resulting
+        changes afterwards. Does not block.
         """
         for handle in self._handles:
             handle.push_history(change)
 
     def listening(self) -> bool:
-        """True when somebody would be told of an event that is pushed now. Does not block."""
+        """True when there are handlers for an event that is pushed now. Does not block."""
         return bool(self._handles)
 
     def run_ready(self) -> bool:
-        """Without threads: let every handler handle one event that is ready, here. False: none was ready."""
+        """Without threads: every handler handles one ready event in this thread. False: none was ready."""
         ran = [handle.run_ready() for handle in self._handles]
         return any(ran)
 
@@ -368,7 +361,7 @@ class Handlers:
 
     @property
     def initial_done(self) -> bool:
-        """True when every handler handled, or parked, every initial event it was given so far."""
+        """True when every handler handled, or parked, all its initial events so far."""
         return all(handle.initial_done for handle in self._handles)
 
     def wait_initial(self, timeout: float | None = None) -> None:
@@ -379,40 +372,36 @@ class Handlers:
         self._wait([(handle, handle.wait_initial) for handle in self._handles], timeout, "its initial events")
 
     def wait_handled(self, position: int | None = None, timeout: float | None = None) -> None:
-        """Wait until every event up to a position that was pushed by now is handled or parked (None: every
-        event).
+        """Wait until every event up to a position that was pushed so far is handled or parked (None: every event).
 
-        Any thread but a handler's: that would wait for itself, UsageError. Blocks up to ``timeout`` seconds
-        (None: without end), then WaitTimeout. ClosedError when closed before or meanwhile. Removed handlers
-        do not count.
+        Any thread but a handler's, which would wait for itself (UsageError). Blocks up to ``timeout`` seconds (None: no
+        limit), then raises WaitTimeout. ClosedError when closed before or meanwhile. Removed handlers do not count.
         """
         self.refuse_handlers("wait_handled")
         what = "every event" if position is None else f"the events up to position {position}"
         self._wait([(handle, handle.waiter(position)) for handle in self._handles], timeout, what)
 
     def announce(self) -> None:
-        """Something happened that may end somebody's wait. Called by a handle."""
+        """Call the watchers after an event that may end a wait. Called by a handle."""
         for watcher in self.watchers:
             watcher()
 
     def handled_later(self, position: int | None = None) -> Callable[[], bool]:
-        """Remember what waits now up to a position (None: everything). The function returned says, quickly, whether
-        that is handled or parked by now; it raises ClosedError when the handlers were closed.
+        """Mark the events that wait now up to a position (None: all). The returned function does not block; it returns
+        whether they are handled or parked, and raises ClosedError when the handlers were closed.
         """
         waits = [handle.waiter(position) for handle in self._handles]
 
         def done() -> bool:
             handled = all(wait(0.0) for wait in waits)
             if self._closed:
-                raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+                raise ClosedError("the handlers were closed, waiting events were not handled; make a new replica")
             return handled
 
         return done
 
     def counters(self) -> HandlerCounters:
-        """The sums of all handlers, removed ones included; ``lag`` is the longest. Any thread, does not
-        block.
-        """
+        """The sums over all handlers, removed ones included; ``lag`` is the maximum. Any thread, does not block."""
         with self._lock:
             total, handles = self._removed, (*self._handles, *self._leaving)
         for handle in handles:
@@ -420,18 +409,18 @@ class Handlers:
         return total
 
     def parked(self) -> list[tuple[str, Parked]]:
-        """(handler's name, event and error) of everything parked now. Any thread, does not block."""
+        """(handler's name, event and error) of all parked events. Any thread, does not block."""
         return [(handle.name, parked) for handle in self._handles for parked in handle.parked()]
 
     def forget(self, handle: Handle) -> None:
-        """Take a handler out; its counters stay in the sums. Idempotent; called by :meth:`Handle.remove`."""
+        """Remove a handler; its counters stay in the sums. Idempotent; called by :meth:`Handle.remove`."""
         with self._lock:
             if handle in self._handles:
                 self._handles = tuple(other for other in self._handles if other is not handle)
                 self._leaving = (*self._leaving, handle)
 
     def ended(self, handle: Handle) -> None:
-        """The thread of a handler that was taken out ended: its counters are final. Called by that thread."""
+        """Add the final counters of a removed handler, whose thread ended. Called by that thread."""
         with self._lock:
             if handle in self._leaving:
                 self._leaving = tuple(other for other in self._leaving if other is not handle)
@@ -439,11 +428,10 @@ class Handlers:
                 self._removed = _sum(self._removed, msgspec.structs.replace(last, waiting=0, lag=0.0))
 
     def close(self, timeout: float = 2.0) -> bool:
-        """Stop every handler; events that wait are not told. Idempotent, from any thread, a handler's own
-        included.
+        """Stop every handler; waiting events are dropped. Idempotent, from any thread, a handler's own included.
 
-        Waits up to ``timeout`` seconds for calls that run. False: one of them still runs (in a daemon thread,
-        which ends with that call).
+        Waits up to ``timeout`` seconds for running calls. False: one of them still runs (in a daemon thread, which ends
+        with that call).
         """
         with self._lock:
             self._closed = True
@@ -459,7 +447,7 @@ class Handlers:
         return any(handle.is_current() for handle in self._handles)
 
     def refuse_handlers(self, what: str) -> None:
-        """Raises UsageError in a handler's own thread: ``what`` would wait for itself there. Does not block."""
+        """Raises UsageError in a handler's own thread, where ``what`` would wait for itself. Does not block."""
         if self.in_handler():
             raise UsageError(f"{what} was called by a handler, which would wait for itself; call it elsewhere")
 
@@ -472,16 +460,14 @@ class Handlers:
                 waiting = handle.counters().waiting
                 raise WaitTimeout(
                     f"handler {handle.name} did not handle {what} in time ({waiting} wait); "
-                    "wait longer or make it quicker"
+                    "wait longer or make the handler faster"
                 )
         if self._closed:
-            raise ClosedError("the handlers were closed, what waited was not handled; make a new replica")
+            raise ClosedError("the handlers were closed, waiting events were not handled; make a new replica")
 
 
 def is_coroutine_function(fn: Callable[[T], object]) -> TypeGuard[Callable[[T], Coroutine[Any, Any, object]]]:
-    """True when a call of ``fn`` makes a coroutine that has to be awaited: an ``async def``, or an object whose
-    ``__call__`` is one.
-    """
+    """True when a call of ``fn`` returns a coroutine: an ``async def``, or an object whose ``__call__`` is one."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
 

@@ -1,8 +1,8 @@
-"""What a replica holds of a topic, for those who compare it with the store: counted anew, and served by HTTP.
+"""HTTP routes that show the contents of a replica's topic, computed from the objects, for a comparison with the store.
 
 ``GET /verify?topic=T``: the topic's objects, digest and bucket digests at a point. ``GET /objects?topic=T&bucket=N``
 (``bucket`` may be repeated): tables, keys, versions and fingerprints of these buckets. ``POST /resync?topic=T``: read
-it anew (without a topic: everything that is followed). No values are told.
+the topic again (without a topic: all subscribed topics). No route returns values.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,10 +20,10 @@ JSON = "application/json"
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """One topic's own chain in a replica, of one moment.
+    """One topic's own chain in a replica, at one moment.
 
-    ``known`` is the point up to which it has everything: the topic's, or in a replica of everything the store's.
-    ``records`` are all objects of the chain, also those that a newer one of another topic hides.
+    ``known`` is the point up to which the replica has every change: the topic's point, or the store's point in a
+    replica of everything. ``records`` are all objects of the chain, also those hidden by a newer one of another topic.
     """
 
     topic: str
@@ -34,17 +34,17 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class InspectedReplica(Protocol):
-    """What is needed of a replica."""
+    """The methods of a replica that the routes need."""
 
     def contents(self, topic: str) -> Contents:
-        """The topic as it is now. Raises NotSubscribedError, ClosedError."""
+        """The topic's current contents. Raises NotSubscribedError, ClosedError."""
 
     def resync(self, *topics: str) -> None:
-        """Read topics anew, all without one. Raises NotSubscribedError, ClosedError."""
+        """Read topics again (none named: all). Raises NotSubscribedError, ClosedError."""
 
 
 def routes(replica: InspectedReplica) -> Mapping[str, Route]:
-    """Method and path -> what answers it."""
+    """The routes by method and path."""
     return {
         "GET /verify": lambda query: _answer(lambda: _verify(replica.contents(_topic(query)))),
         "GET /objects": lambda query: _answer(lambda: _objects(replica.contents(_topic(query)), _buckets(query))),
@@ -62,7 +62,7 @@ def _answer(make: Callable[[], Mapping[str, Any]]) -> Answered:
 
 
 def _verify(contents: Contents) -> dict[str, Any]:
-    """Counted from the values and not from what is kept beside them: it is to find what went wrong in memory, too."""
+    """Computed from the values and not from stored digests, so that faults in memory are found too."""
     total = 0
     buckets: dict[int, int] = {}
     for record in contents.records:

@@ -1,4 +1,4 @@
-"""A replica's journal (docs/journals.md): what it heard and decided, written before anything of it is applied."""
+"""A replica's journal (docs/journals.md): its received messages and decisions, written before they are applied."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -20,22 +20,22 @@ _Key = tuple[str, Point]
 
 
 class ReplicaJournal:
-    """Notes for one replica; see :class:`pubsub_lib.core.replica_state.Witness`. The caller holds the replica's lock,
-    except in ``following``, ``dropping`` and ``asking``. Nothing here raises because of the disk.
+    """The records of one replica; see :class:`pubsub_lib.core.replica_state.Witness`. The caller holds the replica's
+    lock, except in ``following``, ``dropping`` and ``asking``. No method raises an error of the disk.
     """
 
     def __init__(self, journal: Journal, *, polls: bool) -> None:
-        """``polls``: the driver carries no messages, the replica reads the changelog itself."""
+        """``polls``: the driver sends no messages, the replica reads the changelog itself."""
         self._journal = journal
         self._polls = polls
         self._listings = 0
         self._known: dict[str, Point | None] = {}
-        """What is known of each chain since the last step: a message behind it is old, and one ahead of it is not."""
+        """The known point of each chain after the last step: a message up to it is old, a later one is not."""
 
-    # -- topics and questions ----------------------------------------------------------------------------------------
+    # -- topics and hello requests -----------------------------------------------------------------------------------
 
     def following(self, topics: Sequence[str]) -> None:
-        """From now on messages of these may come."""
+        """From now on messages of these topics may arrive."""
         for topic in topics:
             self._journal.note("interest", topic=topic, cause="poll" if self._polls else "")
 
@@ -44,14 +44,14 @@ class ReplicaJournal:
         self._known.pop(topic, None)
         self._journal.note("drop", topic=topic)
 
-    def asking(self, question: RequestHello) -> None:
-        """Every publisher is asked for a hello now."""
-        self._journal.note("ask", peer=question.nonce)
+    def asking(self, request: RequestHello) -> None:
+        """A hello request is sent to every publisher now."""
+        self._journal.note("ask", peer=request.nonce)
 
-    # -- what arrives ------------------------------------------------------------------------------------------------
+    # -- received messages -------------------------------------------------------------------------------------------
 
     def received(self, envelope: Envelope, effects: Sequence[Effect], tracker: Tracker) -> None:
-        """See :meth:`pubsub_lib.core.replica_state.Witness.heard`."""
+        """See :meth:`pubsub_lib.core.replica_state.Witness.received`."""
         hello = envelope.hello
         if hello is not None and hello.nonce:
             self._journal.note("hello", peer=hello.nonce, service=envelope.service, uuid=envelope.uuid)
@@ -73,17 +73,17 @@ class ReplicaJournal:
             self._known[chain] = applied[-1].point
 
     def _before(self, chain: Chain, applied: Sequence[Link]) -> Point | None:
-        """What was known before this step, which applied these links."""
+        """The known point before this step, which applied these links."""
         if chain.name in self._known:
             return self._known[chain.name]
         return chain.previous(applied[0]) if applied else chain.known
 
     def _mixed(self, envelope: Envelope, applied: Sequence[Link], known: Point | None) -> None:
-        """Not everything that came is applied, or more than that. ``known``: before it came.
+        """Write the messages of an envelope that is not applied exactly as received. ``known``: the point before it.
 
-        Receipts are written in the order in which they came, and applied links in the order in which they are applied.
-        A message that came before another one and is applied after it is written twice: as ``waiting``, and as
-        ``applied`` (without a sequence) in its turn.
+        Receipts are written in the order of arrival, and applied links in the order in which they are applied. A
+        message that arrived before another one and is applied after it is written twice: as ``waiting``, and later as
+        ``applied`` (without a sequence).
         """
         turns = {(link.topic, link.point): turn for turn, link in enumerate(applied)}
         passed = {link.point.position for link in applied}
@@ -122,7 +122,7 @@ class ReplicaJournal:
     # -- syncs -------------------------------------------------------------------------------------------------------
 
     def sync_begins(self, job: StartSync) -> None:
-        """The store is asked now."""
+        """The sync starts to read from the store now."""
         for chain, want in job.wants.items():
             cause = job.causes.get(chain, "")
             self._journal.note(
@@ -141,7 +141,7 @@ class ReplicaJournal:
                 self._known[chain] = tracker.chain(chain).known
             if isinstance(part, Full):
                 self._full(number, chain, part, used=chain in replaced)
-                # What had waited is applied to the objects that were read, so it stands after them.
+                # Links that had waited are applied to the objects that were read, so they are written after them.
                 self._journal.links("applied", links)
                 continue
             self._journal.links("applied", links, cause="delta")
@@ -164,14 +164,14 @@ class ReplicaJournal:
 
     def _full(self, number: int, chain: str, part: Full, *, used: bool) -> None:
         records = [record for snapshot in part.topics.values() for record in snapshot.records]
-        # Where only some buckets were read, the digests of the others were equal. An answer that came late is not used.
+        # If only some buckets were read, the digests of the others were equal. A late answer is not used.
         self._ended(
             number, chain, "full" if used else "failed", part.head, len(records),
             sum(len(record.value) for record in records),
         )  # fmt: skip
 
     def rotted(self, rot: Rot) -> None:
-        """Objects in memory were found to be altered or lost; they are read again."""
+        """Altered or lost objects were found in memory; they are read again."""
         self._journal.note("rot", topic=rot.topic, cause="memory", count=rot.objects)
 
     def sync_failed(self, job: StartSync, why: str) -> None:
@@ -191,7 +191,7 @@ class ReplicaJournal:
         self._journal.watch(rejected)
 
     def listing(self, topic: str, known: Point, records: Sequence[Record]) -> None:
-        """All objects of a topic as they are held at ``known``."""
+        """All objects of a topic, at the point ``known``."""
         self._listings += 1
         self._journal.listing(self._listings, topic, known, records)
 
@@ -201,16 +201,16 @@ class ReplicaJournal:
 
     @property
     def error(self) -> str:
-        """Why records are being lost right now; "" while all is well."""
+        """Why records are being lost now; "" when none are."""
         return self._journal.error
 
     def close(self) -> None:
-        """The replica ends here. Idempotent."""
+        """Close the journal at the replica's end. Idempotent."""
         self._journal.close()
 
 
 def _completing(messages: Sequence[Message]) -> dict[_Key, int]:
-    """The place of the message with which each link that came is whole: of a repeated message the first copy."""
+    """The index of the message that completes each received link; of a repeated message the first copy counts."""
     seen: set[tuple[_Key, int]] = set()
     places: dict[_Key, int] = {}
     for index, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""A replica's metrics, as Prometheus reads them. Imported only where an endpoint is asked for."""
+"""A replica's metrics for Prometheus. Imported only when an endpoint is configured."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ from pubsub_lib.settings import Settings
 
 PREFIX: Final = "pubsub_replica_"
 MAX_TOPICS: Final = 200
-"""A replica of more topics shows the lowest and the highest position only: series are what a monitoring pays for."""
+"""A replica of more topics shows only the lowest and the highest position, to limit the number of time series."""
 
 
 def endpoint_of(
@@ -24,7 +24,7 @@ def endpoint_of(
     status: Callable[[], Status],
     routes: Mapping[str, Route] = MappingProxyType({}),
 ) -> Endpoint:
-    """The endpoint that the settings ask for, not yet started. ``routes``: what it answers besides."""
+    """The configured endpoint, not yet started. ``routes``: its further routes."""
     return Endpoint(
         settings.metrics_address,
         settings.metrics_port,
@@ -36,19 +36,19 @@ def endpoint_of(
 
 
 class ReplicaMetrics(Collector):
-    """Takes a :class:`~pubsub_lib.replica.status.Status` when it is asked; keeps nothing of its own. Any thread."""
+    """Reads a :class:`~pubsub_lib.replica.status.Status` at each collection; has no other state. Any thread."""
 
     def __init__(self, status: Callable[[], Status]) -> None:
         self._status = status
 
     def collect(self) -> Iterable[Metric]:
-        """Every metric; docs/operating.md says what each means. Raises ClosedError when the replica is closed."""
+        """Every metric (described in docs/operating.md). Raises ClosedError when the replica is closed."""
         now = self._status()
         yield from _freshness(now)
         yield from _positions(now)
         yield from _syncs(now)
-        yield _counters("dropped", "Messages that were received and not used.", "why", now.dropped)
-        yield _counters("driver", "What the driver counted.", "what", now.driver)
+        yield _counters("dropped", "Received messages that were dropped.", "why", now.dropped)
+        yield _counters("driver", "Counters of the driver.", "what", now.driver)
         yield from _handlers(now)
         yield from _left_out(now)
         yield _counters("journal_records", "Records of the journal.", "what", now.journal)
@@ -57,9 +57,9 @@ class ReplicaMetrics(Collector):
 
 def _freshness(now: Status) -> Iterable[Metric]:
     yield _gauge("ready", "1 when the replica is ready.", now.ready)
-    yield _gauge("synced", "1 when every topic was synced and the handlers had what was there.", now.synced)
-    yield _gauge("polling", "1 while no publisher proves to be fresh and the store is polled.", now.polling)
-    yield _gauge("staleness_seconds", "Everything committed longer ago than that is here.", now.staleness)
+    yield _gauge("synced", "1 when every topic was synced and handlers finished the initial changes.", now.synced)
+    yield _gauge("polling", "1 while no publisher sends fresh hellos and the store is polled.", now.polling)
+    yield _gauge("staleness_seconds", "Maximum age of commits that the replica may lack.", now.staleness)
 
 
 def _positions(now: Status) -> Iterable[Metric]:
@@ -69,9 +69,9 @@ def _positions(now: Status) -> Iterable[Metric]:
         "waiting_messages", "Messages that wait for an earlier one.", sum(c.waiting for c in now.chains.values())
     )
     ends = {"lowest": min(known.values(), default=0), "highest": max(known.values(), default=0)}
-    yield _gauges("known_position", "Up to which positions everything is here.", "what", ends)
+    yield _gauges("known_position", "Position up to which a topic is complete, over all topics.", "what", ends)
     if len(known) <= MAX_TOPICS:
-        yield _gauges("topic_known_position", 'The same of each topic; "" is everything.', "topic", known)
+        yield _gauges("topic_known_position", 'Position up to which each topic is complete; "": all.', "topic", known)
 
 
 def _syncs(now: Status) -> Iterable[Metric]:
@@ -82,13 +82,13 @@ def _syncs(now: Status) -> Iterable[Metric]:
         for cause, value in causes.items():
             syncs.add_metric([kind, cause], value)
     yield syncs
-    yield _counter("history_changes", "Topics read anew because the store's history changed.", counters.history_changes)
-    yield _counter("syncs_failed", "Syncs that failed or took too long.", counters.syncs_failed)
+    yield _counter("history_changes", "Topics read again after the store's history changed.", counters.history_changes)
+    yield _counter("syncs_failed", "Syncs that failed or timed out.", counters.syncs_failed)
     tally = now.sequences
     seen = {"holes": tally.holes, "filled": tally.filled, "duplicates": tally.duplicates, "restarts": tally.restarts}
-    yield _counters("sequences", "What publishers' sequences told.", "what", seen)
+    yield _counters("sequences", "Events found by publishers' sequences.", "what", seen)
     faults = msgspec.structs.asdict(now.faults)
-    yield _counters("faults", "What must never happen.", "what", faults)
+    yield _counters("faults", "Faults that must not happen.", "what", faults)
 
 
 def _handlers(now: Status) -> Iterable[Metric]:
@@ -100,9 +100,9 @@ def _handlers(now: Status) -> Iterable[Metric]:
         "parked": of.parked,
         "conflated": of.conflated,
     }
-    yield _counters("handlers", "What became of changes for handlers.", "what", done)
+    yield _counters("handlers", "Changes for handlers, by outcome.", "what", done)
     yield _gauge("handlers_waiting", "Changes that wait for handlers.", of.waiting)
-    yield _gauge("handlers_lag_seconds", "How long the oldest of them has been waiting.", of.lag)
+    yield _gauge("handlers_lag_seconds", "Wait of the oldest change for handlers.", of.lag)
     yield _gauge("handlers_parked_objects", "Objects that are parked now.", len(now.parked))
 
 
@@ -110,10 +110,10 @@ def _left_out(now: Status) -> Iterable[Metric]:
     objects = {name: index.left_out for name, index in now.indexes.items()}
     failures = {name: index.failures for name, index in now.indexes.items()}
     tables = Counter(each.table for each in now.unreadable)
-    yield _gauges("index_left_out_objects", "Objects that an index lacks: they could not be indexed.", "index", objects)
-    yield _counters("index_failures", "Objects that could not be indexed, each time.", "index", failures)
+    yield _gauges("index_left_out_objects", "Objects that an index lacks after a failure.", "index", objects)
+    yield _counters("index_failures", "Failed attempts to index an object.", "index", failures)
     yield _gauges("unreadable_objects", "Objects that do not fit their table's declared type.", "table", tables)
-    yield _counter("unreadable_reads", "Reads of such objects.", now.unreadable_reads)
+    yield _counter("unreadable_reads", "Failed reads of such objects.", now.unreadable_reads)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

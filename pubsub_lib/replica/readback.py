@@ -1,4 +1,4 @@
-"""Waiting for a commit in a replica: what is looked at under its lock, and asked of the store without it."""
+"""Wait for a commit in a replica: checks under the replica's lock, and queries of the store without the lock."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
@@ -11,48 +11,48 @@ from pubsub_lib.errors import StoreError
 
 
 class Committed(Protocol):
-    """What a transaction tells after its commit."""
+    """The result of a committed transaction."""
 
     @property
     def links(self) -> Sequence[Link]:
-        """What it did to each topic."""
+        """The transaction's changes of each topic."""
 
     @property
     def point(self) -> Point:
-        """Its point."""
+        """The transaction's point."""
 
 
 def check_position(target: object) -> None:
-    """Raises UsageError for what cannot be waited for."""
+    """Raises UsageError for an invalid position or commit."""
     number = isinstance(target, int) and not isinstance(target, bool) and target >= 0
     if not (number or target is None or isinstance(getattr(target, "point", None), Point)):
-        raise wrong("position", target, "an integer from 0, or what tx.commit holds after a transaction")
+        raise wrong("position", target, "an integer from 0, or tx.commit of a finished transaction")
 
 
 @runtime_checkable
 class HistoryReader(Protocol):
-    """A store that can tell what its history holds."""
+    """A store that can be queried for the points of its history."""
 
     def holds(self, topic: str, points: Sequence[Point]) -> Sequence[bool | None]:
-        """Of each point whether it lies in the topic's history (``ALL``: the store's); None: nobody can tell. Blocks;
+        """For each point whether it is in the topic's history (``ALL``: the store's history); None: unknown. Blocks;
         raises StoreError.
         """
 
 
 RETRY = 1.0
-"""Seconds before a store that could not be asked is asked again."""
+"""Seconds before a failed query of the store is retried."""
 
 
 class Readback:
-    """One wait: by position for a number, and by the commit's point for a commit.
+    """One wait: by position for a number, by the commit's point for a commit.
 
-    ``look`` with the replica's lock held; ``ask`` without it, when ``question`` is not None.
+    Call ``look`` with the replica's lock held; call ``ask`` without the lock when ``question`` is not None.
     """
 
     def __init__(self, target: int | Committed, topics: Sequence[str] | None, reader: object, now: float) -> None:
         self.target = target
         self.topics = topics
-        """Those that are waited for; None: all that are subscribed to."""
+        """The topics to wait for; None: all subscribed topics."""
         self._reader = reader
         self._number = target if isinstance(target, int) else target.point.position
         self._awaited = None if isinstance(target, int) else Awaited(target.point, now)
@@ -62,11 +62,11 @@ class Readback:
 
     @property
     def number(self) -> int:
-        """The position that is waited for."""
+        """The position to wait for."""
         return self._number
 
     def look(self, tracker: Tracker) -> bool:
-        """Whether the topics have it. When ``question`` is set afterwards, ask before the next look."""
+        """Whether the topics have the commit. When ``question`` is set afterwards, ``ask`` before the next ``look``."""
         if self._awaited is None:
             return tracker.covered(self.topics) >= self._number
         if ALL in tracker.topics:
@@ -83,7 +83,7 @@ class Readback:
         return found is True
 
     def ask(self) -> StoreError | None:
-        """Ask the store, and believe it. Blocks for the database. Returns why it could not be asked.
+        """Query the store. Blocks for the database. Returns the error of a failed query, else None.
 
         Raises HistoryChanged, OutcomeUnknown.
         """

@@ -1,4 +1,4 @@
-"""The replica: a local copy of chosen topics of the database that follows every change and knows how stale it is."""
+"""The replica: a local copy of chosen topics of the database, which receives every change and knows its staleness."""
 
 import os
 import random
@@ -51,34 +51,35 @@ from pubsub_lib.store import Store
 if TYPE_CHECKING:
     from pubsub_lib.http_endpoint import Endpoint
 
-NOT_STARTED = "this replica was not started, so it holds nothing yet; call start() first, or use it in a with statement"
-NOT_SUBSCRIBED = "no topic is subscribed to any more, so nothing can be waited for; call subscribe()"
+NOT_STARTED = "this replica was not started, so it is still empty; call start() first, or use it in a with statement"
+NOT_SUBSCRIBED = "no topic is subscribed to any more, so there is nothing to wait for; call subscribe()"
 
 T = TypeVar("T")
 Order = Sequence[str | Table[Any]]
 """Several tables, by names or handles."""
 OnError = Literal["raise", "skip"]
-"""What ``iterate`` does with an object that cannot be decoded."""
+"""How ``iterate`` treats an object that cannot be decoded."""
 MAX_EXAMPLES: Final = 5
-"""Objects that ``status()`` names of each index that leaves objects out."""
+"""Maximum number of left-out objects that ``status()`` names for each index."""
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` waits for a sync or a handler that is in the middle of something."""
+"""Maximum seconds that ``close`` waits for a running sync or handler."""
 
 
 class Replica:
-    """A local copy of ``topics`` (``None``: those of the settings, and everything when they name none).
+    """A local copy of ``topics`` (``None``: the settings' topics, or all topics when the settings name none).
 
     A context manager; ``start`` and ``close`` do the same by hand. All methods may be called from any thread, handlers
-    included, and do not block unless they say so. After a fork it belongs to the parent: the child makes a new one.
+    included, and do not block unless they document it. After a fork the replica belongs to the parent: the child makes
+    a new one.
 
-    With named topics it also follows ``DEFAULT_TOPIC``, because an object without a topic is everybody's;
-    ``default_topic`` False (by default ``settings.default_topic``) leaves that out.
+    A replica of named topics also subscribes to ``DEFAULT_TOPIC``, because objects without a topic are for all
+    replicas; ``default_topic`` False (by default ``settings.default_topic``) leaves it out.
     ``tables`` declares tables and the types (msgspec Structs) of their values, by handles
-    (``tables=[Table("lport", Port)]``) or as a mapping of names to types. Values are decoded into these types, and a
-    table that is not declared is then refused (InvalidValueError) by every method that takes a table.
-    ``store`` and ``subscriber`` replace what the settings would open; ``rng`` makes jitter and nonces repeatable.
-    Raises ConfigError or DriverError for settings that cannot be used, UsageError for another argument of a wrong type.
+    (``tables=[Table("lport", Port)]``) or as a mapping of names to types. Values are decoded into these types. Every
+    method that takes a table then refuses an undeclared table (InvalidValueError).
+    ``store`` and ``subscriber`` replace those of the settings; ``rng`` makes jitter and nonces repeatable.
+    Raises ConfigError or DriverError for invalid settings, UsageError for another argument of a wrong type.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Replica:
         self._state_lock = threading.Lock()
         self._started = False
         self._follows = False
-        """``start`` has got so far that the tracker's topics are those that are followed."""
+        """True when ``start`` has subscribed, so that the tracker's topics are the replica's topics."""
         self._closed = False
         self._ended = threading.Event()
 
@@ -147,8 +148,8 @@ class Replica:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Subscribe, and sync in the background. Raises TransportError when the driver cannot start, or the endpoint
-        for metrics that the settings ask for cannot be had.
+        """Subscribe, and sync in the background. Raises TransportError when the driver cannot start, or when the
+        configured endpoint for metrics cannot bind its port.
         """
         with self._state_lock:
             self._check()
@@ -159,17 +160,17 @@ class Replica:
             self._engine.start(self._topics)
             self._follows = True
             if self._endpoint is not None:
-                self._endpoint.start()  # last: what it answers is of a replica that follows its topics
+                self._endpoint.start()  # last: its answers need a replica that has subscribed
             if self._journal is not None:
                 self._journal.watch(self._rejected)
         except BaseException:
-            self.close()  # nobody else will: a with statement whose begin fails has no end
+            self.close()  # __exit__ is not called when __enter__ raises
             raise
 
     def close(self) -> None:
         """Stop every thread and release everything, within ``CLOSE_TIMEOUT`` and the driver's 2 s. Idempotent (a later
-        call waits for the first), from any thread; called by a handler, it does not wait for that handler. What is in
-        the middle of a reading or a call then ends by itself. Objects can no longer be read afterwards.
+        call waits for the first), from any thread; called by a handler, it does not wait for that handler. A sync or
+        handler call that still runs then ends by itself. Objects cannot be read afterwards.
         """
         if os.getpid() != self._pid:
             return
@@ -205,18 +206,18 @@ class Replica:
     # -- topics --------------------------------------------------------------------------------------------------
 
     def subscribe(self, *topics: str) -> None:
-        """Use more topics from now on; those that are new are subscribed to.
+        """Add a user to each of these topics, and subscribe to the new ones.
 
-        Users are counted: each call is one more user of the topics that it names, as ``topics`` of the constructor are
-        one. A topic is followed until as many calls of ``unsubscribe`` have named it. Raises InvalidValueError for a
-        bad name, NotSubscribedError when the replica follows everything already, NotStarted.
+        Users are counted: each call adds one user to each topic that it names; the constructor's ``topics`` have one
+        user. A topic stays subscribed until ``unsubscribe`` was called once for each user. Raises InvalidValueError for
+        an invalid name, NotSubscribedError when the replica is subscribed to everything already, NotStarted.
         """
         self._check_started()
         self._engine.subscribe(_checked_topics(topics))
 
     def unsubscribe(self, topic: str) -> bool:
-        """End one use of a topic. With the last one the topic is dropped: its objects go, and handlers are called with
-        the deletes; then it returns True, else False. Raises NotSubscribedError, NotStarted.
+        """Remove one user of a topic. After the last one the topic is dropped: its objects are removed, and handlers
+        are called with the deletes; then it returns True, else False. Raises NotSubscribedError, NotStarted.
         """
         self._check_started()
         check_kind("topic", topic, str, "a string")
@@ -224,16 +225,14 @@ class Replica:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What is followed; ``("",)`` is everything. Raises NotStarted."""
+        """The subscribed topics; ``("",)`` is everything. Raises NotStarted."""
         self._check_started()
         with self._engine.lock:
             return tuple(self._engine.state.tracker.topics)
 
     @property
     def publishers(self) -> tuple[str, ...]:
-        """The addresses that were found in the directory and are listened to, besides the configured ones.
-        Raises NotStarted.
-        """
+        """The publishers' addresses found in the directory, without the configured ones. Raises NotStarted."""
         self._check_started()
         return () if self._discovery is None else self._discovery.addresses
 
@@ -244,8 +243,8 @@ class Replica:
     @overload
     def get(self, table: str, key: str) -> Any: ...
     def get(self, table: str | Table[Any], key: str) -> Any:
-        """The value of an object, decoded anew at each call, or None. Raises InvalidValueError when the value does not
-        fit the table's declared type (``status().unreadable`` names the object then) and for a table that is not
+        """The value of an object, decoded again at each call, or None. Raises InvalidValueError when the value does not
+        fit the table's declared type (``status().unreadable`` then lists the object) and for a table that is not
         declared, NotStarted.
         """
         found = self.record(table, key)
@@ -277,8 +276,8 @@ class Replica:
     ) -> Iterator[tuple[str, Any]]:
         """(key, value) of all objects of a table, as they are at this moment: later changes are not seen.
 
-        ``on_error``: what to do with an object whose value does not fit the table's declared type. ``"raise"`` raises
-        InvalidValueError and ends the iteration; ``"skip"`` leaves the object out and goes on. Both note the object in
+        ``on_error``: the treatment of an object whose value does not fit the table's declared type. ``"raise"`` raises
+        InvalidValueError and ends the iteration; ``"skip"`` leaves the object out and continues. Both add the object to
         ``status().unreadable``. Raises NotSubscribedError for a topic that is not subscribed to, InvalidValueError for
         a table that is not declared, UsageError, NotStarted.
         """
@@ -291,9 +290,9 @@ class Replica:
     @overload
     def records(self, table: str | None = None, *, topic: str | None = None) -> list[Object[Any]]: ...
     def records(self, table: str | Table[Any] | None = None, *, topic: str | None = None) -> list[Object[Any]]:
-        """All objects, or those of a table or of a topic, of one moment: each with its topic, version and value.
+        """All objects, or those of a table or of a topic, at one moment: each with its topic, version and value.
 
-        Values are decoded when ``value`` is read, so an object that does not fit its table's type raises only there.
+        Values are decoded when ``value`` is read, so an object that does not fit its table's type raises only then.
         Raises NotSubscribedError for a topic that is not subscribed to, InvalidValueError for a table that is not
         declared, NotStarted.
         """
@@ -321,7 +320,7 @@ class Replica:
 
     def lookup(self, index: str, value: object) -> list[tuple[str, Any]]:
         """(key, value) of every object that the index has under ``value``; see :meth:`add_index` for those that it
-        leaves out. Raises NotSubscribedError for no such index, NotStarted.
+        leaves out. Raises NotSubscribedError for an unknown index, NotStarted.
         """
         self._check_started()
         check_kind("index", index, str, "a string, the index's name")
@@ -345,17 +344,17 @@ class Replica:
     ) -> Handle:
         """Call ``handler`` with every change of a table, of several tables, or of all (None), a topic or a key.
 
-        It is called on a thread of its own, first with the objects that are there already (as creates), then with
-        every change in chain order; one that is too slow gets the latest change per key, one that raises is tried
-        again and parked after ``settings.handling.tries``. ``remove()`` of what is returned ends it.
+        The handler is called on its own thread, first with the existing objects (as creates), then with every change in
+        chain order. A slow handler gets only the latest change per key. After an exception the call is retried, and the
+        change is parked after ``settings.handling.tries`` attempts. ``remove()`` of the returned handle ends it.
 
         One handler of several tables is called for all of them in chain order; between two handlers there is no order.
-        ``order`` names tables, those first that others refer to: what a full sync finds (at the start or later), and
-        what an unsubscribe takes away, is told as creates and sets in this order, then deletes in the reverse.
+        ``order`` names tables, referenced tables first. The changes that a full sync finds (at the start or later), or
+        that an unsubscribe causes, are then passed as creates and sets in this order, followed by deletes in reverse.
         ``on_history_changed`` is called on the handler's thread when a reading shows that the store's history changed
         (a restored backup, a fail-over, acknowledged commits lost): after every change of the old history and before
         the first one of the new history, in which versions may go back. It is called once for each reading that finds
-        topics of another history, with the points of these topics. When it raises, it is tried again like a change, and
+        topics of another history, with the points of these topics. When it raises, it is retried like a change, and
         later changes wait until it returns or is parked. Raises UsageError, NotSubscribedError for the topic,
         InvalidValueError for a table that is not declared, ClosedError.
         """
@@ -372,16 +371,16 @@ class Replica:
 
     @property
     def synced(self) -> bool:
-        """True when every followed topic was synced and the handlers have had the objects of that sync. False before
-        ``start``, and while no topic is subscribed to. Raises ClosedError.
+        """True when every subscribed topic was synced and the handlers have handled the objects of that sync. False
+        before ``start``, and while no topic is subscribed to. Raises ClosedError.
         """
         self._check()
         with self._engine.lock:
             return self._engine.state.tracker.synced and self._handlers.initial_done
 
     def staleness(self) -> float:
-        """Seconds: everything committed longer ago than that is here. Infinite before ``start``, before the first sync,
-        and while no topic is subscribed to. Raises ClosedError.
+        """Seconds: the replica has every change that was committed longer ago. Infinite before ``start``, before the
+        first sync, and while no topic is subscribed to. Raises ClosedError.
         """
         self._check()
         with self._engine.lock:
@@ -403,16 +402,15 @@ class Replica:
     ) -> None:
         """Block until everything up to ``position`` is applied: read your own write.
 
-        Given what ``tx.commit`` says, only the topics that it wrote to are waited for, which is quickest; None, of a
-        transaction that changed nothing, is there already. Given a number, all followed topics are waited for (or
-        ``topics``): a topic that was not written to says so only at its next hello, poll or sync, and a number cannot
-        tell one history from another. Of a commit that a full sync may have jumped over the store is asked, which may
-        take longer than the timeout by one query.
+        Given ``tx.commit``, the call waits only for the topics that the transaction wrote to, which is fastest. None
+        (the commit of a transaction that changed nothing) does not wait. Given a number, it waits for all subscribed
+        topics (or ``topics``): a topic without a change reaches the position only at its next hello, poll or sync, and
+        a number does not identify a history. If a full sync may have passed over the commit, the store is queried,
+        which may exceed the timeout by one query.
 
-        Raises WaitTimeout, ClosedError, NotStarted, NotSubscribedError (also when one of those named or written to is
-        dropped meanwhile), and UsageError for topics that are no list of names. Given a commit also HistoryChanged,
-        when the store does not have it any more, and OutcomeUnknown, when the changelog does not reach back to it any
-        more.
+        Raises WaitTimeout, ClosedError, NotStarted, NotSubscribedError (also when one of the topics is dropped
+        meanwhile), and UsageError for topics that are not a list of names. Given a commit also HistoryChanged when the
+        store does not have it any more, and OutcomeUnknown when the changelog was trimmed beyond it.
         """
         until = self._deadline(timeout)
         if position is None:
@@ -427,8 +425,8 @@ class Replica:
     def wait_handled(
         self, position: int | Committed | None, timeout: float | None = None, *, topics: Sequence[str] | None = None
     ) -> None:
-        """Block until ``wait_for`` and every handler has had (or given up) the changes up to there. Raises as
-        ``wait_for``, and UsageError when called by a handler.
+        """Block as ``wait_for``, and until every handler has handled (or parked) the changes up to ``position``. Raises
+        as ``wait_for``, and UsageError when called by a handler.
         """
         self._check_started()
         until = self._deadline(timeout)
@@ -441,8 +439,8 @@ class Replica:
         self._handlers.wait_handled(number, self._left(until))
 
     def status(self) -> Status:
-        """A look at everything: metrics, and why the replica is not ready. Takes the replica's lock for a moment.
-        Before ``start`` it is not ready, and says so. Raises ClosedError.
+        """The replica's metrics, and the reasons why it is not ready (before ``start`` it is not). Takes the replica's
+        lock for a short time. Raises ClosedError.
         """
         self._check()
         parked = parked_objects(self._handlers.parked())
@@ -491,8 +489,8 @@ class Replica:
     # -- comparing with the store ----------------------------------------------------------------------------------
 
     def contents(self, topic: str) -> Contents:
-        """A topic's own chain: what is known of it, and all its objects, of one moment. Takes the replica's lock for
-        as long as making the list takes. Raises NotSubscribedError, InvalidValueError, NotStarted.
+        """A topic's own chain at one moment: its state and all its objects. Holds the replica's lock while it makes the
+        list. Raises NotSubscribedError, InvalidValueError, NotStarted.
         """
         self._check_started()
         check_name("topic", topic)
@@ -509,7 +507,7 @@ class Replica:
 
     def resync(self, *topics: str) -> None:
         """Read these topics again (none: all that are subscribed to), as soon as ``sync_interval`` allows. Handlers are
-        called for what differs. Not needed in operation: a replica finds and repairs a digest that differs without it.
+        called for differences. Not needed in operation, because a replica finds and repairs a wrong digest by itself.
         A replica of everything reads everything. Does not wait. Raises NotSubscribedError, NotStarted.
         """
         self._check_started()
@@ -534,8 +532,8 @@ class Replica:
         )
 
     def _awaited(self, position: int | Committed, topics: Sequence[str] | None) -> Sequence[str] | None:
-        """Of which topics a wait is (None: of all that are subscribed to). With the lock held, at every look: what is
-        not followed any more would be waited for in vain, or forgotten without a word.
+        """The topics of a wait (None: all that are subscribed to). With the lock held, at every check: a wait for a
+        topic that was unsubscribed meanwhile must raise, because it cannot succeed any more.
         """
         followed = self._subscribed()
         if topics is not None:
@@ -553,7 +551,7 @@ class Replica:
         return names
 
     def _is_synced(self) -> bool:
-        """Whether every followed topic was synced. With the lock held."""
+        """Whether every subscribed topic was synced. With the lock held."""
         if not self._subscribed():
             raise NotSubscribedError(NOT_SUBSCRIBED)
         return self._engine.state.tracker.synced
@@ -569,7 +567,7 @@ class Replica:
             _check_list(topics, "wait for all that are subscribed to")
 
     def _read_back(self, readback: Readback, until: float | None) -> bool:
-        """Wait. True: it is applied; False: the store is to be asked first."""
+        """Wait. True: the position is applied; False: the store must be queried first."""
 
         def ready() -> bool:
             readback.topics = self._awaited(readback.target, readback.topics)
@@ -579,10 +577,10 @@ class Replica:
         return readback.question is None
 
     def _pause(self, until: float | None, error: PubSubError) -> None:
-        """Before the store is asked again."""
+        """Wait before the store is queried again."""
         left = self._left(until)
         if left is not None and left <= 0:
-            raise WaitTimeout(f"the store could not be asked for the commit in time: {error}")
+            raise WaitTimeout(f"the store could not be queried for the commit in time: {error}")
         with self._engine.lock:
             self._engine.changed.wait(RETRY if left is None else min(left, RETRY))
 
@@ -597,7 +595,7 @@ class Replica:
                     return
                 left = self._left(until)
                 if left is not None and left <= 0:
-                    raise WaitTimeout(f"{what} did not come in time{self._why()}")
+                    raise WaitTimeout(f"{what} was not reached in time{self._why()}")
                 engine.changed.wait(left)
 
     def _deadline(self, timeout: float | None) -> float | None:
@@ -612,12 +610,13 @@ class Replica:
         return "" if error is None else f": the last sync failed because {error}"
 
     def _subscribed(self) -> Collection[str]:
-        """What is followed, or will be by ``start``: a handler may be registered before it. With the lock held."""
+        """The subscribed topics; before ``start`` also those of the constructor, because a handler may be registered
+        before ``start``. With the lock held."""
         followed = self._engine.state.tracker.topics
         return followed if self._follows else {*self._topics, *followed}
 
     def _only(self, topic: str | None) -> str | None:
-        """The topic that a look is confined to. No object has the topic ``ALL``: that is to be confined to none."""
+        """The topic that restricts a read. ``ALL`` means no restriction, because no object has the topic ``ALL``."""
         if topic is not None:
             self._check_subscribed(topic)
         return None if topic == ALL else topic
@@ -649,7 +648,7 @@ class Replica:
             raise
 
     def _version_of(self, table: str, key: str) -> int | None:
-        """Of an object that is shown; None: there is none. With the lock held."""
+        """The version of the visible object; None when it does not exist. With the lock held."""
         found = self._cache.record(table, key)
         return None if found is None else found.version
 
@@ -668,7 +667,7 @@ def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str
     for each in objects:
         try:
             value = each.value
-        except InvalidValueError:  # noted by what decodes
+        except InvalidValueError:  # already added to ``unreadable``
             if not skip:
                 raise
             continue
@@ -676,19 +675,19 @@ def _values(objects: Sequence[Object[Any]], *, skip: bool) -> Iterator[tuple[str
 
 
 def _reader(settings: Settings) -> Store:
-    """A store to read from, which may not be there yet: a replica makes no database, and waits for one that is late."""
-    # One attempt: the tracker tries again by its own rules, and what failed is to be seen meanwhile.
+    """A store to read from, which may not exist yet: a replica does not create the database, but waits for it."""
+    # One attempt: the tracker retries by its own rules, and a failure must be visible in the meantime.
     once = msgspec.structs.replace(settings.store, retry_attempts=1)
     return Store(msgspec.structs.replace(settings, store=once), create=False)
 
 
 def _endpoint(settings: Settings, replica: Replica) -> "Endpoint":
-    """Imported only here, so that a replica without the endpoint runs without what the endpoint needs."""
+    """The HTTP endpoint. Imported only here, so that a replica without an endpoint does not need its dependencies."""
     try:
         from pubsub_lib.replica import metrics
     except ImportError as error:
         raise ConfigError(
-            f"the endpoint for metrics misses what it needs ({error}); run: pip install pubsub-lib[metrics], "
+            f"the endpoint for metrics lacks a dependency ({error}); run: pip install pubsub-lib[metrics], "
             "or set replica_metrics_port = 0"
         ) from error
     return metrics.endpoint_of(settings, replica.status, inspection_routes.routes(replica))
@@ -699,16 +698,16 @@ def _check_list(topics: Sequence[str], all_of_them: str) -> None:
         raise UsageError(f"topics must be a list of names, not the string {topics!r}; write [{topics!r}]")
     check_kind("topics", topics, Collection, "a list of names")
     if not topics:
-        raise UsageError(f"no topic was named; leave the topics out, or give None, to {all_of_them}")
+        raise UsageError(f"the list of topics is empty; leave the topics out, or give None, to {all_of_them}")
 
 
 def with_default(topics: tuple[str, ...], wanted: bool) -> tuple[str, ...]:
-    """These topics, and the default topic behind them when it is ``wanted`` and not among them already."""
+    """These topics, followed by the default topic when it is ``wanted`` and not among them already."""
     return (*topics, DEFAULT_TOPIC) if wanted and not {ALL, DEFAULT_TOPIC}.intersection(topics) else topics
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
-    _check_list(topics, "follow everything")
+    _check_list(topics, "subscribe to everything")
     if tuple(topics) == (ALL,):
         return (ALL,)
     return tuple(check_name("topic", topic) for topic in topics)

@@ -1,4 +1,4 @@
-"""A look into a replica at one moment: its metrics, and whether it is ready. For people and for the endpoint alike."""
+"""The status of a replica at one moment: metrics and readiness, for people and for the HTTP endpoint."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ DRIVER_DROPS: Final = ("truncated", "oversized", "version", "foreign", "overflow
 
 
 class ChainStatus(msgspec.Struct, frozen=True):
-    """Where one followed topic (or everything) stands."""
+    """The state of one subscribed topic (or of everything)."""
 
     state: str
     known: Point | None
@@ -32,25 +32,25 @@ class ChainStatus(msgspec.Struct, frozen=True):
 
 
 class ParkedObject(msgspec.Struct, frozen=True):
-    """An object whose last change a handler did not manage; it is not tried again before the object changes."""
+    """An object whose last change a handler failed to handle. It is not retried until the object changes."""
 
     handler: str
     topic: str
     table: str
     key: str
     version: int | None
-    """Of the change; None for a delete that a sync found."""
+    """The change's version; None for a delete that a sync found."""
     error: str
-    """What the handler raised at its last try."""
+    """The handler's exception at the last attempt."""
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A look into a replica at one moment. Times in seconds."""
+    """The status of a replica at one moment. Times in seconds."""
 
     synced: bool
     staleness: float
     polling: bool
-    """No publisher proves to be fresh; the store is polled."""
+    """True while no publisher sends fresh hellos and the store is polled."""
     chains: Mapping[str, ChainStatus]
     counters: Counters
     """Links applied, and syncs by kind and cause (``deltas``, ``fulls``)."""
@@ -60,34 +60,34 @@ class Status(msgspec.Struct, frozen=True):
     driver: Mapping[str, int]
     handlers: HandlerCounters
     parked: Sequence[ParkedObject]
-    """What handlers gave up for now; of each handler the newest ``queue_limit``."""
+    """Objects whose changes handlers do not retry now; for each handler the newest ``queue_limit``."""
     problems: Sequence[str]
     """Why the replica is not ready, one sentence each."""
     last_error: str
     """Why the last sync failed; "" after a success."""
     indexes: Mapping[str, IndexStatus] = {}
-    """Of each index how many objects it leaves out because they could not be indexed, with examples."""
+    """For each index the number of objects that it leaves out because they could not be indexed, with examples."""
     unreadable: Sequence[UnreadableObject] = ()
-    """Objects that did not fit the declared type of their table when they were last read, and are still there: at most
-    ``pubsub_lib.replica.unreadable.MAX_KEPT``. What handlers could not read is in ``parked``.
+    """Objects that did not fit the declared type of their table when they were last read, and still exist: at most
+    ``pubsub_lib.replica.unreadable.MAX_KEPT``. Objects that handlers could not read are in ``parked``.
     """
     unreadable_reads: int = 0
-    """How many reads of one object failed so, ever."""
+    """Number of reads that failed so since the start."""
     journal: Mapping[str, int] = {}
-    """Records ``written`` and ``lost`` by the journal; empty when none is kept."""
+    """Records ``written`` and ``lost`` by the journal; empty without a journal."""
     journal_error: str = ""
-    """Why records of the journal are being lost now; "" while all is well. The replica itself goes on."""
+    """Why records of the journal are being lost now; "" when none are. The replica itself is not affected."""
 
     @property
     def ready(self) -> bool:
-        """True when what the replica holds can be relied on: synced, and no more stale than is promised."""
+        """True when the replica's contents can be relied on: synced, and not more stale than the promised bound."""
         return not self.problems
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Messages that were received and not used, by reason. The driver: ``truncated``, ``oversized``, ``version``,
-        ``foreign`` (no message of ours), ``overflow`` (its own queue). The tracker: ``old`` (known already),
-        ``other_history`` (of another history of the store), ``overflowed`` (too much waited), ``unsubscribed``.
+        """Received messages that were dropped, by reason. The driver: ``truncated``, ``oversized``, ``version``,
+        ``foreign`` (of another program), ``overflow`` (its queue was full). The tracker: ``old`` (known already),
+        ``other_history`` (of another history of the store), ``overflowed`` (too many waited), ``unsubscribed``.
         """
         counters = self.counters
         return {
@@ -110,17 +110,17 @@ def parked_objects(parked: Iterable[tuple[str, Parked]]) -> tuple[ParkedObject, 
 
 
 def max_staleness(timing: Timing) -> float:
-    """Seconds: a replica that is more stale is outside of what is promised while it reaches the store. The bound
-    without any publisher (rule 13), with the longest configured wait for a sync.
+    """The maximum promised staleness, in seconds, of a replica that reaches the store: the bound without any publisher
+    (rule 13), with the longest configured wait for a sync.
     """
     return no_publisher_bound(timing, sync_time=0.0)
 
 
 def unfit(topic: str) -> str:
-    """The sentence for a topic that does not fit its count or digest although everything was read."""
+    """The sentence for a topic whose objects do not match its count or digest although all of them were read."""
     return (
-        f"the store's count or digest of the topic {topic!r} does not fit its objects, so nothing proves that they are "
-        f"right here; run pubsub-db verify {shlex.quote(topic)}, which names what was changed behind the library's back"
+        f"the store's count or digest of the topic {topic!r} does not match its objects, so their correctness is not "
+        f"proved; run pubsub-db verify {shlex.quote(topic)}, which lists the changes that were made without the library"
     )
 
 
@@ -139,14 +139,14 @@ def problems(
     found = []
     why = "" if last_error is None else f"; the last sync failed: {last_error}"
     if failure is not None:
-        found.append(f"the replica must not be trusted any more: {failure}")
+        found.append(f"the consistency check of the replica failed: {failure}")
     if not started:
         found.append("the replica was not started; call start(), or use it in a with statement")
     elif not followed:
-        found.append("no topic is subscribed to, so the replica knows nothing of the store; call subscribe()")
+        found.append("no topic is subscribed to, so the replica is empty; call subscribe()")
     elif not synced:
         found.append(f"the replica is not synced yet{why}")
     elif staleness > (maximum := max_staleness(timing)):
-        found.append(f"the replica may be stale by {staleness:.1f} s, and {maximum:.1f} s are promised{why}")
+        found.append(f"the replica may be stale by {staleness:.1f} s, more than the promised {maximum:.1f} s{why}")
     found.extend(unfit(topic) for topic in sorted(mismatching))
     return found

@@ -1,4 +1,4 @@
-"""Objects whose value does not fit the declared type of their table: found when they are read, named, logged once."""
+"""Objects whose value does not fit the declared type of their table: found when they are read, listed, logged once."""
 
 import threading
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from pubsub_lib.logs import fields, logger
 _log = logger(__name__)
 
 MAX_KEPT: Final = 1_000
-"""Objects that are kept; more of them are only counted when they are read."""
+"""Maximum number of listed objects; further ones are only counted when they are read."""
 MAX_TEXT: Final = 300
-"""Characters of an error that are kept."""
+"""Maximum number of characters of a stored error."""
 
 
 class UnreadableObject(msgspec.Struct, frozen=True):
@@ -29,10 +29,10 @@ class UnreadableObject(msgspec.Struct, frozen=True):
 
 
 class Unreadable:
-    """The objects of one replica that could not be decoded. Any thread; has a lock of its own, and blocks for it alone.
+    """The objects of one replica that could not be decoded. Any thread; has its own lock, and blocks only for that.
 
-    Values are decoded when somebody reads them, so an object that nobody reads is not known here. An object stays here
-    until it is written again or deleted, which is looked at whenever somebody asks for the list.
+    Values are decoded when they are read, so objects that are never read are not listed. An object stays in the list
+    until it is written again or deleted, which is checked when the list is read.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Unreadable:
         self._objects: dict[tuple[str, str], UnreadableObject] = {}
         self._reads = 0
         self._reported: frozenset[str] = frozenset()
-        """Tables of which a line in the log says that they have such objects."""
+        """Tables that were logged because they have such objects."""
 
     @property
     def reads(self) -> int:
-        """How many reads of one object failed, ever."""
+        """Number of failed reads of one object since the start."""
         return self._reads
 
     def note(self, found: Object[object], error: InvalidValueError) -> None:
@@ -60,13 +60,13 @@ class Unreadable:
             self._reported |= {found.table}
         if fresh:
             _log.error(
-                "%s; status().unreadable names all of this table's objects that could not be read",
+                "%s; status().unreadable lists all objects of this table that could not be read",
                 error,
                 extra=fields(table=found.table, key=found.key, topic=found.topic, version=found.version),
             )
 
     def current(self, version_of: Callable[[str, str], int | None]) -> tuple[UnreadableObject, ...]:
-        """Those that are still there in the version that could not be decoded; the others are forgotten."""
+        """The objects that still exist in the version that could not be decoded; the others are removed."""
         with self._lock:
             over = [ident for ident, each in self._objects.items() if version_of(*ident) != each.version]
             for ident in over:

@@ -81,7 +81,7 @@ MUTANTS = (
         name="journal_writes_what_waited_before_the_full_sync",
         path=PATH,
         before="""                self._full(number, chain, part, used=chain in replaced)
-                # What had waited is applied to the objects that were read, so it stands after them.
+                # Links that had waited are applied to the objects that were read, so they are written after them.
                 self._journal.links("applied", links)
 """,
         after="""                self._journal.links("applied", links)

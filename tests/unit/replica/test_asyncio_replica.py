@@ -240,7 +240,7 @@ def test_waits_end_by_what_happens_by_time_by_cancelling_and_by_the_end(sqlite_u
             waiting = asyncio.create_task(w.replica.wait_for(1))
             given_up = asyncio.create_task(w.replica.wait_for(99))
             left = asyncio.create_task(w.replica.wait_for(99))
-            with pytest.raises(WaitTimeout, match="position 99 did not come in time"):
+            with pytest.raises(WaitTimeout, match="position 99 was not reached in time"):
                 await w.replica.wait_for(99, 0.05)
             await asyncio.to_thread(w.write, "1", 1)
             await asyncio.wait_for(waiting, LONG)

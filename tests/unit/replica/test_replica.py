@@ -581,7 +581,7 @@ def test_a_replica_without_topics_claims_nothing(config: Settings, published: St
         status = replica.status()
         assert not status.ready
         assert status.problems == [
-            "no topic is subscribed to, so the replica knows nothing of the store; call subscribe()"
+            "no topic is subscribed to, so the replica is empty; call subscribe()"
         ]
         with pytest.raises(NotSubscribedError, match="no topic is subscribed to"):
             replica.wait_synced(LONG)

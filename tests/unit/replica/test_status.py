@@ -26,7 +26,7 @@ def test_it_is_ready_up_to_the_promised_staleness_and_not_beyond() -> None:
     maximum = max_staleness(QUICK)
     assert maximum == pytest.approx(3 * 0.3 + 0.1 + (10.0 + 0.02 + 0.01))
     assert said(staleness=maximum) == []
-    assert said(staleness=maximum + 0.1) == ["the replica may be stale by 11.1 s, and 11.0 s are promised"]
+    assert said(staleness=maximum + 0.1) == ["the replica may be stale by 11.1 s, more than the promised 11.0 s"]
 
 
 def test_the_limit_is_the_bound_for_any_timing() -> None:
@@ -39,7 +39,7 @@ def test_a_reason_is_named_when_there_is_one() -> None:
     assert said(synced=False, staleness=float("inf"), last=away) == [
         "the replica is not synced yet; the last sync failed: the database is away"
     ]
-    assert said(failure=PubSubError("it differs")) == ["the replica must not be trusted any more: it differs"]
+    assert said(failure=PubSubError("it differs")) == ["the consistency check of the replica failed: it differs"]
 
 
 def test_of_a_running_replica(sqlite_url: str) -> None:
@@ -84,7 +84,7 @@ def test_a_topic_that_never_fits_its_digest_is_a_problem_and_logged_once(
             assert poll(lambda: replica.status().chains["t"].state == "following", LONG)
             status = replica.status()
             assert not status.ready
-            assert status.problems[0].startswith("the store's count or digest of the topic 't' does not fit")
+            assert status.problems[0].startswith("the store's count or digest of the topic 't' does not match")
             assert [record.message for record in caplog.records] == [status.problems[0]]
             with store.transaction() as tx:
                 tx.set("a", "k", 2, topic="t")
