@@ -1,6 +1,6 @@
 """Fixtures of all tests: databases on private servers, seeds, and an orderly end.
 
-A server is started when the first test asks for it and stopped at the end, also after Ctrl-C and SIGTERM.
+A server is started for the first test that needs it and stopped at the end, also after Ctrl-C and SIGTERM.
 Without a server's binaries its tests are skipped with one sentence; with ``CI=true`` they fail.
 """
 
@@ -30,38 +30,38 @@ hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, deran
 hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 _seed = int(os.environ.get(SEED_VARIABLE) or (0 if IN_CI else random.SystemRandom().getrandbits(32)))
-os.environ[SEED_VARIABLE] = str(_seed)  # one for all processes that run tests side by side
-_side_by_side: list[WorkerController] = []
-"""The processes that run tests, in the one that has started them."""
+os.environ[SEED_VARIABLE] = str(_seed)  # one for all parallel test processes
+_workers: list[WorkerController] = []
+"""The parallel test processes, in the process that started them."""
 
 
 def pytest_configure() -> None:
-    # As after Ctrl-C: fixtures are torn down, and no server is left behind.
+    # As after Ctrl-C: fixtures are torn down, and no server keeps running.
     signal.signal(signal.SIGTERM, _interrupt)
-    # In the background of a script Ctrl-C is ignored, also by every child: tests that press it would wait for ever.
+    # A script's background processes and their children ignore Ctrl-C: tests that send it would wait for ever.
     signal.signal(signal.SIGINT, _interrupt)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodeready(node: WorkerController) -> None:
-    _side_by_side.append(node)
+    _workers.append(node)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(exitstatus: int) -> None:
-    # xdist would now end the processes that run tests. It gives them 5 s, a KeyboardInterrupt and 5 s more, and kills
-    # them, and nobody is left to stop their servers. On a busy machine that is too short.
+    # xdist would now end the test processes: after 5 s it sends a KeyboardInterrupt, after 5 s more it kills them, and
+    # then their servers keep running. On a busy machine this is too short.
     if exitstatus == pytest.ExitCode.INTERRUPTED:
-        for node in _side_by_side:
+        for node in _workers:
             node.gateway._io.popen.terminate()
-        for node in _side_by_side:
+        for node in _workers:
             with contextlib.suppress(EOFError, node.channel.RemoteError, node.channel.TimeoutError):
                 node.channel.waitclose(60)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Of tests side by side, those at the head of the list stay in one process and begin at once: so Spark is started
-    # once, and what takes longest is not what all others wait for at the end.
+    # Parallel tests at the head of the list run in one process, from the start. So Spark is started only once, and the
+    # longest tests do not start last.
     def place(item: pytest.Item) -> int:
         if "spark" in getattr(item, "fixturenames", ()):
             return 0
@@ -75,8 +75,8 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _all_is_said_anew() -> None:
-    """What an earlier test had said often must not be left out in this one."""
+def _reset_repeat_filters() -> None:
+    """Log lines that an earlier test repeated must not be left out in this test."""
     for found in list(logging.root.manager.loggerDict.values()):
         for each in getattr(found, "filters", ()):
             if isinstance(each, RepeatFilter):
@@ -85,7 +85,7 @@ def _all_is_said_anew() -> None:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A seed of the test's own; the report of a failing test shows how to have it again."""
+    """A seed for this test; the report of a failing test shows how to repeat it."""
     print(f"{SEED_VARIABLE}={_seed}")
     return zlib.crc32(f"{_seed} {request.node.nodeid}".encode())
 
@@ -110,13 +110,13 @@ def mariadb_server() -> Iterator[PrivateServer]:
 
 @pytest.fixture
 def private_postgres() -> Iterator[PrivateServer]:
-    """A PostgreSQL server of the test's own, to be killed and restarted at will."""
+    """A PostgreSQL server for this test alone, which it may kill and restart."""
     yield from _serve(PrivatePostgres())
 
 
 @pytest.fixture
 def private_mariadb() -> Iterator[PrivateServer]:
-    """A MariaDB server of the test's own, to be killed and restarted at will."""
+    """A MariaDB server for this test alone, which it may kill and restart."""
     yield from _serve(PrivateMariaDB())
 
 
@@ -128,13 +128,13 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def postgres_url(postgres_server: PrivateServer) -> Iterator[str]:
-    """URL of an empty PostgreSQL database of the test's own."""
+    """URL of an empty PostgreSQL database for this test."""
     yield from _database(postgres_server)
 
 
 @pytest.fixture
 def mariadb_url(mariadb_server: PrivateServer) -> Iterator[str]:
-    """URL of an empty MariaDB database of the test's own."""
+    """URL of an empty MariaDB database for this test."""
     yield from _database(mariadb_server)
 
 
@@ -146,7 +146,7 @@ def mariadb_url(mariadb_server: PrivateServer) -> Iterator[str]:
     ]
 )
 def database_url(request: pytest.FixtureRequest) -> str:
-    """URL of an empty database of the test's own: the test runs once on each of the three databases."""
+    """URL of an empty database for this test, which runs once on each of the three databases."""
     return str(request.getfixturevalue(request.param))
 
 
@@ -169,7 +169,7 @@ def _database(server: PrivateServer) -> Iterator[str]:
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Whoever runs tests side by side gets more than one; the second would break off the end that the first began.
+        # A parallel test process gets several signals; the second would interrupt the teardown of the first.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise KeyboardInterrupt(signal.Signals(number).name)

@@ -130,7 +130,7 @@ class Replica:
         self._pid = os.getpid()
         self._state_lock = threading.Lock()
         self._started = False
-        self._follows = False
+        self._has_subscribed = False
         """True when ``start`` has subscribed, so that the tracker's topics are the replica's topics."""
         self._closed = False
         self._ended = threading.Event()
@@ -158,7 +158,7 @@ class Replica:
             self._started = True
         try:
             self._engine.start(self._topics)
-            self._follows = True
+            self._has_subscribed = True
             if self._endpoint is not None:
                 self._endpoint.start()  # last: its answers need a replica that has subscribed
             if self._journal is not None:
@@ -471,7 +471,7 @@ class Replica:
                     failure=self._engine.failure,
                     mismatching=tracker.mismatching,
                     started=self._started,
-                    followed=bool(tracker.topics) or not self._follows,
+                    subscribed=bool(tracker.topics) or not self._has_subscribed,
                 ),
                 last_error="" if error is None else str(error),
                 indexes={index.name: index.status(MAX_EXAMPLES) for index in self._cache.indexes()},
@@ -495,11 +495,11 @@ class Replica:
         self._check_started()
         check_name("topic", topic)
         with self._engine.lock:
-            followed = self._engine.state.tracker.topics
-            chain = ALL if ALL in followed else topic
-            if chain not in followed:
+            subscribed = self._engine.state.tracker.topics
+            chain = ALL if ALL in subscribed else topic
+            if chain not in subscribed:
                 raise NotSubscribedError(
-                    f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(followed)[:5]}"
+                    f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(subscribed)[:5]}"
                 )
             status = self._chain_status(chain, self._engine.now())
             records = self._cache.topic_records(topic)
@@ -535,16 +535,16 @@ class Replica:
         """The topics of a wait (None: all that are subscribed to). With the lock held, at every check: a wait for a
         topic that was unsubscribed meanwhile must raise, because it cannot succeed any more.
         """
-        followed = self._subscribed()
+        subscribed = self._subscribed()
         if topics is not None:
             for topic in topics:
                 self._check_subscribed(topic)
             return topics
-        if not followed:
+        if not subscribed:
             raise NotSubscribedError(NOT_SUBSCRIBED)
-        if isinstance(position, int) or ALL in followed:
+        if isinstance(position, int) or ALL in subscribed:
             return None
-        names = [link.topic for link in position.links if link.topic in followed]
+        names = [link.topic for link in position.links if link.topic in subscribed]
         if not names:
             wrote = sorted(link.topic for link in position.links)
             raise NotSubscribedError(f"the transaction wrote to {wrote[:5]} and none of these is subscribed to")
@@ -612,8 +612,8 @@ class Replica:
     def _subscribed(self) -> Collection[str]:
         """The subscribed topics; before ``start`` also those of the constructor, because a handler may be registered
         before ``start``. With the lock held."""
-        followed = self._engine.state.tracker.topics
-        return followed if self._follows else {*self._topics, *followed}
+        subscribed = self._engine.state.tracker.topics
+        return subscribed if self._has_subscribed else {*self._topics, *subscribed}
 
     def _only(self, topic: str | None) -> str | None:
         """The topic that restricts a read. ``ALL`` means no restriction, because no object has the topic ``ALL``."""
@@ -622,11 +622,11 @@ class Replica:
         return None if topic == ALL else topic
 
     def _check_subscribed(self, topic: str) -> None:
-        followed = self._subscribed()
+        subscribed = self._subscribed()
         check_kind("topic", topic, str, "a string")
-        if topic not in followed and ALL not in followed:
+        if topic not in subscribed and ALL not in subscribed:
             raise NotSubscribedError(
-                f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(followed)[:5]}"
+                f"the replica is not subscribed to the topic {topic!r}; its topics are {sorted(subscribed)[:5]}"
             )
 
     def _check(self) -> None:

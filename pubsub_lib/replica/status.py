@@ -133,7 +133,7 @@ def problems(
     failure: PubSubError | None,
     mismatching: Iterable[str] = (),
     started: bool = True,
-    followed: bool = True,
+    subscribed: bool = True,
 ) -> list[str]:
     """Why a replica is not ready, one sentence each; none when it is."""
     found = []
@@ -142,7 +142,7 @@ def problems(
         found.append(f"the consistency check of the replica failed: {failure}")
     if not started:
         found.append("the replica was not started; call start(), or use it in a with statement")
-    elif not followed:
+    elif not subscribed:
         found.append("no topic is subscribed to, so the replica is empty; call subscribe()")
     elif not synced:
         found.append(f"the replica is not synced yet{why}")

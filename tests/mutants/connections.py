@@ -173,7 +173,7 @@ MUTANTS = (
         "on_connected_may_end_the_thread",
         "            self._on_connected()\n        except BaseException:",
         "            self._on_connected()\n        except ZeroDivisionError:",
-        "test_what_the_callback_of_a_connection_raises_is_counted_and_ends_nothing",
+        "test_an_exception_of_the_connection_callback_is_counted_and_caught",
         "an error of the replica at a connection ends its receiving thread",
     ),
 )

@@ -1,4 +1,4 @@
-"""What tests of publishers and replicas begin with; who needs something else has a fixture of the same name nearer."""
+"""Fixtures for tests of publishers and replicas. A test file may override them by fixtures of the same names."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ from tests.unit.world import settings
 
 @pytest.fixture
 def config(sqlite_url: str) -> Settings:
-    """Settings of the test's own: a database in SQLite and a bus."""
+    """Settings for one test: its own SQLite database and its own bus."""
     return settings(sqlite_url)
 
 
 @pytest.fixture
 def store(config: Settings) -> Iterator[Store]:
-    """Its store."""
+    """The store of ``config``."""
     with Store(config.store_url) as store:
         yield store

@@ -1,4 +1,4 @@
-"""The one thing of the contract that is no declaration: what a driver is given is shown without its secrets."""
+"""The contract's only code: the settings of a driver are shown without passwords."""
 
 import io
 
@@ -7,7 +7,7 @@ import rich.console
 from pubsub_lib.api import DriverSettings
 
 
-def test_what_a_driver_is_given_is_shown_without_passwords() -> None:
+def test_driver_settings_are_shown_without_passwords() -> None:
     url = "redis://:tOpSeCrEt@broker/1"
     given = DriverSettings(store_url=url, addresses=(url,), bind_address=url, options={"password": "tOpSeCrEt", "n": 3})
     out = io.StringIO()

@@ -52,14 +52,14 @@ def named(given: object) -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Those of a program that publishes."""
+    """Settings of a program that publishes."""
     timing = Timing(hello_wait=0.01, sync_jitter=0.0)
     return Settings(store_url=f"sqlite:///{tmp_path}/net.db", driver="memory", service="api-1", timing=timing)
 
 
 @pytest.fixture
 def store(settings: Settings) -> Iterator[Store]:
-    """With one object."""
+    """A store with one object."""
     with Store(settings) as made:
         with made.transaction() as tx:
             tx.set("t", "k", 1)
@@ -68,7 +68,7 @@ def store(settings: Settings) -> Iterator[Store]:
 
 @pytest.fixture
 def replica(settings: Settings, store: Store) -> Iterator[Any]:
-    """One that is synced."""
+    """A synced replica."""
     with Replica(settings) as made:
         made.wait_synced(60)
         yield made
@@ -89,14 +89,14 @@ def test_store_refuses(case: str, store: Any) -> None:
 
 
 @pytest.mark.parametrize("given", POSITIONS, ids=named)
-def test_replicas_refuse_what_is_no_position(given: Any, replica: Any) -> None:
+def test_replicas_refuse_an_invalid_position(given: Any, replica: Any) -> None:
     for wait in (replica.wait_for, replica.wait_handled):
-        with pytest.raises(UsageError, match=r"^position must be an integer from 0, or what tx\.commit holds.*, not "):
+        with pytest.raises(UsageError, match=r"^position must be an integer from 0, or tx\.commit of a .*, not "):
             wait(given, 1)
 
 
 @pytest.mark.parametrize("given", TIMEOUTS, ids=named)
-def test_replicas_refuse_what_is_no_timeout(given: Any, replica: Any) -> None:
+def test_replicas_refuse_an_invalid_timeout(given: Any, replica: Any) -> None:
     """A wait of nan seconds for a commit that does not exist must not last for ever."""
     waits: list[Callable[[], object]] = [
         lambda: replica.wait_synced(given),
@@ -115,7 +115,7 @@ def test_replicas_refuse_what_is_no_timeout(given: Any, replica: Any) -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 0, -1.5, 1, 2.5, 1e9])
-def test_timeouts_that_are_taken(timeout: float | None) -> None:
+def test_valid_timeouts_are_accepted(timeout: float | None) -> None:
     check_timeout(timeout)
 
 
@@ -159,7 +159,7 @@ def test_settings_must_be_settings(given: Any, store: Store) -> None:
 
 
 @pytest.mark.parametrize("given", ["sqlite:///x.db", 5], ids=repr)
-def test_parts_must_be_what_they_are_used_as(given: Any, settings: Settings, store: Store) -> None:
+def test_constructor_arguments_of_wrong_types_are_refused(given: Any, settings: Settings, store: Store) -> None:
     makers: dict[str, list[Callable[[], object]]] = {
         "store": [
             lambda: Replica(settings, store=given),
@@ -193,7 +193,7 @@ def test_long_values_are_cut(replica: Any) -> None:
     assert len(str(caught.value)) < 250
 
 
-def test_what_is_right_is_taken(settings: Settings, store: Store) -> None:
+def test_valid_arguments_are_accepted(settings: Settings, store: Store) -> None:
     with Replica(settings, ["a"], store=store, rng=random.Random(1)) as replica:
         replica.on(["t", "u"], print, order=("t", "u"), key="k")
         replica.wait_synced(60)

@@ -1,4 +1,4 @@
-"""A publisher, and a worker, and the store whose commits they send must hold the same limits."""
+"""A publisher, or a worker, and the store whose commits it sends must have the same limits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,15 +24,13 @@ def test_a_store_with_other_limits_than_the_settings_is_refused(
 ) -> None:
     with Store(strict.store_url) as other, pytest.raises(ConfigError) as refused:
         sender(strict, other)
-    told = str(refused.value)
-    assert "max_value_bytes = 262144" in told
-    assert "1000" in told
-    assert "Store(settings)" in told
+    message = str(refused.value)
+    assert "max_value_bytes = 262144" in message
+    assert "1000" in message
+    assert "Store(settings)" in message
 
 
 @pytest.mark.parametrize("sender", [Publisher, Worker])
-def test_a_store_of_the_same_settings_is_taken(
-    sender: Callable[[Settings, Store], Any], strict: Settings
-) -> None:
+def test_a_store_of_the_same_settings_is_accepted(sender: Callable[[Settings, Store], Any], strict: Settings) -> None:
     with Store(strict) as store:
         sender(strict, store).close()

@@ -22,21 +22,21 @@ MEMORY = DriverSettings(options={})
 
 
 class OldSubscriber(MemorySubscriber):
-    """As a subscriber was written before there was ``on_connected``."""
+    """A subscriber from before ``on_connected`` existed."""
 
     def initialize(self, on_envelope: Any) -> None:  # type: ignore[override]
         """One callback."""
 
 
 class OldPublisher(MemoryPublisher):
-    """As a publisher was written before there was ``on_connected``."""
+    """A publisher from before ``on_connected`` existed."""
 
     def initialize(self, on_hello_request: Any) -> None:  # type: ignore[override]
         """One callback."""
 
 
 class Old(Driver):
-    """A driver of the first contract."""
+    """A driver of the first version of the contract."""
 
     name = "old_driver"
     capabilities = MemoryDriver.capabilities
@@ -62,7 +62,7 @@ PUBLISHER = SUBSCRIBER.replace("subscriber", "publisher").replace("on_envelope",
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Those of a service, by which the old driver is loaded for every name."""
+    """Settings of a service; the old driver is loaded for every name."""
     monkeypatch.setattr(loader, "load", lambda name, needs=None: Old)
     monkeypatch.setattr(loader, "load_hop", lambda name: Old)
     return Settings(
@@ -96,7 +96,7 @@ def test_worker_refuses_an_old_driver(settings: Settings) -> None:
         refused(lambda: Worker(settings, store, Old.publisher(MEMORY)), PUBLISHER.replace(" 'old_driver'", ""))
 
 
-def test_service_refuses_an_old_driver_before_anything_runs(settings: Settings) -> None:
+def test_service_refuses_an_old_driver_before_it_starts(settings: Settings) -> None:
     refused(lambda: drivers(settings), PUBLISHER)
 
 
@@ -121,14 +121,14 @@ def test_half_that_lacks_a_method_is_refused() -> None:
 
 
 @pytest.mark.parametrize("half", [None, object(), type("Half", (), {"initialize": lambda self, a, b: None})()])
-def test_what_is_no_half_is_refused(half: object) -> None:
+def test_object_without_the_methods_is_refused(half: object) -> None:
     with pytest.raises(DriverError, match="has no method"):
         contract.check_subscriber(half)
 
 
-def test_more_parameters_with_defaults_are_no_hindrance() -> None:
+def test_method_with_more_parameters_is_accepted() -> None:
     class Generous(OldSubscriber):
-        """Takes whatever a later release may give."""
+        """Accepts the arguments of any later release."""
 
         def initialize(self, *given: Any, **more: Any) -> None:
             """Anything."""
@@ -136,7 +136,7 @@ def test_more_parameters_with_defaults_are_no_hindrance() -> None:
     contract.check_subscriber(Generous(MemoryBus(), MEMORY.limits, 10))
 
 
-def test_method_is_judged_by_how_it_is_called_not_by_what_it_wraps() -> None:
+def test_signature_of_a_decorated_method_is_that_of_the_wrapper() -> None:
     def with_session(method: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(method)
         def wrapper(self: object, *given: Any) -> None:
@@ -154,9 +154,9 @@ def test_method_is_judged_by_how_it_is_called_not_by_what_it_wraps() -> None:
     contract.check_subscriber(Decorated(MemoryBus(), MEMORY.limits, 10))
 
 
-def test_proxy_that_answers_for_every_name_is_taken() -> None:
+def test_proxy_that_has_every_name_is_accepted() -> None:
     class Proxy:
-        """Hands everything on."""
+        """An object with every attribute."""
 
         def __getattr__(self, name: str) -> Any:
             return Proxy()
@@ -167,7 +167,7 @@ def test_proxy_that_answers_for_every_name_is_taken() -> None:
     contract.check_subscriber(Proxy())
 
 
-def test_method_with_keywords_alone_is_refused_as_it_is_written() -> None:
+def test_method_with_keyword_only_parameters_is_refused() -> None:
     class Keywords(OldSubscriber):
         """Takes its arguments by name."""
 

@@ -1,4 +1,4 @@
-"""The part of a driver's life that is the library's. That drivers use it rightly, the conformance suite proves."""
+"""The shared state of drivers' publishers and subscribers. The conformance suite checks that drivers use it."""
 
 import logging
 import threading
@@ -22,13 +22,13 @@ class Receiving:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.life = SubscriberState(self.lock, LOG, ("more",))
+        self.state = SubscriberState(self.lock, LOG, ("more",))
         self.running = threading.Event()
         self.woken = threading.Event()
         self.body: Callable[[], None] = lambda: None
 
     def prepare(self) -> Callable[[], None]:
-        assert self.lock.locked(), "a close() must not come between"
+        assert self.lock.locked(), "a concurrent close() must wait"
         return self.run
 
     def run(self) -> None:
@@ -37,11 +37,11 @@ class Receiving:
         self.woken.wait(10)
 
     def start(self) -> None:
-        self.life.start("pubsub-test", self.prepare)
+        self.state.start("pubsub-test", self.prepare)
         assert self.running.wait(10)
 
     def close(self, maximum: float = 10.0) -> None:
-        self.life.close(self.woken.set, maximum)
+        self.state.close(self.woken.set, maximum)
 
 
 def refused(call: Callable[[], object], why: str) -> None:
@@ -49,21 +49,21 @@ def refused(call: Callable[[], object], why: str) -> None:
         call()
 
 
-def test_a_publisher_is_used_between_initialize_and_close() -> None:
-    life = PublisherState()
-    refused(life.check_open, "not initialized; call initialize")
-    life.check_new()
-    life.begin()
-    life.check_open()
-    refused(life.check_new, "was initialized before; make a new one")
-    life.closed = True
-    refused(life.check_open, "is closed; make a new one")
+def test_a_publisher_is_open_between_initialize_and_close() -> None:
+    state = PublisherState()
+    refused(state.check_open, "not initialized; call initialize")
+    state.check_new()
+    state.begin()
+    state.check_open()
+    refused(state.check_new, "was initialized before; make a new one")
+    state.closed = True
+    refused(state.check_open, "is closed; make a new one")
 
 
 def test_a_publisher_that_was_closed_is_not_initialized_any_more() -> None:
-    life = PublisherState()
-    life.closed = True
-    refused(life.check_new, "make a new one")
+    state = PublisherState()
+    state.closed = True
+    refused(state.check_new, "make a new one")
 
 
 def test_a_publisher_belongs_to_the_process_that_initialized_it() -> None:
@@ -71,7 +71,7 @@ def test_a_publisher_belongs_to_the_process_that_initialized_it() -> None:
     used.begin()
 
     def child() -> None:
-        assert not made.inherited, "made before the fork, initialized after it: the child's own"
+        assert not made.inherited, "initialized after the fork: it belongs to the child"
         made.begin()
         made.check_open()
         assert used.inherited
@@ -82,10 +82,10 @@ def test_a_publisher_belongs_to_the_process_that_initialized_it() -> None:
 
 
 def nothing() -> None:
-    """Nobody wants to know of connections."""
+    """A callback for connections that does nothing."""
 
 
-def test_what_the_callback_of_a_connection_raises_is_counted_and_ends_nothing() -> None:
+def test_an_exception_of_the_connection_callback_is_counted_and_caught() -> None:
     receiving = Receiving()
     met: list[int] = []
 
@@ -93,44 +93,44 @@ def test_what_the_callback_of_a_connection_raises_is_counted_and_ends_nothing() 
         met.append(1)
         raise SystemExit("a controller's fault")
 
-    receiving.life.connected()  # nobody wants to know yet
-    receiving.life.initialize(lambda envelope: None, failing)
-    receiving.life.connected()
-    receiving.life.connected()
-    assert (len(met), receiving.life.counts["callback_errors"]) == (2, 2)
+    receiving.state.connected()  # without a callback yet
+    receiving.state.initialize(lambda envelope: None, failing)
+    receiving.state.connected()
+    receiving.state.connected()
+    assert (len(met), receiving.state.counts["callback_errors"]) == (2, 2)
 
 
 def test_a_subscriber_is_initialized_and_started_once_and_in_this_order() -> None:
     receiving = Receiving()
     refused(receiving.start, "not initialized; call initialize")
-    receiving.life.initialize(lambda envelope: None, nothing)
-    refused(lambda: receiving.life.initialize(lambda envelope: None, nothing), "was initialized before")
+    receiving.state.initialize(lambda envelope: None, nothing)
+    refused(lambda: receiving.state.initialize(lambda envelope: None, nothing), "was initialized before")
     receiving.start()
     try:
         refused(receiving.start, "runs already")
     finally:
         receiving.close()
-    again = partial(receiving.life.initialize, lambda envelope: None, nothing)
-    for late in (receiving.life.check_open, receiving.start, again):
+    again = partial(receiving.state.initialize, lambda envelope: None, nothing)
+    for late in (receiving.state.check_open, receiving.start, again):
         refused(late, "is closed; make a new one")
-    receiving.life.check_process()
+    receiving.state.check_process()
 
 
-def test_what_prepare_raises_leaves_all_as_it_was() -> None:
+def test_an_exception_of_prepare_changes_nothing() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None, nothing)
+    receiving.state.initialize(lambda envelope: None, nothing)
 
     def busy() -> Callable[[], None]:
         raise TransportError("the address is in use; choose another")
 
-    refused(lambda: receiving.life.start("pubsub-test", busy), "in use")
+    refused(lambda: receiving.state.start("pubsub-test", busy), "in use")
     receiving.start()
     receiving.close()
 
 
-def test_nothing_is_opened_when_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepare_is_not_called_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Receiving()
-    made.life.initialize(lambda _: None, nothing)
+    made.state.initialize(lambda _: None, nothing)
     opened: list[str] = []
 
     def no_thread(_: threading.Thread) -> None:
@@ -142,15 +142,15 @@ def test_nothing_is_opened_when_there_is_no_thread_for_it(monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", no_thread)
-        refused(lambda: made.life.start("pubsub-test", prepare), "cannot start the thread 'pubsub-test': can't start")
+        refused(lambda: made.state.start("pubsub-test", prepare), "cannot start the thread 'pubsub-test': can't start")
     assert opened == []
-    made.start()  # it may be tried again
+    made.start()  # a retry is allowed
     made.close()
 
 
 def test_close_wakes_the_thread_under_the_lock_and_waits_for_its_end() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None, nothing)
+    receiving.state.initialize(lambda envelope: None, nothing)
     receiving.start()
     held = []
 
@@ -158,7 +158,7 @@ def test_close_wakes_the_thread_under_the_lock_and_waits_for_its_end() -> None:
         held.append(receiving.lock.locked())
         receiving.woken.set()
 
-    receiving.life.close(wake, 10)
+    receiving.state.close(wake, 10)
     assert held == [True]
     assert "pubsub-test" not in {thread.name for thread in threading.enumerate()}
     receiving.close()
@@ -166,7 +166,7 @@ def test_close_wakes_the_thread_under_the_lock_and_waits_for_its_end() -> None:
 
 def test_close_on_the_receiving_thread_does_not_wait_for_itself() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None, nothing)
+    receiving.state.initialize(lambda envelope: None, nothing)
     ended = threading.Event()
 
     def body() -> None:
@@ -179,26 +179,26 @@ def test_close_on_the_receiving_thread_does_not_wait_for_itself() -> None:
     receiving.close()
 
 
-def test_close_does_not_wait_longer_than_it_is_told() -> None:
+def test_close_does_not_wait_longer_than_max_wait() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None, nothing)
+    receiving.state.initialize(lambda envelope: None, nothing)
     receiving.start()
-    receiving.life.close(lambda: None, 0.01)  # nobody wakes it
-    assert receiving.life.closed
+    receiving.state.close(lambda: None, 0.01)  # does not wake the thread
+    assert receiving.state.closed
     receiving.close()
 
 
 def test_a_subscriber_belongs_to_the_process_that_made_it() -> None:
     receiving = Receiving()
-    receiving.life.initialize(lambda envelope: None, nothing)
+    receiving.state.initialize(lambda envelope: None, nothing)
 
     def child() -> None:
-        assert receiving.life.inherited
-        for use in (receiving.life.check_process, receiving.life.check_open, receiving.start):
+        assert receiving.state.inherited
+        for use in (receiving.state.check_process, receiving.state.check_open, receiving.start):
             refused(use, "make one after the fork")
-        with receiving.lock:  # as a thread of the parent may have held it at the fork
+        with receiving.lock:  # a thread of the parent may have held it at the fork
             receiving.close()
-        assert not receiving.life.closed
+        assert not receiving.state.closed
 
     in_a_fork(child, 10)
     receiving.start()
@@ -206,28 +206,30 @@ def test_a_subscriber_belongs_to_the_process_that_made_it() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("a controller's fault"), SystemExit(3)])
-def test_what_the_callback_raises_is_counted_and_logged(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    receiving, came = Receiving(), []
+def test_an_exception_of_the_callback_is_counted_and_logged(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiving, received = Receiving(), []
 
     def failing(envelope: Envelope) -> None:
-        came.append(envelope)
+        received.append(envelope)
         raise error
 
-    receiving.life.initialize(failing, nothing)
-    receiving.life.deliver(ENVELOPE)
-    assert came == [ENVELOPE]
-    assert receiving.life.counts["callback_errors"] == 1
+    receiving.state.initialize(failing, nothing)
+    receiving.state.deliver(ENVELOPE)
+    assert received == [ENVELOPE]
+    assert receiving.state.counts["callback_errors"] == 1
     assert "the callback failed for an envelope of api-1 on topic 't'" in caplog.text
 
 
-def test_counters_begin_at_0_and_drops_are_counted_by_their_reason() -> None:
+def test_counters_start_at_0_and_drops_are_counted_by_reason() -> None:
     receiving = Receiving()
-    assert receiving.life.counts == dict.fromkeys((*COUNTED, "more"), 0)
-    receiving.life.drop(FrameError("cut off", "truncated"))
-    assert receiving.life.counts == {**dict.fromkeys((*COUNTED, "more"), 0), "truncated": 1}
+    assert receiving.state.counts == dict.fromkeys((*COUNTED, "more"), 0)
+    receiving.state.drop(FrameError("cut off", "truncated"))
+    assert receiving.state.counts == {**dict.fromkeys((*COUNTED, "more"), 0), "truncated": 1}
 
 
-def test_a_topic_is_a_name_or_everything() -> None:
+def test_check_topic_accepts_a_name_or_all() -> None:
     assert [check_topic("tenant-1"), check_topic(ALL)] == ["tenant-1", ALL]
     with pytest.raises(InvalidValueError, match="topic"):
         check_topic("a\0b")

@@ -1,4 +1,4 @@
-"""The tree of errors: one root, and the drawing in the module's docstring is the tree."""
+"""The tree of errors: one root, and the module's docstring shows the same tree."""
 
 import inspect
 import pickle
@@ -17,7 +17,7 @@ def tree(root: type[PubSubError]) -> dict[str, object]:
 
 
 def drawn() -> dict[str, object]:
-    """The tree as the docstring draws it: a name's column tells whose child it is."""
+    """The tree in the docstring: a name's column determines its parent."""
     root: dict[str, object] = {}
     path: list[tuple[int, dict[str, object]]] = [(-1, root)]
     for line in (errors.__doc__ or "").splitlines():
@@ -33,24 +33,24 @@ def drawn() -> dict[str, object]:
     return root
 
 
-def test_the_drawing_is_the_tree() -> None:
+def test_docstring_shows_the_tree_of_errors() -> None:
     assert drawn() == {"PubSubError": tree(PubSubError)}
 
 
 @pytest.mark.parametrize("error", ALL_ERRORS)
-def test_every_error_has_a_sentence_that_explains_it(error: type[PubSubError]) -> None:
+def test_every_error_has_a_docstring(error: type[PubSubError]) -> None:
     assert error.__doc__
     assert issubclass(error, Exception)
 
 
-def test_errors_carry_what_a_caller_needs() -> None:
+def test_errors_have_their_extra_attributes() -> None:
     assert FrameError("cut off", "truncated").reason == "truncated"
     assert OutcomeUnknown("gone during COMMIT", 77).nonce == 77
     assert issubclass(WaitTimeout, TimeoutError)
 
 
 @pytest.mark.parametrize("error", ALL_ERRORS)
-def test_every_error_survives_a_trip_to_another_process(error: type[PubSubError]) -> None:
+def test_every_error_can_be_pickled(error: type[PubSubError]) -> None:
     extra = {FrameError: ("truncated",), OutcomeUnknown: (77,), HistoryChanged: (Point(7, 77),)}.get(error, ())
     original = error("a sentence", *extra)
     copy = pickle.loads(pickle.dumps(original))

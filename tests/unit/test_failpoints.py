@@ -1,4 +1,4 @@
-"""Named failpoints: parsed strictly, act once, cost nothing when unset."""
+"""Named failpoints: parsed strictly, act once, do nothing when unset."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     "text", ["nowhere=kill", "writer.after_lock", "writer.after_lock=sleep", "writer.after_lock=kill@x"]
 )
-def test_what_it_does_not_know_is_refused(text: str) -> None:
+def test_unknown_names_actions_and_counts_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=failpoints.VARIABLE):
         failpoints.parse(text)
 
@@ -48,7 +48,7 @@ def test_kill_ends_the_process() -> None:
 
 
 def named_by_hits(source: str) -> set[str]:
-    """Every text in the arguments of a call of ``hit``, however it was imported, also where a condition chooses."""
+    """Every string in the arguments of a call of ``hit``, for any form of import, also inside a condition."""
     return {
         text.value
         for call in ast.walk(ast.parse(source))
@@ -66,7 +66,7 @@ def _called(function: ast.expr) -> str:
 
 
 def killed_at(source: str) -> set[str]:
-    """Every failpoint that an argument of a call arms with a kill; a text that stands anywhere else arms nothing."""
+    """Every failpoint that an argument of a call arms with a kill; strings elsewhere do not count."""
     return {
         found[1]
         for call in ast.walk(ast.parse(source))
@@ -78,19 +78,19 @@ def killed_at(source: str) -> set[str]:
     }
 
 
-def test_both_names_of_a_condition_are_seen_and_a_call_by_its_module() -> None:
+def test_named_by_hits_finds_names_in_conditions_and_module_calls() -> None:
     assert named_by_hits('hit("a.b" if full else "c.d"); other("e.f")') == {"a.b", "c.d"}
     assert named_by_hits('failpoints.hit("a.b"); pubsub_lib.failpoints.hit("c.d")') == {"a.b", "c.d"}
 
 
-def test_a_name_that_is_only_mentioned_or_not_killed_at_does_not_count() -> None:
+def test_killed_at_ignores_other_strings_and_actions() -> None:
     assert killed_at('"""a.b=kill"""\nx = "c.d=kill"\nf("e.f", "g.h=stop", "i.j=kill@3", ["k.l=kill"])') == {
         "i.j",
         "k.l",
     }
 
 
-def test_every_name_is_reached_somewhere_and_no_other_is() -> None:
+def test_code_hits_exactly_the_known_failpoints() -> None:
     used = set()
     for folder in ("pubsub_lib", "drivers", "pubsub_pytest"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -98,9 +98,9 @@ def test_every_name_is_reached_somewhere_and_no_other_is() -> None:
     assert used == failpoints.NAMES
 
 
-def test_at_every_name_a_test_kills_a_process() -> None:
+def test_every_failpoint_has_a_test_that_kills_a_process() -> None:
     killed = set()
-    # A follower is killed where its verdicts are compared with the batch's: Spark's runs are dear.
+    # The audit's follower is killed in its own unit test, because each run of Spark takes long.
     for path in [*(ROOT / "tests" / "e2e").glob("test_*kill*.py"), ROOT / "tests/unit/audit/stream/test_loop.py"]:
         killed |= killed_at(path.read_text())
     assert failpoints.NAMES - killed == set(), "kill a process there, in tests/e2e/test_…kill….py"

@@ -1,4 +1,4 @@
-"""The fault model: each fault happens as often as told, nothing is invented, and a seed decides everything."""
+"""The fault model: each fault has its configured frequency, no item is invented, and a seed determines the run."""
 
 import random
 
@@ -12,7 +12,7 @@ chances = st.floats(0, 1)
 
 
 def run(seed: int, loss: Loss, count: int) -> tuple[list[int], Lossy[int]]:
-    """Push 0..count-1, one a second, and let everything come that was held back."""
+    """Push 0..count-1, one a second, and then deliver all held-back items."""
     link = Lossy(random.Random(seed), loss, corrupt=lambda item, _rng: -item - 1)
     out = []
     for now in range(count):
@@ -27,7 +27,7 @@ def test_a_perfect_link_changes_nothing() -> None:
 
 
 @given(st.integers(0, 2**32), chances, chances, chances, chances, st.integers(0, 60))
-def test_nothing_is_invented_and_every_item_is_accounted_for(
+def test_no_item_is_invented_and_every_item_is_counted(
     seed: int, drop: float, duplicate: float, reorder: float, delay: float, count: int
 ) -> None:
     loss = Loss(drop=drop, duplicate=duplicate, reorder=reorder, delay=delay, max_delay=3)
@@ -39,20 +39,20 @@ def test_nothing_is_invented_and_every_item_is_accounted_for(
 
 
 @pytest.mark.parametrize("fault", ["drop", "duplicate", "reorder", "delay", "corrupt"])
-def test_each_fault_happens_about_as_often_as_told(fault: str) -> None:
+def test_each_fault_has_its_configured_frequency(fault: str) -> None:
     _, link = run(7, Loss(**{fault: 0.3}), 4000)
     assert 1000 < link.counts.pop(fault) < 1400
     assert set(link.counts.values()) == {0}
 
 
-def test_reorder_lets_the_next_one_pass() -> None:
+def test_reorder_delivers_the_next_item_first() -> None:
     link: Lossy[str] = Lossy(random.Random(1), Loss(reorder=1.0, max_delay=5))
     assert link.push("a", 0) == []
     link.loss = PERFECT
     assert link.push("b", 1) == ["b", "a"]
 
 
-def test_what_nothing_overtakes_comes_in_time() -> None:
+def test_reordered_item_without_a_successor_comes_after_max_delay() -> None:
     link: Lossy[str] = Lossy(random.Random(1), Loss(reorder=1.0, max_delay=5))
     link.push("a", 0)
     assert link.next_time() == 5

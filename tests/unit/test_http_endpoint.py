@@ -51,23 +51,23 @@ def get(endpoint: Endpoint, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_metrics_are_what_was_collected(endpoint: Endpoint) -> None:
+def test_metrics_returns_the_collected_metrics(endpoint: Endpoint) -> None:
     status, text = get(endpoint, "/metrics")
     assert (status, text.splitlines()[-1]) == (200, "one 1.0")
 
 
-def test_ready_says_why_not(endpoint: Endpoint) -> None:
+def test_ready_returns_the_problems(endpoint: Endpoint) -> None:
     assert get(endpoint, "/ready") == (200, "ready\n")
     problems.append("the changelog is not being followed")
     assert get(endpoint, "/ready?verbose") == (503, "the changelog is not being followed\n")
 
 
-def test_what_is_being_closed_says_so(endpoint: Endpoint) -> None:
+def test_a_closing_program_answers_503(endpoint: Endpoint) -> None:
     problems.append("closed")
     assert get(endpoint, "/metrics") == (503, "this replica is closed; make a new one\n")
 
 
-def test_a_fault_is_answered_and_logged(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_answered_and_logged(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
     problems.append("a bug")
     assert get(endpoint, "/metrics") == (500, "internal error; see the program's log\n")
     (record,) = caplog.records
@@ -77,7 +77,7 @@ def test_a_fault_is_answered_and_logged(endpoint: Endpoint, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize(("error", "logged"), [(ConnectionResetError(), 0), (TimeoutError(), 0), (KeyError(), 1)])
-def test_only_a_client_that_hangs_up_is_no_news(
+def test_disconnects_and_timeouts_of_clients_are_not_logged(
     endpoint: Endpoint, caplog: pytest.LogCaptureFixture, error: Exception, logged: int
 ) -> None:
     assert endpoint._server is not None
@@ -99,12 +99,12 @@ def test_only_a_client_that_hangs_up_is_no_news(
         ("fe80::1%eth0", False),
     ],
 )
-def test_which_addresses_are_this_host(address: str, own: bool) -> None:
+def test_addresses_of_this_host_are_recognized(address: str, own: bool) -> None:
     assert _is_own_host(address) is own
 
 
 @pytest.mark.parametrize("address", ["::1", "[::1]"])
-def test_it_listens_at_an_address_of_version_6(address: str) -> None:
+def test_endpoint_binds_an_ipv6_address(address: str) -> None:
     problems.clear()
     endpoint = made(address=address)
     endpoint.start()
@@ -115,11 +115,11 @@ def test_it_listens_at_an_address_of_version_6(address: str) -> None:
         endpoint.close()
 
 
-def test_other_paths_are_not_there(endpoint: Endpoint) -> None:
+def test_unknown_paths_get_404(endpoint: Endpoint) -> None:
     assert get(endpoint, "/") == (404, "use one of GET /metrics, GET /ready\n")
 
 
-def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_post_from_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     def route(query: Query) -> Answered:
@@ -132,7 +132,7 @@ def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.
         url = f"http://127.0.0.1:{endpoint.port}/do?it=now"
         with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60) as answer:
             assert answer.status == 200
-        # The same, as it were from elsewhere: nothing here has a second host.
+        # The same as from another host, which this test does not have.
         monkeypatch.setattr("ipaddress.IPv4Address.is_loopback", False)
         with pytest.raises(urllib.error.HTTPError, match="403") as refused:
             urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60)
@@ -142,10 +142,10 @@ def test_who_asks_for_a_change_from_another_host_is_refused(monkeypatch: pytest.
     assert done == ["{'it': ['now']}"]
 
 
-def test_more_connections_than_there_are_threads_for_are_closed_at_once(endpoint: Endpoint) -> None:
+def test_connections_beyond_the_maximum_are_closed_at_once(endpoint: Endpoint) -> None:
     held = [socket.create_connection(("127.0.0.1", endpoint.port), 10) for _ in range(MAX_CONNECTIONS)]
     try:
-        # Connections are accepted in order, so that each of the others has its thread when this one is looked at.
+        # Connections are accepted in order, so each of the others has its thread when this one is accepted.
         with socket.create_connection(("127.0.0.1", endpoint.port), 10) as more:
             assert more.recv(1) == b""
     finally:
@@ -161,14 +161,14 @@ def test_more_connections_than_there_are_threads_for_are_closed_at_once(endpoint
     assert poll(free, 10.0), "threads are not free again"
 
 
-def test_what_is_counted_anew_is_counted_for_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_routes_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_lib.http_endpoint.TURN", 0.05)
     inside, go_on = threading.Event(), threading.Event()
 
     def route(query: Query) -> Answered:
         inside.set()
         go_on.wait(30)
-        return 200, b"counted\n", TEXT
+        return 200, b"done\n", TEXT
 
     endpoint = Endpoint("127.0.0.1", 0, One(), list, "the_port", {"GET /count": route, "GET /more": route})
     endpoint.start()
@@ -183,12 +183,12 @@ def test_what_is_counted_anew_is_counted_for_one_at_a_time(monkeypatch: pytest.M
         go_on.set()
         asking.join(10)
         endpoint.close()
-    assert first == [(200, "counted\n")]
+    assert first == [(200, "done\n")]
 
 
-def test_no_name_is_looked_up_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_does_not_look_up_the_hosts_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def look_up(*_: object) -> str:
-        raise AssertionError("a name server may be away")
+        raise AssertionError("a name server may be unavailable")
 
     monkeypatch.setattr(socket, "getfqdn", look_up)
     endpoint = made()
@@ -196,18 +196,18 @@ def test_no_name_is_looked_up_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint.close()
 
 
-def test_a_port_that_is_taken_is_named(endpoint: Endpoint) -> None:
-    says = rf"127\.0\.0\.1:{endpoint.port} .*held by process {os.getpid()} .*set the_port"
-    with pytest.raises(TransportError, match=says):
+def test_error_for_a_used_port_names_port_and_holder(endpoint: Endpoint) -> None:
+    sentence = rf"127\.0\.0\.1:{endpoint.port} .*held by process {os.getpid()} .*set the_port"
+    with pytest.raises(TransportError, match=sentence):
         made(endpoint.port).start()
 
 
-def test_an_address_that_is_none_is_named() -> None:
+def test_error_for_an_invalid_address_names_it() -> None:
     with pytest.raises(TransportError, match="no such host"):
         made(1, "no such host").start()
 
 
-def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
+def test_close_releases_the_port_and_is_allowed_before_start() -> None:
     made().close()
     first = made()
     first.start()
@@ -220,7 +220,7 @@ def test_close_releases_the_port_and_is_no_matter_without_a_start() -> None:
     second.close()
 
 
-def test_what_was_closed_is_not_started_any_more() -> None:
+def test_start_after_close_is_refused() -> None:
     endpoint = made()
     endpoint.close()
     with pytest.raises(ClosedError):
@@ -228,7 +228,7 @@ def test_what_was_closed_is_not_started_any_more() -> None:
     assert endpoint.port == 0
 
 
-def test_without_a_thread_nothing_is_bound_and_close_has_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_without_a_thread_binds_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -34,7 +34,7 @@ def test_driver_options_do_not_load_the_driver(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DriverError, match="no driver 'zmqq'; installed are db_polling_pubsub_driver, memory"):
+    with pytest.raises(DriverError, match="'zmqq' is not installed; installed are db_polling_pubsub_driver, memory"):
         installed_drivers.options_of("zmqq")
 
 

@@ -1,4 +1,4 @@
-"""The loader (rule D1): every way in which a driver can be missing or unfit is one sentence with a way out."""
+"""The loader (rule D1): for a missing or unusable driver it raises one sentence that names what to do."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +23,8 @@ class Toy(Driver):
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a distribution with one driver package into a folder of its own on sys.path."""
-    # stevedore keeps lists of entry points on disk: never read another run's.
+    """Install a distribution with one driver package into its own folder on sys.path."""
+    # stevedore caches lists of entry points on disk: never read those of another run.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def make(name: str, package: str, code: str, options: str = "") -> None:
@@ -39,12 +39,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (metadata / "entry_points.txt").write_text(f"[pubsub_lib.drivers]\n{name} = {package}.driver:Toy\n")
         monkeypatch.syspath_prepend(root)
 
-    # DriverManager remembers entry points per group in the process, too.
+    # DriverManager also caches entry points per group in the process.
     monkeypatch.setattr("stevedore.extension.ExtensionManager.ENTRY_POINT_CACHE", {})
     return make
 
 
-def test_the_class_is_loaded(install: Install) -> None:
+def test_load_returns_the_drivers_class(install: Install) -> None:
     install("toy", "toy_one", CLASS)
     driver = loader.load("toy")
     assert isinstance(driver, type)
@@ -58,7 +58,7 @@ def test_the_shipped_drivers_are_found(name: str) -> None:
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DriverError, match="no driver 'zmqq'; installed are db_polling_pubsub_driver, memory"):
+    with pytest.raises(DriverError, match="'zmqq' is not installed; installed are db_polling_pubsub_driver, memory"):
         loader.load("zmqq")
 
 
@@ -76,7 +76,7 @@ def test_a_driver_that_cannot_be_imported_is_named(install: Install, code: str) 
         loader.load("toy")
 
 
-def test_an_entry_point_that_is_no_driver_is_named(install: Install) -> None:
+def test_an_entry_point_that_is_not_a_driver_is_named(install: Install) -> None:
     install("toy", "toy_four", "class Toy: pass\n")
     with pytest.raises(DriverError, match="not a class derived from"):
         loader.load("toy")
@@ -101,7 +101,7 @@ def test_an_incapable_driver_is_refused_by_name(install: Install) -> None:
 
 def test_an_unknown_capability_is_refused() -> None:
     with pytest.raises(DriverError, match="the capability 'fast' is unknown; name one of bind_based"):
-        loader.load("memory", {"fast": "everybody"})
+        loader.load("memory", {"fast": "the demo"})
 
 
 def test_the_table_shows_every_capability(install: Install) -> None:
@@ -111,5 +111,5 @@ def test_the_table_shows_every_capability(install: Install) -> None:
     assert head.count("|") == len(Capabilities.__struct_fields__) + 2
     assert rows[0].startswith("| `broken` | not installed |")
     assert rows[1] == "| `toy` | yes | yes | no | yes | yes | no | yes | yes |"
-    with pytest.raises(DriverError, match="no driver 'x'"):
+    with pytest.raises(DriverError, match="the driver 'x' is not installed"):
         loader.driver_table(["x"])

@@ -1,4 +1,4 @@
-"""Log lines: what repeats is limited and counted, fields stand in the record, and the program decides what is shown."""
+"""Log lines: repeated lines are limited and counted, records have the fields, the program sets levels and handlers."""
 
 import logging
 import subprocess
@@ -19,7 +19,7 @@ class Clock:
 
 
 class Lines(logging.Handler):
-    """Keeps what is said."""
+    """Records the logged lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Lines(logging.Handler):
         self.records.append(record)
 
     @property
-    def said(self) -> list[str]:
+    def logged(self) -> list[str]:
         return [record.getMessage() for record in self.records]
 
 
@@ -55,22 +55,22 @@ def log(clock: Clock, lines: Lines) -> Iterator[logging.Logger]:
 def test_repeats_are_left_out_and_counted_in_the_next_line(log: logging.Logger, clock: Clock, lines: Lines) -> None:
     for number in range(5):
         log.warning("frame %d was lost", number)
-    # Nothing may ever follow it: the last one tells.
-    assert lines.said == ["frame 0 was lost", "frame 1 was lost [more like this will be left out for 10 s]"]
+    # No line may follow, so the last one announces that more will be left out.
+    assert lines.logged == ["frame 0 was lost", "frame 1 was lost [more like this will be left out for 10 s]"]
     clock.now += 9.9
     log.warning("frame %d was lost", 5)
-    assert len(lines.said) == 2
+    assert len(lines.logged) == 2
     clock.now += 0.1
     log.warning("frame %d was lost", 6)
     log.warning("frame %d was lost", 7)
-    assert lines.said[2:] == [
+    assert lines.logged[2:] == [
         "frame 6 was lost [4 more like this were left out]",
         "frame 7 was lost [more like this will be left out for 10 s]",
     ]
     assert lines.records[2].pubsub_left_out == 4  # type: ignore[attr-defined]
 
 
-def test_kinds_are_apart_by_text_and_level(log: logging.Logger, lines: Lines) -> None:
+def test_kinds_differ_by_text_and_level(log: logging.Logger, lines: Lines) -> None:
     for _ in range(4):
         log.warning("a")
         log.error("a")
@@ -80,7 +80,7 @@ def test_kinds_are_apart_by_text_and_level(log: logging.Logger, lines: Lines) ->
     ]  # fmt: skip
 
 
-def test_threads_together_pass_no_more_than_the_burst(log: logging.Logger, lines: Lines) -> None:
+def test_burst_is_the_limit_of_all_threads_together(log: logging.Logger, lines: Lines) -> None:
     def often() -> None:
         for _ in range(50):
             log.warning("a")
@@ -90,10 +90,10 @@ def test_threads_together_pass_no_more_than_the_burst(log: logging.Logger, lines
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(lines.said) == 2
+    assert len(lines.logged) == 2
 
 
-def test_a_modules_logger_is_limited_once(lines: Lines) -> None:
+def test_a_modules_logger_has_one_filter(lines: Lines) -> None:
     log = logs.logger("pubsub_lib.test_logs")
     assert logs.logger("pubsub_lib.test_logs") is log is logging.getLogger("pubsub_lib.test_logs")
     assert len(log.filters) == 1

@@ -1,4 +1,4 @@
-"""No password is left in what people see."""
+"""Texts for people contain no passwords."""
 
 import io
 import logging
@@ -39,17 +39,17 @@ def test_a_url_is_shown_without_its_password(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["sqlite:////a:b@c/net.db", "postgresql://me@db/net", "tcp://10.0.0.1:8866", "tcp://[::1]:8866", "", "a@b"]
 )
-def test_what_has_no_password_stays_as_it_is(text: str) -> None:
+def test_text_without_a_password_is_unchanged(text: str) -> None:
     assert masked(text) == text
     assert not has_password(text)
 
 
 @given(password=st.text(st.characters(exclude_characters="'\"", exclude_categories=("Z", "C")), min_size=8))
-def test_whatever_the_password_it_is_not_shown(password: str) -> None:
+def test_any_password_in_a_url_is_hidden(password: str) -> None:
     assert password not in masked(f"postgresql://me:{password}@db.example/net")
 
 
-def test_settings_and_stores_never_show_a_password_however_they_are_shown(sqlite_url: str) -> None:
+def test_settings_and_stores_are_shown_without_passwords(sqlite_url: str) -> None:
     settings = Settings(
         store_url=URLS[0],
         driver_options={"password": SECRET, "broker": URLS[-1], "auth_token": SECRET, "brokers": [URLS[-1]]},
@@ -63,18 +63,18 @@ def test_settings_and_stores_never_show_a_password_however_they_are_shown(sqlite
     shown = [repr(settings), str(settings), out.getvalue(), record.getMessage(), repr(settings.for_multiproc())]
     assert not [text for text in [*shown, repr(store), repr(StoreSettings())] if SECRET in text]
     assert "'postgresql://me:***@db/net'" in repr(settings)
-    assert settings.store_url == URLS[0]  # only shown differently
+    assert settings.store_url == URLS[0]  # the value itself is unchanged
     assert settings.for_driver().options["password"] == SECRET
 
 
-def test_an_at_in_a_password_is_refused_and_not_looked_up_as_a_host() -> None:
+def test_an_unescaped_at_sign_in_a_password_is_refused() -> None:
     with pytest.raises(ConfigError, match="write %40") as caught:
         url.parse(URLS[2])
     assert SECRET not in str(caught.value)
 
 
-def test_values_of_every_type() -> None:
+def test_masked_value_accepts_every_type() -> None:
     assert masked_value("password", "") == ""
     assert masked_value("token", 5) == "hidden"
     assert masked_value("x", (1, URLS[0], None)) == (1, "postgresql://me:***@db/net", None)
-    assert MemoryDriver.publisher(DriverSettings()) is not None  # a repr changes nothing of how they work
+    assert MemoryDriver.publisher(DriverSettings()) is not None  # the own repr does not affect their use

@@ -35,11 +35,11 @@ def test_option_in_default_is_named_with_its_group(name: str, group: str) -> Non
 @pytest.mark.parametrize(
     "name", ["debug", "log_file", "log-file", "transport_url", "report_interval", "host", "delay", "seed", "bus"]
 )
-def test_option_of_others_in_default_is_left_alone(name: str) -> None:
+def test_option_of_other_programs_in_default_is_ignored(name: str) -> None:
     assert found(DEFAULT=name) == []
 
 
-def test_option_that_its_own_group_sets_too_is_left_alone() -> None:
+def test_option_that_its_own_group_sets_too_is_ignored() -> None:
     assert found(DEFAULT="publisher_port topics", pubsub="publisher_port topics") == []
     assert found(DEFAULT="recount_time", publisher_service="recount_time") == []
 
@@ -54,21 +54,21 @@ def test_option_that_its_own_group_sets_too_is_left_alone() -> None:
         ("enable_df_pub_sub", "pubsub", "enable_df_pub_sub"),
     ],
 )
-def test_option_that_is_set_by_another_name_or_in_dragonflows_group_is_left_alone(
+def test_option_that_is_set_by_another_name_or_in_dragonflows_group_is_ignored(
     given: str, group: str, read: str
 ) -> None:
     assert found(DEFAULT=given, **{group: read}) == []
 
 
 def test_option_in_a_dragonflow_group_that_is_not_read_from_there() -> None:
-    assert found(df="publisher_port local_ip apps_list db_sync_time monitor_table_poll_time unheard_of") == []
+    assert found(df="publisher_port local_ip apps_list db_sync_time monitor_table_poll_time unknown_option") == []
     assert found(df="max_idle_time keep_links") == [
         "max_idle_time is set in [df] and belongs in [pubsub]",
         "keep_links is set in [df] and belongs in [publisher_service]",
     ]
 
 
-def test_no_option_of_ours_is_one_that_the_log_reads_from_default() -> None:
+def test_our_options_and_oslo_logs_have_different_names() -> None:
     lists = (
         oslo_log_options.common_cli_opts,
         oslo_log_options.logging_cli_opts,
@@ -80,12 +80,12 @@ def test_no_option_of_ours_is_one_that_the_log_reads_from_default() -> None:
     assert {name: groups_of(name) for name in names if groups_of(name)} == {}
 
 
-def test_driver_whose_options_cannot_be_imported_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_whose_options_cannot_be_imported_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "installed", lambda: {"broken": "no_such_package_anywhere"})
     assert groups_of("publisher_port") == ["pubsub"]
 
 
-def test_settings_refuse_such_a_file_with_the_way_out(tmp_path: Path) -> None:
+def test_settings_refuse_a_file_with_misplaced_options(tmp_path: Path) -> None:
     path = tmp_path / "net.conf"
     path.write_text("[DEFAULT]\ndebug = true\npublisher_port = 9000\nlease = 3\n[pubsub]\nstore_url = sqlite:///x.db\n")
     with pytest.raises(ConfigError) as caught:

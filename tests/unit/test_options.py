@@ -55,13 +55,13 @@ def test_the_stores_settings_have_their_options_with_the_same_defaults() -> None
 
 
 def test_the_stores_options_and_settings_have_one_range() -> None:
-    """The file refuses by the option's name what the settings would refuse by a name that stands in no file."""
+    """Otherwise the settings refuse a value of the file, by a name that is not in the file."""
     hints = get_type_hints(StoreSettings, include_extras=True)
     maximum = {f"store_{name}": hint.__metadata__[0].le for name, hint in hints.items()}
     assert {option.name: vars(option.type)["max"] for option in options.STORE} == maximum
 
 
-def test_every_time_ends_before_timers_do() -> None:
+def test_maximum_of_every_time_fits_a_timer() -> None:
     floats = [each for each in (*options.OPTIONS, *options.SERVICE) if isinstance(each, cfg.FloatOpt)]
     maximum = {each.name: vars(each.type)["max"] for each in floats}
     assert {name for name, seconds in maximum.items() if seconds is None or seconds > threading.TIMEOUT_MAX} == set()
@@ -75,7 +75,7 @@ def _values(struct: HandlerPolicy) -> list[object]:
     return [getattr(struct, name) for name in struct.__struct_fields__]
 
 
-def test_every_option_says_what_it_does() -> None:
+def test_every_option_has_a_help_sentence() -> None:
     for _, opts in options.list_opts():
         for option in opts:
             assert option.help

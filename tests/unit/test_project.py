@@ -1,4 +1,4 @@
-"""The repository polices itself: mirror of tests, import contracts, what a wheel holds, nothing stale."""
+"""Checks of the repository: mirror of tests, import contracts, contents of a wheel, generated files."""
 
 import ast
 import configparser
@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DRIVERS = sorted(each.name for each in (ROOT / "drivers").glob("pubsub_*"))
 
-# Modules whose tests stand elsewhere than the mirror rule says: module, or folder with a slash at its end, ->
-# file or folder, with the reason beside it.
+# Modules whose tests are not at the mirror's path: module, or folder with a slash at its end -> file or folder, with
+# the reason as a comment.
 TESTED_ELSEWHERE: dict[str, str] = {
-    "core/merged_view.py": "tests/unit/core/test_cache.py",  # the merged view is the cache's own, seen only through it
-    # Steps of one pipeline, which is compared as a whole with another program that was written from its definitions.
+    "core/merged_view.py": "tests/unit/core/test_cache.py",  # the merged view is used only by the cache
+    # Steps of one pipeline, which is compared as a whole with an independent program.
     **{
         f"audit/rules/{name}.py": "tests/unit/audit/rules/test_pipeline.py"
         for name in (
@@ -37,7 +37,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
             "unexpected_receipts",
         )
     },
-    # What is counted from the pipeline's tables: asserted on the same cases, because a run of Spark costs.
+    # Figures that are computed from the pipeline's tables: tested with the same cases, because runs of Spark are slow.
     **{
         f"audit/report/{name}.py": "tests/unit/audit/rules/test_pipeline.py"
         for name in ("aggregates", "anomalies", "collect", "latency", "streams", "trails", "windows")
@@ -45,14 +45,14 @@ TESTED_ELSEWHERE: dict[str, str] = {
     # Parts of the page, which a browser shows as a whole.
     "audit/report/figures.py": "tests/unit/audit/report/test_page.py",
     "audit/report/labels.py": "tests/unit/audit/report/test_summary.py",  # the words of a summary
-    # What a follower consists of, seen only as a whole.
+    # Parts of the follower, which is tested as a whole.
     **{f"audit/stream/{name}.py": "tests/unit/audit/stream/test_loop.py" for name in ("tables", "windows")},
 }
 
-# Tests of the project as a whole, which mirror no module.
+# Tests of the whole project, which do not mirror a module.
 OF_THE_PROJECT = {Path("tests/unit/test_project.py"), Path("tests/unit/test_protocol.py")}
 
-# Folders of tests/unit that mirror something else than pubsub_lib.
+# Folders of tests/unit that do not mirror pubsub_lib.
 OTHER_MIRRORS = {"drivers", "pubsub_pytest", "tools"}
 
 DRIVER_MAY_IMPORT = {
@@ -60,7 +60,7 @@ DRIVER_MAY_IMPORT = {
 }  # fmt: skip
 MAY_IMPORT_STORE = {"pubsub_sql"}  # its transport is the store itself
 
-# Everything that the core may import: nothing here gives it a clock, a socket, a thread, a log, or chance of its own.
+# All modules that the core may import: without clocks, sockets, threads, logs, or its own randomness.
 CORE_MAY_IMPORT = {
     "pubsub_lib.core", "pubsub_lib.errors", "pubsub_lib.arguments", "msgspec", "xxhash",
     "collections", "enum", "functools", "heapq", "itertools", "math", "operator", "random", "types", "typing",
@@ -68,7 +68,7 @@ CORE_MAY_IMPORT = {
 
 MAX_LINES = 300
 MAX_FUNCTION_LINES = 50
-# Larger files: their lines, and why they are not split. The numbers can only go down.
+# Larger files: their maximum number of lines, and why they are not split. The numbers may only be lowered.
 LARGE_FILES = {
     "drivers/pubsub_zmq/publisher.py": (314, "one socket, which two threads share"),
     "pubsub_lib/audit/main.py": (307, "a command with its options"),
@@ -100,7 +100,7 @@ LARGE_FILES = {
 LARGE_FUNCTIONS = {
     "pubsub_lib/audit/rules/delivery.py": {"_judge": 54},
     "pubsub_lib/audit/rules/unexpected_receipts.py": {"unrecorded": 51},
-    # A call for each change would double its cost.
+    # One more function call for each change would double the cost.
     "pubsub_lib/core/cache.py": {"apply_run": 96, "replace": 101},
     # Constructors that join parts.
     "pubsub_lib/replica/replica.py": {"__init__": 52},
@@ -117,13 +117,13 @@ LARGE_FUNCTIONS = {
 
 
 def modules() -> list[Path]:
-    """All modules of pubsub_lib except alembic's versions, which the store's schema tests run as a whole."""
+    """All modules of pubsub_lib except alembic's versions, which the store's schema tests cover."""
     found = sorted((ROOT / "pubsub_lib").rglob("*.py"))
     return [each.relative_to(ROOT / "pubsub_lib") for each in found if "migrations" not in each.parts]
 
 
 def has_code(source: str) -> bool:
-    """Whether any function does more than state a contract; constants and plain data need no test."""
+    """Whether any function has a body with code; constants and plain data need no test."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = [each for each in node.body if not isinstance(each, ast.Pass)]
@@ -133,13 +133,13 @@ def has_code(source: str) -> bool:
 
 
 def mirror(module: Path) -> Path:
-    """Where the tests of a module stand: ``core/cache.py`` -> ``tests/unit/core/test_cache.py``."""
+    """The path of a module's tests: ``core/cache.py`` -> ``tests/unit/core/test_cache.py``."""
     name = module.parent.name or "pubsub_lib" if module.stem == "__init__" else module.stem.strip("_")
     return Path("tests/unit") / module.parent / f"test_{name}.py"
 
 
 def where_tested(module: Path) -> Path:
-    """Where the tests of a module are to stand."""
+    """The required path of a module's tests."""
     keys = [module.as_posix(), *(f"{folder.as_posix()}/" for folder in module.parents)]
     return Path(next((TESTED_ELSEWHERE[each] for each in keys if each in TESTED_ELSEWHERE), mirror(module)))
 
@@ -151,7 +151,7 @@ def copy_project(to: Path) -> Path:
     return to
 
 
-def test_has_code_tells_contracts_from_code() -> None:
+def test_has_code_distinguishes_contracts_from_code() -> None:
     assert not has_code('X = 1\nclass A:\n    def f(self):\n        """Must."""\n    def g(self): ...')
     assert has_code("def f():\n    return 1")
 
@@ -161,19 +161,19 @@ def test_every_module_with_code_has_tests_at_its_mirror() -> None:
     for module in modules():
         at = where_tested(module)
         if has_code((ROOT / "pubsub_lib" / module).read_text()) and not (ROOT / at).exists():
-            missing.append(f"pubsub_lib/{module} wants {at}")
-    assert missing == [], "write the tests, or name in TESTED_ELSEWHERE where they are"
+            missing.append(f"pubsub_lib/{module} needs {at}")
+    assert missing == [], "write the tests, or add their path to TESTED_ELSEWHERE"
 
 
 def test_every_unit_test_mirrors_a_module() -> None:
     mirrors = {mirror(module) for module in modules()}
     files = {each.relative_to(ROOT) for each in (ROOT / "tests/unit").rglob("test_*.py")}
-    strays = {
+    unexpected = {
         each
         for each in files - mirrors - OF_THE_PROJECT
         if each.parts[2] not in OTHER_MIRRORS and each.as_posix() not in TESTED_ELSEWHERE.values()
     }
-    assert strays == set(), "a module was renamed or removed without its tests"
+    assert unexpected == set(), "a module was renamed or removed without its tests"
 
 
 def test_tested_elsewhere_is_not_stale() -> None:
@@ -226,7 +226,7 @@ def test_import_contracts_catch(module: str, line: str, contract: str, tmp_path:
     assert re.search(rf"{contract}[^\n]*(\n[^\n]*)?BROKEN", done.stdout), done.stdout
 
 
-def test_every_part_of_the_library_stands_in_a_layer() -> None:
+def test_every_part_of_the_library_is_in_a_layer() -> None:
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
     layers = next(each["layers"] for each in contracts if each["id"] == "one-way")
     named = {name for layer in layers for name in re.findall(r"pubsub_lib\.(\w+)", layer)}
@@ -234,13 +234,13 @@ def test_every_part_of_the_library_stands_in_a_layer() -> None:
     assert parts - named == set(), "add the new part to the contract one-way in pyproject.toml"
 
 
-def test_every_driver_stands_in_the_contracts() -> None:
+def test_every_driver_is_in_the_contracts() -> None:
     roots = set(PYPROJECT["tool"]["importlinter"]["root_packages"])
     assert sorted(roots - {"pubsub_lib", "simulator"}) == DRIVERS
 
 
 def imported(path: Path) -> set[str]:
-    """Dotted names that a file imports, wherever in it; of ``from a import b`` both a and a.b."""
+    """Dotted names that a file imports, anywhere in it; for ``from a import b`` both a and a.b."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -251,7 +251,7 @@ def imported(path: Path) -> set[str]:
 
 
 def driver_breaches(driver: Path) -> list[str]:
-    """What a driver imports of the library beyond its contract."""
+    """Imports of a driver from the library that its contract does not allow."""
     allowed = DRIVER_MAY_IMPORT | ({"store"} if driver.name in MAY_IMPORT_STORE else set())
     breaches = []
     for path in sorted(driver.rglob("*.py")):
@@ -261,7 +261,7 @@ def driver_breaches(driver: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_driver_sees_only_what_is_for_drivers(driver: str) -> None:
+def test_a_driver_imports_only_the_modules_for_drivers(driver: str) -> None:
     assert driver_breaches(ROOT / "drivers" / driver) == []
 
 
@@ -274,7 +274,7 @@ def test_a_driver_sees_only_what_is_for_drivers(driver: str) -> None:
         ("pubsub_sql", "from pubsub_lib.store import Store", ""),
     ],
 )
-def test_driver_breaches_are_seen(driver: str, line: str, breach: str, tmp_path: Path) -> None:
+def test_driver_breaches_are_found(driver: str, line: str, breach: str, tmp_path: Path) -> None:
     (tmp_path / driver).mkdir()
     (tmp_path / driver / "sender.py").write_text(line)
     wanted = [f"{driver}/sender.py imports {breach}"] if breach else []
@@ -282,7 +282,7 @@ def test_driver_breaches_are_seen(driver: str, line: str, breach: str, tmp_path:
 
 
 def core_breaches(core: Path) -> list[str]:
-    """What the core imports beyond its allow-list."""
+    """Imports of the core that its allow-list does not contain."""
     return [
         f"{path.name} imports {name}"
         for path in sorted(core.rglob("*.py"))
@@ -341,7 +341,7 @@ def test_no_function_grows_beyond_its_limit() -> None:
 
 
 def test_core_uses_only_the_generator_it_is_given() -> None:
-    """``random.Random`` may be named as a type; anything else of it would be chance of the core's own."""
+    """``random.Random`` is allowed as a type; other names of the module would be a source of randomness."""
     breaches = [
         f"{path.name}:{node.lineno} uses random.{node.attr}"
         for path in sorted((ROOT / "pubsub_lib" / "core").rglob("*.py"))
@@ -354,13 +354,13 @@ def test_core_uses_only_the_generator_it_is_given() -> None:
 
 @pytest.fixture(scope="module")
 def source_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy to build from, so that nothing of the build stays in the project."""
+    """A copy to build from, so that the build leaves no files in the project."""
     return copy_project(tmp_path_factory.mktemp("source") / "project")
 
 
 @pytest.fixture(scope="module")
 def wheel(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """The wheel that a user would get."""
+    """The wheel that users install."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [
         sys.executable,
@@ -392,7 +392,7 @@ def test_wheel_holds_every_module_once_and_nothing_else(wheel: zipfile.ZipFile, 
         if path.suffix in (".py", ".mako", ".jinja") or path.name == "py.typed"
     }
     names = [each for each in wheel.namelist() if ".dist-info/" not in each]
-    assert sorted(names) == sorted(sources)  # as lists: a driver that came twice would show
+    assert sorted(names) == sorted(sources)  # as lists, to find a driver that is included twice
     assert {f"{root.name}/py.typed" for root in roots} <= sources
 
 
@@ -433,7 +433,7 @@ def test_every_plugin_can_be_imported_from_the_wheel(wheel: zipfile.ZipFile, tmp
 
 
 def test_generated_files_are_up_to_date() -> None:
-    """Each ``tools/generate_*.py`` writes files of the project; with ``--check`` it only compares them."""
+    """Each ``tools/generate_*.py`` writes files of the project; with ``--check`` it compares them only."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "drivers")])}
     stale = []
     for generator in sorted((ROOT / "tools").glob("generate_*.py")):

@@ -1,4 +1,4 @@
-"""docs/protocol.md and its citations: each number that is cited exists, and at least one test cites each rule."""
+"""docs/protocol.md and its citations: each cited rule exists, and at least one test cites each rule."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "protocol.md"
-# Built from parts, so that the samples below are no citations of their own.
+# Built from parts, so that the samples below do not count as citations.
 WORD = "rule"
 NUMBER = r"[SWHD]?\d+"
 JOINT = r",? and |, | to | or "
@@ -22,9 +22,9 @@ def written() -> dict[str, str]:
 
 
 def cited(text: str) -> set[str]:
-    """All numbers that a text cites; a range stands for every number in it."""
+    """All numbers that a text cites; a range means every number in it."""
     found = set()
-    # A citation may go over the end of a line, in a comment too.
+    # A citation may wrap over the end of a line, also in a comment.
     for citation in CITATION.finditer(re.sub(r"\s*\n\s*(?:# )?", " ", text)):
         parts = re.split(rf"({JOINT})", citation[1])
         numbers = [re.sub(rf"(?i){WORD} ", "", each) for each in parts[::2]]
@@ -38,7 +38,7 @@ def cited(text: str) -> set[str]:
 
 
 def sources() -> Iterator[Path]:
-    """Everything that may cite a rule."""
+    """All files that may cite a rule."""
     installed = ("pubsub_lib", "pubsub_pytest", "drivers")
     for folder in (*installed, "simulator", "tests", "tools", "docs"):
         for ending in ("*.py", "*.md", "*.jinja"):
@@ -55,7 +55,7 @@ def sources() -> Iterator[Path]:
         ("rules 6, 7: elsewhere", {"6", "7"}),
         ("rules W1 to W3", {"W1", "W2", "W3"}),
         ("rule 4, rule S3 and", {"4", "S3"}),
-        ("    # so rule\n    # H2 says", {"H2"}),
+        ("    # so rule\n    # H2 applies", {"H2"}),
         ("the rule of 3", set()),
         ("rules 9 in 10", {"9"}),
     ],
@@ -93,7 +93,7 @@ def test_protocol_each_rule_is_cited_by_a_test() -> None:
     assert set(written()) - by_tests == set()
 
 
-def test_protocol_nothing_outside_the_project_is_cited() -> None:
+def test_protocol_documents_outside_the_project_are_not_cited() -> None:
     outside = {
         f"{path.relative_to(ROOT)}: {citation[0]}"
         for path in sources()

@@ -1,4 +1,4 @@
-"""The public face: what every public method does before the start and after the close."""
+"""The public interface: the behaviour of every public method before ``start`` and after ``close``."""
 
 import ast
 import asyncio
@@ -17,13 +17,13 @@ from pubsub_lib import AsyncReplica, Publisher, Replica, Settings, Store, Worker
 from pubsub_lib.errors import ClosedError, NotStarted, PubSubError, UsageError
 
 Call = Callable[[Any], Any]
-"""Of one method or property, with arguments that are right."""
+"""A call of one method or property, with valid arguments."""
 LONG: Final = 60.0
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class Gives:
-    """It answers, and so."""
+    """The expected answer, as a predicate."""
 
     def __init__(self, fits: Callable[[Any], bool] = lambda answer: True) -> None:
         self.fits = fits
@@ -37,15 +37,15 @@ UNREADY: Final = Gives(lambda answer: not answer.ready and answer.problems and a
 
 Expected = Gives | type[PubSubError]
 Table = dict[str, tuple[Call, Expected, Expected]]
-"""Public name -> the call, what it does before the start, what it does after the close."""
+"""Public name -> the call, its expected result before ``start``, its expected result after ``close``."""
 
 REPLICA: Final[Table] = {
     "start": (lambda r: r.start(), ANY, ClosedError),
     "close": (lambda r: r.close(), NONE, NONE),
-    # May be registered before the start.
+    # Handlers and indexes may be added before ``start``.
     "on": (lambda r: r.on("lport", print), ANY, ClosedError),
     "add_index": (lambda r: r.add_index("by", "lport", "switch"), NONE, ClosedError),
-    # How fresh it is can be asked at any time of its life.
+    # Its freshness can be read at any time before ``close``.
     "synced": (lambda r: r.synced, FALSE, ClosedError),
     "staleness": (lambda r: r.staleness(), INFINITE, ClosedError),
     "status": (lambda r: r.status(), UNREADY, ClosedError),
@@ -67,7 +67,7 @@ REPLICA: Final[Table] = {
 
 ASYNC: Final[Table] = {
     **{name: (call, before, after) for name, (call, before, after) in REPLICA.items() if name != "status"},
-    # There is no replica behind it before the start, and so nothing that could keep handlers.
+    # Before ``start`` the threaded replica, which keeps the handlers, does not exist.
     "on": (lambda r: r.on("lport", print), NotStarted, ClosedError),
     "add_index": (lambda r: r.add_index("by", "lport", "switch"), NotStarted, ClosedError),
     "status": (lambda r: r.status(), NotStarted, ClosedError),
@@ -75,14 +75,14 @@ ASYNC: Final[Table] = {
     "topics": (lambda r: r.topics(), NotStarted, ClosedError),
     "publishers": (lambda r: r.publishers(), NotStarted, ClosedError),
     "changes": (lambda r: anext(r.changes("lport")), NotStarted, ClosedError),
-    "threaded": (lambda r: r.threaded, NotStarted, ANY),  # whose methods raise then
+    "threaded": (lambda r: r.threaded, NotStarted, ANY),  # its methods raise then
 }  # fmt: skip
 
 PUBLISHER: Final[Table] = {
     "start": (lambda p: p.start(), NONE, ClosedError),
     "close": (lambda p: p.close(), NONE, NONE),
     "publish": (lambda p: p.publish([]), NotStarted, ClosedError),
-    # What it counts and is may be asked at any time.
+    # Counters and identity can be read at any time.
     "counters": (lambda p: p.counters(), Gives(lambda answer: answer["unsent"] == 0), ANY),
     "running_for": (lambda p: p.running_for(0.0), Gives(lambda answer: answer == 0.0), ANY),
     "uuid": (lambda p: p.uuid, ANY, ANY),
@@ -116,7 +116,7 @@ def make(kind: type, settings: Settings, store: Store) -> Any:
 
 
 async def answer(subject: Any, call: Call, expected: Expected) -> None:
-    """Call it, await what is to be awaited, and compare."""
+    """Call it, await an awaitable result, and compare."""
     if isinstance(expected, Gives):
         given = call(subject)
         given = await given if isinstance(given, Awaitable) else given
@@ -136,7 +136,7 @@ async def start_and_close(subject: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", TABLES, ids=lambda kind: kind.__name__)
-def test_every_public_name_stands_in_the_table(kind: type) -> None:
+def test_every_public_name_is_in_the_table(kind: type) -> None:
     assert {name for name in dir(kind) if not name.startswith("_")} == set(TABLES[kind])
 
 
@@ -166,7 +166,7 @@ def test_after_the_close(kind: type, name: str, started: bool, settings: Setting
                 await closed
         call, _, after = TABLES[kind][name]
         if (kind, name, started) == (AsyncReplica, "threaded", False):
-            after = ClosedError  # there was never one behind it
+            after = ClosedError  # the threaded replica never existed
         await answer(subject, call, after)
 
     asyncio.run(main())
@@ -195,12 +195,12 @@ def test_a_second_start_is_refused(kind: type, settings: Settings, store: Store)
         *("Commit", "Event", "Handle", "Object", "Point", "Status", "Stored", "Table", "Transaction"),
     ],
 )
-def test_what_a_program_names_is_exported(name: str) -> None:
+def test_public_names_are_exported(name: str) -> None:
     assert name in pubsub_lib.__all__
     assert getattr(pubsub_lib, name).__name__ == name
 
 
-def test_everything_that_is_exported_is_there_and_in_the_reference() -> None:
+def test_every_exported_name_exists_and_is_in_the_reference() -> None:
     pages = "".join(page.read_text() for page in sorted((ROOT / "docs" / "reference").glob("*.rst")))
     modules = re.findall(r"automodule:: (\S+)", pages)
     for name in pubsub_lib.__all__:
@@ -212,7 +212,7 @@ def test_everything_that_is_exported_is_there_and_in_the_reference() -> None:
 
 
 def loaded(line: str) -> set[str]:
-    """The modules of a fresh process that runs this line."""
+    """The modules of a new process that runs this line."""
     code = f"import sys; {line}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     return set(done.stdout.split())
@@ -221,12 +221,12 @@ def loaded(line: str) -> set[str]:
 @pytest.mark.parametrize(
     "line", ["import pubsub_lib", "import pubsub_lib.errors", "from pubsub_lib.errors import NotFound"]
 )
-def test_importing_the_errors_loads_no_foreign_package(line: str) -> None:
+def test_import_of_the_errors_loads_no_foreign_package(line: str) -> None:
     ours = {name.partition(".")[0] for name in loaded(line) - loaded("pass")} - set(sys.stdlib_module_names)
     assert ours == {"pubsub_lib"}
 
 
-def test_each_public_name_is_imported_when_it_is_used() -> None:
+def test_each_public_name_is_imported_at_its_first_use() -> None:
     assert "sqlalchemy" in loaded("from pubsub_lib import Store")
     assert "pubsub_lib.replica.replica" not in loaded("from pubsub_lib import Timing")
     for name in pubsub_lib.__all__:

@@ -1,4 +1,4 @@
-"""Settings: every wrong value is one sentence that names it, and a file gives the same as Python does."""
+"""Settings: the error for an invalid value is one sentence that names it; a file and Python give the same settings."""
 
 import logging
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_settings_are_frozen() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "empty url": ({"store_url": ""}, "store_url"),
-    "url is no text": ({"store_url": 5}, "store_url"),
+    "url is not text": ({"store_url": 5}, "store_url"),
     "driver empty": ({"driver": ""}, "the setting driver is ''"),
     "topics a string": ({"topics": "tenant-1"}, "topics"),
     "topic empty": ({"topics": ("",)}, "topic is empty"),
@@ -61,13 +61,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "port of metrics beyond": ({"metrics_port": 70000}, "metrics_port is 70000"),
     "address of metrics empty": ({"metrics_address": ""}, "metrics_address is ''"),
     "discovery never": ({"discovery_interval": float("inf")}, "discovery_interval is inf but must be finite"),
-    "discovery no number": ({"discovery_interval": float("nan")}, "discovery_interval is nan"),
+    "discovery is not a number": ({"discovery_interval": float("nan")}, "discovery_interval is nan"),
     "paranoid a word": ({"paranoid": "yes"}, "paranoid is 'yes'"),
 }
 
 
 @pytest.mark.parametrize("case", sorted(WRONG))
-def test_a_wrong_setting_is_named(case: str) -> None:
+def test_an_invalid_setting_is_named(case: str) -> None:
     changed, sentence = WRONG[case]
     with pytest.raises(ConfigError, match=sentence) as caught:
         Settings(**{"store_url": URL, **changed})
@@ -90,7 +90,7 @@ WRONG_FILES = {
         "[pubsub]\nstore_url = x\nmax_handler_backoff = 1e300\n",
         "'max_handler_backoff' in group",
     ),
-    "time no number": (
+    "time is not a number": (
         "[pubsub]\nstore_url = x\nstore_lock_timeout = nan\n",
         "'store_lock_timeout' in group .* is nan but",
     ),
@@ -114,13 +114,13 @@ WRONG_FILES = {
         "unknown option 'bufer' in group .pubsub_ipc.*'buffer'",
     ),
     "driver's option is a word": ("[pubsub]\nstore_url = x\n[pubsub_sql]\nslowest = low\n", "'slowest' in group"),
-    "no INI": ("pubsub]\nx", "cannot be read"),
+    "not INI": ("pubsub]\nx", "cannot be read"),
     "unknown substitution": ("[pubsub]\nstore_url = $nothing\n", r"'store_url' in group .pubsub. .*write \$\$"),
 }
 
 
 @pytest.mark.parametrize("case", sorted(WRONG_FILES))
-def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
+def test_an_invalid_option_is_named(case: str, tmp_path: Path) -> None:
     text, sentence = WRONG_FILES[case]
     with pytest.raises(ConfigError, match=sentence) as caught:
         read(tmp_path, text)
@@ -128,9 +128,9 @@ def test_a_wrong_option_is_named(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
-def test_the_ends_of_every_range_are_taken(end: str, tmp_path: Path) -> None:
+def test_the_ends_of_every_range_are_accepted(end: str, tmp_path: Path) -> None:
     ends = {each.name: getattr(each.type, end, None) for each in options.OPTIONS}
-    # Two that have to leave room for each other.
+    # A frame must have room for a value.
     ends |= {"max_value_bytes": 1, "max_frame_bytes": 4097}
     lines = [f"{name} = {value!r}" for name, value in ends.items() if value is not None]
     got = read(tmp_path, "\n".join(["[pubsub]", f"store_url = {URL}", *lines]))
@@ -153,14 +153,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
         Settings.from_file(tmp_path / name)
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "net.conf"
     path.write_bytes(b"[pubsub]\nstore_url = \xff\xfe\n")
     with pytest.raises(ConfigError, match="cannot be read"):
         Settings.from_file(path)
 
 
-def test_a_replica_serves_its_metrics_when_the_file_says_where(tmp_path: Path) -> None:
+def test_a_replica_serves_its_metrics_at_the_configured_address(tmp_path: Path) -> None:
     assert read(tmp_path, f"[pubsub]\nstore_url = {URL}\n").metrics_port == 0
     got = read(
         tmp_path,
@@ -169,12 +169,12 @@ def test_a_replica_serves_its_metrics_when_the_file_says_where(tmp_path: Path) -
     assert (got.metrics_address, got.metrics_port) == ("10.0.0.9", 8868)
 
 
-def test_pub_sub_off_means_follow_by_polling(tmp_path: Path) -> None:
+def test_pub_sub_off_selects_the_polling_driver(tmp_path: Path) -> None:
     got = read(tmp_path, f"[pubsub]\nstore_url = {URL}\npub_sub_driver = zmq_pubsub_driver\n")
     assert (got.driver, got.multiproc_driver, got.addresses) == ("db_polling_pubsub_driver", "", ())
 
 
-def test_pub_sub_on_takes_the_specs_options(tmp_path: Path) -> None:
+def test_pub_sub_on_reads_the_specs_options(tmp_path: Path) -> None:
     got = read(
         tmp_path,
         f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = memory\nlocal_ip = 10.0.0.9\n"
@@ -212,7 +212,7 @@ def test_a_dragonflow_file_is_still_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("insecure", "bound"), [("false", "tcp://127.0.0.1:8866"), ("true", "tcp://*:8866")])
 @pytest.mark.parametrize("name", ["", "service_name = api-1\n"], ids=["replica", "publisher"])
-def test_everywhere_is_bound_only_when_insecure_and_a_publisher_is_told(
+def test_every_interface_is_bound_only_when_insecure_and_a_publisher_is_warned(
     tmp_path: Path, insecure: str, bound: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
@@ -238,7 +238,7 @@ def test_everywhere_is_bound_only_when_insecure_and_a_publisher_is_told(
 def test_without_keys_a_wildcard_binds_the_address_of_this_host_alone(
     tmp_path: Path, wildcard: str, local_ip: str, bound: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What other hosts are sent to by publishers_ips = $local_ip must be bound; it was loopback."""
+    """With publishers_ips = $local_ip other hosts connect to this address, so loopback would be wrong."""
     with caplog.at_level(logging.WARNING, "pubsub_lib.settings"):
         got = read(
             tmp_path,
@@ -250,7 +250,7 @@ def test_without_keys_a_wildcard_binds_the_address_of_this_host_alone(
 
 
 @pytest.mark.parametrize("ip", ["*", "0.0.0.0", "[::]"])
-def test_a_wildcard_is_nothing_to_connect_to(ip: str, tmp_path: Path) -> None:
+def test_a_wildcard_in_publishers_ips_is_refused(ip: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'publishers_ips' .*to which no replica can connect"):
         read(tmp_path, f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npublishers_ips = 10.0.0.1, {ip}\n")
 
@@ -270,7 +270,7 @@ def test_the_environment_takes_precedence_over_the_file(tmp_path: Path, monkeypa
 
 
 def test_an_unknown_driver_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DriverError, match="no driver 'carrier_pigeon'"):
+    with pytest.raises(DriverError, match="the driver 'carrier_pigeon' is not installed"):
         read(tmp_path, f"[pubsub]\nstore_url = {URL}\nenable_pub_sub = true\npub_sub_driver = carrier_pigeon\n")
 
 
@@ -297,7 +297,7 @@ def test_conf_is_passed_in_and_the_global_one_is_left_alone() -> None:
         ("memory://left", set()),
     ],
 )
-def test_addresses_say_what_the_driver_must_be_capable_of(address: str, needed: set[str]) -> None:
+def test_needs_follow_from_the_addresses(address: str, needed: set[str]) -> None:
     for settings in (Settings(store_url=URL, addresses=(address,)), Settings(store_url=URL, bind_address=address)):
         assert set(settings.needs()) == needed
         assert all(address in asker for asker in settings.needs().values())

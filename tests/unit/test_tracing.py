@@ -1,4 +1,4 @@
-"""A writer's span is the remote parent of its change's handling."""
+"""A writer's span is the remote parent of the span in which its change is handled."""
 
 import asyncio
 import inspect
@@ -49,10 +49,10 @@ def context(state: TraceState | None = None) -> trace.Span:
     )
 
 
-def test_the_writers_span_is_the_parent_of_the_handling(
+def test_the_writers_span_is_the_parent_of_the_handlers_span(
     sqlite_url: str, tracer: Tracer, exporter: InMemorySpanExporter
 ) -> None:
-    # Nothing but the message may bring the change: what a sync brings has no trace.
+    # The change must come by the message, because a change from a sync has no trace.
     config = settings(sqlite_url, timing=Timing(max_idle_time=60, message_delay_window=60))
     recorder = Recorder()
     with (
@@ -90,7 +90,7 @@ def test_the_writers_span_is_the_parent_of_the_handling(
     assert [change.key for change in recorder.changes] == ["p1", "p2"], "without a span, but handled"
 
 
-def test_what_the_handler_raises_is_in_the_span_and_goes_on(tracer: Tracer, exporter: InMemorySpanExporter) -> None:
+def test_an_exception_of_the_handler_is_recorded_and_raised(tracer: Tracer, exporter: InMemorySpanExporter) -> None:
     def broken(change: Event) -> None:
         raise RuntimeError("no such switch")
 
@@ -114,14 +114,14 @@ def test_a_coroutine_handler_is_traced_until_it_ends(tracer: Tracer, exporter: I
     assert not seen[1].is_valid
 
 
-def test_an_object_whose_call_is_a_coroutine_is_traced_as_one(tracer: Tracer, exporter: InMemorySpanExporter) -> None:
+def test_an_object_with_an_async_call_is_traced_as_a_coroutine(tracer: Tracer, exporter: InMemorySpanExporter) -> None:
     class Handler:
         async def __call__(self, change: Event) -> str:
             await asyncio.sleep(0)
             return change.key
 
     chosen = traced(Handler(), tracer)
-    assert inspect.iscoroutinefunction(chosen), "else an AsyncReplica would call it and await nothing"
+    assert inspect.iscoroutinefunction(chosen), "otherwise an AsyncReplica would not await it"
     assert asyncio.run(chosen(EVENT)) == "p1"
     assert only(exporter).name == f"handle {EVENT.table}"
 
@@ -137,7 +137,7 @@ def test_the_context_is_a_traceparent_and_its_tracestate() -> None:
     assert len(TRACE) + 1 + 512 <= MAX_TRACE_CHARACTERS
 
 
-def test_a_links_trace_can_be_read_back() -> None:
+def test_remote_parent_reads_a_links_trace() -> None:
     found = remote_parent(msgspec.structs.replace(EVENT, trace=f"{TRACE} vendor=1"))
     assert found is not None
     span = trace.get_current_span(found).get_span_context()
@@ -146,7 +146,7 @@ def test_a_links_trace_can_be_read_back() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "nonsense", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", TRACE[:-4]])
-def test_a_trace_that_cannot_be_read_is_none(bad: str, tracer: Tracer, exporter: InMemorySpanExporter) -> None:
+def test_an_invalid_trace_is_ignored(bad: str, tracer: Tracer, exporter: InMemorySpanExporter) -> None:
     event = msgspec.structs.replace(EVENT, trace=bad)
     assert remote_parent(event) is None
     assert traced(lambda change: change.key, tracer)(event) == "p1"
@@ -160,6 +160,6 @@ def test_without_opentelemetry_the_extra_is_named() -> None:
     assert "pip install pubsub-lib[otel]" in done.stderr
 
 
-def test_the_library_itself_never_imports_opentelemetry() -> None:
+def test_the_library_does_not_import_opentelemetry() -> None:
     program = "import sys, pubsub_lib, pubsub_lib.service.service; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

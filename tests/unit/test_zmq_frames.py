@@ -19,7 +19,7 @@ def pair() -> Iterator[Pair]:
         yield sender, receiver
 
 
-def test_each_message_comes_with_all_its_frames_and_no_other(pair: Pair) -> None:
+def test_receive_returns_exactly_the_frames_of_each_message(pair: Pair) -> None:
     sender, receiver = pair
     messages = [[b"alone"], [b"topic", b"body"], [b"", b"", b"x" * 100_000], [b"last"]]
     for message in messages:
@@ -27,6 +27,6 @@ def test_each_message_comes_with_all_its_frames_and_no_other(pair: Pair) -> None
     assert [receive(receiver) for _ in messages] == messages
 
 
-def test_it_does_not_wait(pair: Pair) -> None:
+def test_receive_does_not_wait(pair: Pair) -> None:
     with pytest.raises(zmq.Again):
         receive(pair[1])

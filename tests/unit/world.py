@@ -1,4 +1,4 @@
-"""A small world for tests of publishers and replicas: a store in SQLite, a bus of its own, and short times."""
+"""Settings and helpers for tests of publishers and replicas: SQLite, a bus for each test, and short times."""
 
 import itertools
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _buses = itertools.count()
 
 
 def settings(url: str, **changes: Any) -> Settings:
-    """Settings of one test: everybody who shares them meets on one bus that nobody else is on."""
+    """Settings of one test, with a bus that no other test uses."""
     given: dict[str, Any] = {
         "store_url": url,
         "driver": "memory",
@@ -38,7 +38,7 @@ def settings(url: str, **changes: Any) -> Settings:
 
 
 class Recorder:
-    """A handler that keeps what it is told."""
+    """A handler that records its changes."""
 
     def __init__(self, react: Callable[[Any], None] = lambda change: None) -> None:
         self.changes: list[Any] = []

@@ -1,4 +1,4 @@
-"""Commands that were started with closed streams, or whose output takes nothing."""
+"""Commands that were started with closed streams, or whose output cannot be written."""
 
 import subprocess
 import sys
@@ -26,19 +26,19 @@ def run(script: str, redirection: str) -> "subprocess.CompletedProcess[str]":
         ("<&-", "sys.stdin.read()"),
     ],
 )
-def test_what_was_closed_fails_when_it_is_used(redirection: str, script: str) -> None:
+def test_a_closed_stream_fails_when_it_is_used(redirection: str, script: str) -> None:
     script = f"try:\n    {script}\nexcept OSError:\n    print('refused', file=sys.stderr)\n"
     done = run(script + "streams.discard_unwritable()\n", redirection)
     assert (done.returncode, done.stderr) == (0, "refused\n")
 
 
-def test_no_file_takes_the_number_of_what_was_closed() -> None:
+def test_no_file_gets_the_number_of_a_closed_stream() -> None:
     done = run("import os\nprint(os.open('/dev/null', os.O_RDONLY))\n", "<&- 2>&-")
     assert int(done.stdout) > 2
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">/dev/full 2>&1", ">&- 2>&-"])
-def test_nothing_is_complained_about_at_the_end(redirection: str) -> None:
+def test_exit_reports_no_error_for_unwritable_streams(redirection: str) -> None:
     script = "try:\n    print('lost')\nexcept OSError:\n    pass\nstreams.discard_unwritable()\nsys.exit(3)\n"
     done = run(script, redirection)
     assert (done.returncode, done.stderr) == (3, "")

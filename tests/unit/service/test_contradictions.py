@@ -36,7 +36,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "dragonflow: etcd in between": (
         DRAGONFLOW.replace("zmq_pubsub_driver", "etcd_pubsub_driver") + MOVED,
-        "no driver 'etcd_pubsub_driver'",
+        "the driver 'etcd_pubsub_driver' is not installed",
     ),
     "dragonflow: an option with a slip": (
         DRAGONFLOW.replace("publisher_port", "publisher_prt") + MOVED,
