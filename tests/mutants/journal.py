@@ -31,7 +31,7 @@ MUTANTS = (
         path=PATH,
         before="> index for link in applied[written:turn]",
         after="> index for link in applied[:0]",
-        tests=(f"{TESTS}::test_a_batch_out_of_order_keeps_the_order_of_receipts_and_the_order_of_applied_links",),
+        tests=(f"{TESTS}::test_records_of_an_unordered_batch_keep_the_orders_of_receipt_and_application",),
         wrong="a message that came before another one and is applied after it is noted as applied at once",
     ),
     Mutant(
@@ -39,7 +39,7 @@ MUTANTS = (
         path=PATH,
         before="                written = turn + 1\n",
         after="                written = turn\n",
-        tests=(f"{TESTS}::test_what_waited_is_noted_when_it_is_applied",),
+        tests=(f"{TESTS}::test_a_waiting_link_is_noted_when_it_is_applied",),
         wrong="what was noted as applied is noted as applied again",
     ),
     Mutant(
@@ -48,7 +48,7 @@ MUTANTS = (
         before="sequence = envelope.sequence + begin if envelope.sequence else 0",
         after="sequence = envelope.sequence",
         tests=(
-            f"{TESTS}::test_a_batch_out_of_order_keeps_the_order_of_receipts_and_the_order_of_applied_links",
+            f"{TESTS}::test_records_of_an_unordered_batch_keep_the_orders_of_receipt_and_application",
             f"{TESTS}::test_applied_links_are_noted_in_the_order_in_which_they_are_applied",
         ),
         wrong="receipts behind links that had waited have the sequences of earlier messages",
@@ -58,7 +58,7 @@ MUTANTS = (
         path=PATH,
         before="old = _reached(message.link, known) or",
         after="old = _reached(message.link, applied[-1].point if applied else known) or",
-        tests=(f"{TESTS}::test_a_link_that_known_passes_without_applying_it_is_not_called_old",),
+        tests=(f"{TESTS}::test_a_skipped_link_is_not_noted_as_old",),
         wrong="a link that a broken tracker skips is noted as old, and the audit calls it settled",
     ),
     Mutant(
@@ -66,7 +66,7 @@ MUTANTS = (
         path=PATH,
         before="return self._known[chain.name]\n",
         after="return chain.known\n",
-        tests=(f"{TESTS}::test_what_is_old_is_decided_by_what_was_known_before_the_step",),
+        tests=(f"{TESTS}::test_old_messages_are_determined_by_the_point_before_the_step",),
         wrong="whether a message is old is decided by what is known after it",
     ),
     Mutant(
@@ -74,7 +74,7 @@ MUTANTS = (
         path=PATH,
         before="        if (key, message.part) not in seen:\n",
         after="        if key:\n",
-        tests=(f"{TESTS}::test_of_a_link_that_a_batch_holds_twice_the_first_is_applied",),
+        tests=(f"{TESTS}::test_the_first_copy_of_a_repeated_link_is_applied",),
         wrong="of a link that a batch holds twice the last copy is noted as applied",
     ),
     Mutant(
@@ -87,7 +87,7 @@ MUTANTS = (
         after="""                self._journal.links("applied", links)
                 self._full(number, chain, part, used=chain in replaced)
 """,
-        tests=(f"{TESTS}::test_what_waited_during_a_full_sync_is_noted_after_it",),
+        tests=(f"{TESTS}::test_a_link_that_waited_during_a_full_sync_is_noted_after_it",),
         wrong="links that a full sync sets free stand in front of the sync's end",
     ),
 )

@@ -1,4 +1,4 @@
-"""Who publishes is decided by what the driver can do, not by the program."""
+"""``open_publisher`` chooses a Worker or a Publisher by the driver's capabilities."""
 
 from typing import Any, ClassVar
 
@@ -20,12 +20,12 @@ HOP: dict[str, Any] = {"multiproc_driver": "zmq_pubsub_multiproc_driver", "multi
     [
         ({**BOUND, **HOP}, Worker),
         (BOUND, Publisher),
-        (HOP, Publisher),  # the memory driver connects: it needs no service
+        (HOP, Publisher),  # the memory driver is connect-based and needs no service
         ({}, Publisher),
         ({"driver": "db_polling_pubsub_driver", "driver_options": {}, **HOP}, Publisher),
     ],
 )
-def test_a_bind_based_driver_with_a_hop_makes_a_worker_and_all_else_a_publisher(
+def test_a_bind_based_driver_with_a_hop_gives_a_worker_and_others_a_publisher(
     given: dict[str, Any], kind: type[object], sqlite_url: str
 ) -> None:
     config = settings(sqlite_url, **given)
@@ -36,7 +36,9 @@ def test_a_bind_based_driver_with_a_hop_makes_a_worker_and_all_else_a_publisher(
         opened.close()
 
 
-def test_the_capability_decides_and_not_the_name(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_depends_on_the_capability_not_on_the_drivers_name(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Bound(MemoryDriver):
         capabilities: ClassVar[Capabilities] = Capabilities(
             bind_based=True, cross_process=False, cross_host=False, ordered=True
@@ -51,10 +53,10 @@ def test_the_capability_decides_and_not_the_name(sqlite_url: str, monkeypatch: p
         opened.close()
 
 
-def test_what_it_opens_publishes(config: Settings) -> None:
-    heard: list[str] = []
+def test_the_opened_publisher_sends_commits(config: Settings) -> None:
+    received: list[str] = []
     subscriber = loader.load(config.driver).subscriber(config.for_driver())
-    subscriber.initialize(lambda envelope: heard.append(envelope.topic), lambda: None)
+    subscriber.initialize(lambda envelope: received.append(envelope.topic), lambda: None)
     subscriber.register_topic("t")
     subscriber.daemonize()
     with Store(config) as store, open_publisher(config, store) as sender:
@@ -65,7 +67,7 @@ def test_what_it_opens_publishes(config: Settings) -> None:
     subscriber.close()
 
 
-def test_it_refuses_what_cannot_be(sqlite_url: str) -> None:
+def test_open_publisher_refuses_invalid_settings(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         with pytest.raises(ConfigError, match="stable name"):
             open_publisher(settings(sqlite_url, service=""), store)

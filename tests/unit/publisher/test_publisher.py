@@ -1,4 +1,4 @@
-"""A program that publishes what it commits: numbering, hellos, and failures that must not undo a commit."""
+"""A program that publishes its commits: numbering, hellos, and failures that must not undo a commit."""
 
 import os
 import threading
@@ -23,44 +23,44 @@ from tests.unit.world import settings
 LONG = 20.0
 
 
-class Ear:
-    """A real subscriber that keeps what it hears."""
+class Listener:
+    """A real subscriber that records the received envelopes."""
 
     def __init__(self, config: Settings, topics: Sequence[str]) -> None:
-        self.heard: list[Envelope] = []
+        self.received: list[Envelope] = []
         self._news = threading.Condition()
         self.subscriber = loader.load(config.driver).subscriber(config.for_driver())
-        self.subscriber.initialize(self._hear, lambda: None)
+        self.subscriber.initialize(self._receive, lambda: None)
         for topic in topics:
             self.subscriber.register_topic(topic)
         self.subscriber.daemonize()
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _receive(self, envelope: Envelope) -> None:
         with self._news:
-            self.heard.append(envelope)
+            self.received.append(envelope)
             self._news.notify_all()
 
     def wait(self, found: Callable[[Envelope], bool]) -> Envelope:
         """The first envelope for which ``found`` is true."""
-        self.wait_for(lambda: any(map(found, self.heard)))
-        return next(filter(found, self.heard))
+        self.wait_for(lambda: any(map(found, self.received)))
+        return next(filter(found, self.received))
 
     def wait_for(self, true: Callable[[], bool]) -> None:
-        """Until it is."""
+        """Wait until ``true`` returns True."""
         with self._news:
-            assert self._news.wait_for(true, LONG), self.heard
+            assert self._news.wait_for(true, LONG), self.received
 
 
 def broadcast(envelope: Envelope) -> bool:
-    """A hello to everybody."""
+    """Whether this is a hello to all subscribers."""
     return envelope.hello is not None and not envelope.hello.nonce and not envelope.hello.goodbye
 
 
 @pytest.fixture
-def ear(config: Settings) -> Iterator[Ear]:
-    ear = Ear(config, [ALL])
-    yield ear
-    ear.subscriber.close()
+def listener(config: Settings) -> Iterator[Listener]:
+    listener = Listener(config, [ALL])
+    yield listener
+    listener.subscriber.close()
 
 
 def write(store: Store, value: int, topic: str = "t") -> None:
@@ -68,41 +68,41 @@ def write(store: Store, value: int, topic: str = "t") -> None:
         tx.set("a", "1", value, topic=topic)
 
 
-def test_commits_are_numbered_per_topic_and_sent(config: Settings, store: Store, ear: Ear) -> None:
+def test_commits_are_numbered_per_topic_and_sent(config: Settings, store: Store, listener: Listener) -> None:
     with Publisher(config, store) as publisher:
         for value in range(3):
             write(store, value)
-        last = ear.wait(lambda envelope: envelope.sequence == 3)
+        last = listener.wait(lambda envelope: envelope.sequence == 3)
     assert (last.service, last.uuid, last.topic) == ("writer", publisher.uuid, "t")
     assert last.messages[0].link.changes[0].value == b"2"
     assert publisher.counters()["sent"] >= 3
 
 
-def test_rule_06_hello_at_start_when_idle_when_asked_and_at_the_end(config: Settings, store: Store, ear: Ear) -> None:
+def test_rule_06_publisher_sends_hello_at_start_when_idle_on_request_and_at_the_end(
+    config: Settings, store: Store, listener: Listener
+) -> None:
     write(store, 1)
     with Publisher(config, store):
-        start = ear.wait(broadcast)
+        start = listener.wait(broadcast)
         assert start.hello is not None
         assert (start.topic, start.hello.heads, start.hello.store) == (ALL, {}, store.read_heads(()).store)
-        ear.wait(lambda envelope: broadcast(envelope) and envelope.hello is not start.hello)  # idle since
-        ear.subscriber.request_hello("n1", ["t"])
-        own = ear.wait(lambda envelope: envelope.hello is not None and envelope.hello.nonce == "n1")
-        assert own.hello is not None
-        assert own.hello.age <= config.timing.reading_age
-        assert own.hello.heads["t"].point == own.hello.store
-    ear.wait(lambda envelope: envelope.hello is not None and envelope.hello.goodbye)
+        listener.wait(lambda envelope: broadcast(envelope) and envelope.hello is not start.hello)  # idle since
+        listener.subscriber.request_hello("n1", ["t"])
+        reply = listener.wait(lambda envelope: envelope.hello is not None and envelope.hello.nonce == "n1")
+        assert reply.hello is not None
+        assert reply.hello.age <= config.timing.reading_age
+        assert reply.hello.heads["t"].point == reply.hello.store
+    listener.wait(lambda envelope: envelope.hello is not None and envelope.hello.goodbye)
 
 
-def test_rule_06_who_follows_one_topic_hears_the_hello_of_a_publisher_that_never_sent_on_it(
-    config: Settings, store: Store
-) -> None:
-    ear = Ear(config, ["another"])
+def test_rule_06_a_subscriber_of_one_topic_receives_hellos_of_every_publisher(config: Settings, store: Store) -> None:
+    listener = Listener(config, ["another"])
     with Publisher(config, store):
-        ear.wait(broadcast)
-    ear.subscriber.close()
+        listener.wait(broadcast)
+    listener.subscriber.close()
 
 
-def test_a_new_start_is_a_new_uuid(config: Settings, store: Store) -> None:
+def test_each_publisher_has_a_new_uuid(config: Settings, store: Store) -> None:
     assert Publisher(config, store).uuid != Publisher(config, store).uuid
 
 
@@ -117,7 +117,7 @@ def test_a_failing_driver_does_not_undo_the_commit(config: Settings, store: Stor
     publisher.close()
 
 
-def test_after_close_it_refuses_and_the_store_goes_on(config: Settings, store: Store) -> None:
+def test_a_closed_publisher_refuses_links_and_the_store_still_works(config: Settings, store: Store) -> None:
     publisher = Publisher(config, store)
     publisher.start()
     publisher.close()
@@ -128,36 +128,36 @@ def test_after_close_it_refuses_and_the_store_goes_on(config: Settings, store: S
         publisher.publish(_links(store))
 
 
-def test_it_needs_a_name(sqlite_url: str, store: Store) -> None:
+def test_publisher_without_a_service_name_is_refused(sqlite_url: str, store: Store) -> None:
     with pytest.raises(ConfigError, match="service_name"):
         Publisher(settings(sqlite_url, service=""), store)
 
 
-def test_its_thread_survives_a_store_that_does_not_answer(config: Settings, store: Store, ear: Ear) -> None:
+def test_the_hello_thread_survives_errors_of_the_store(config: Settings, store: Store, listener: Listener) -> None:
     write(store, 1)
     moody = Moody(store, failures=[StoreUnavailable("out"), RuntimeError("a bug")])
     with Publisher(config, moody):
-        ear.wait(broadcast)
+        listener.wait(broadcast)
     assert moody.failures == []
 
 
-def test_an_idle_store_is_seldom_read_whole(config: Settings, store: Store, ear: Ear) -> None:
+def test_all_heads_of_an_idle_store_are_read_rarely(config: Settings, store: Store, listener: Listener) -> None:
     write(store, 1)
     moody = Moody(store, failures=[])
     begun = time.monotonic()
     with Publisher(config, moody):
         for number in range(5):
-            seen = len(ear.heard)
-            ear.wait_for(lambda seen=seen: any(map(broadcast, ear.heard[seen:])))  # type: ignore[misc]
-            ear.subscriber.request_hello(f"n{number}", ["t"])
-            ear.wait(lambda each, own=f"n{number}": each.hello is not None and each.hello.nonce == own)  # type: ignore[misc]
+            seen = len(listener.received)
+            listener.wait_for(lambda seen=seen: any(map(broadcast, listener.received[seen:])))  # type: ignore[misc]
+            listener.subscriber.request_hello(f"n{number}", ["t"])
+            listener.wait(lambda each, nonce=f"n{number}": each.hello is not None and each.hello.nonce == nonce)  # type: ignore[misc]
     rounds = (time.monotonic() - begun) // config.timing.stale_after
     assert moody.asked.count([ALL]) <= 1 + rounds
     assert len(moody.asked) > 2 * moody.asked.count([ALL])
 
 
 class Stalling(Driver):
-    """A transport that takes what ``holds`` names only when it is let, and then refuses it."""
+    """A transport that blocks on the envelopes that ``holds`` selects until ``go`` is set, and then refuses them."""
 
     def __init__(self, holds: Callable[[Envelope], bool]) -> None:
         self._holds = holds
@@ -192,7 +192,7 @@ def test_a_commit_never_waits_for_a_hello(config: Settings, store: Store) -> Non
             tx.set("b", str(number), 0, topic=f"t{number}")
     driver = Stalling(lambda envelope: envelope.hello is not None)
     with Publisher(config, store, driver) as publisher:
-        assert driver.entered.acquire(timeout=LONG)  # the start hello is on its way, and nothing takes it
+        assert driver.entered.acquire(timeout=LONG)  # the first hello is being sent, and the transport blocks
         asking = threading.Thread(target=driver.on_hello_request, args=(HelloRequest("n1", ("t1",)),))
         asking.start()
         writing = threading.Thread(target=write, args=(store, 1))
@@ -205,25 +205,25 @@ def test_a_commit_never_waits_for_a_hello(config: Settings, store: Store) -> Non
         assert publisher.counters()["unsent"] >= 1
 
 
-def test_the_first_refusal_ends_the_burst(config: Settings, store: Store) -> None:
+def test_after_a_refused_hello_the_other_due_hellos_are_not_sent(config: Settings, store: Store) -> None:
     driver = Stalling(lambda envelope: envelope.hello is not None)
     slow = Held(store)
     publisher = Publisher(config, slow, driver)
     publisher.start()
     assert slow.entered.wait(LONG)
     for number in range(50):
-        driver.on_hello_request(HelloRequest(f"n{number}", ("t",)))  # they all wait for this reading
+        driver.on_hello_request(HelloRequest(f"n{number}", ("t",)))  # all of them wait for this reading
     driver.go.set()
     slow.go.set()
     assert driver.entered.acquire(timeout=LONG)
     while publisher.counters()["unsent"] < 50:
-        assert driver.entered.acquire(timeout=LONG)  # what comes later is tried again
+        assert driver.entered.acquire(timeout=LONG)  # later hellos are sent again
     answers = [each for each in driver.tried if each.hello is not None and each.hello.nonce]
     assert len(answers) == 1
     publisher.close()
 
 
-def test_a_commit_waits_for_its_turn_within_a_bound(
+def test_a_commit_waits_for_other_commits_within_a_bound(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_TURN", 0.05)
@@ -232,17 +232,17 @@ def test_a_commit_waits_for_its_turn_within_a_bound(
     publisher.start()
     first = threading.Thread(target=write, args=(store, 1, "slow"))
     first.start()
-    assert driver.entered.acquire(timeout=LONG)  # the first commit sends, and nothing takes it
+    assert driver.entered.acquire(timeout=LONG)  # the first commit is being sent, and the transport blocks
     with pytest.raises(TransportError, match="other commits of this program have been sending for"):
         publisher.publish(_links(store))
-    write(store, 2)  # what its writer sees: the commit stands
+    write(store, 2)  # the writer gets no error: the commit is valid
     assert store.get("a", "1") == 2
     driver.go.set()
     first.join(LONG)
     publisher.close()
 
 
-def test_a_commit_of_many_messages_stops_when_its_time_is_over(
+def test_sending_a_commit_of_many_messages_stops_at_its_time_limit(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_TURN", 0.0)
@@ -254,11 +254,11 @@ def test_a_commit_of_many_messages_stops_when_its_time_is_over(
         assert store.callback_errors == 1
         with pytest.raises(TransportError, match="the rest of it is not sent"):
             publisher.publish(_links(store))
-    assert [each.topic for each in driver.sent if each.messages] == ["a", "a"], "the first always gets its chance"
+    assert [each.topic for each in driver.sent if each.messages] == ["a", "a"], "the first message is always sent"
 
 
 class Held:
-    """A real store whose readings of heads wait until they are let."""
+    """A real store whose readings of heads wait until ``go`` is set."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -283,7 +283,7 @@ class Refusing(Driver):
         raise TransportError("the port is in use")
 
     def send_event(self, envelope: Envelope) -> None:
-        raise AssertionError("nobody can hear a goodbye of what never began")
+        raise AssertionError("a publisher that did not start must not send a goodbye")
 
     def counters(self) -> dict[str, int]:
         return {}
@@ -304,14 +304,14 @@ def test_a_start_that_fails_releases_everything(config: Settings, store: Store, 
     assert publisher.counters()["unsent"] == 0
 
 
-def test_a_close_during_the_start_leaves_nobody_listening(
+def test_a_close_during_the_start_leaves_no_callback(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher = Publisher(config, store)
     listen = store.on_commit
 
     def close_meanwhile(callback: OnCommit) -> Callable[[], None]:
-        publisher.close()  # what another thread may do at this moment
+        publisher.close()  # another thread may do this at this moment
         return listen(callback)
 
     monkeypatch.setattr(store, "on_commit", close_meanwhile)
@@ -321,12 +321,14 @@ def test_a_close_during_the_start_leaves_nobody_listening(
     assert store.callback_errors == 0
 
 
-def test_a_second_start_is_refused_and_ends_nothing(config: Settings, store: Store, ear: Ear) -> None:
+def test_a_second_start_is_refused_and_the_publisher_still_works(
+    config: Settings, store: Store, listener: Listener
+) -> None:
     with Publisher(config, store) as publisher:
         with pytest.raises(UsageError, match="started already"):
             publisher.start()
         write(store, 1)
-        ear.wait(lambda envelope: envelope.sequence == 1)
+        listener.wait(lambda envelope: envelope.sequence == 1)
 
 
 class Moody:

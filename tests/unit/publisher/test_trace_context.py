@@ -1,4 +1,4 @@
-"""A trace on the links: what a source gives goes along, what it breaks costs no link."""
+"""The trace of links: links get the source's trace, and are sent without one when the source fails."""
 
 import logging
 
@@ -22,19 +22,19 @@ def test_every_link_of_the_transaction_gets_the_trace(links: list[Link]) -> None
     assert [link.point for link in traced] == [link.point for link in links]
 
 
-def test_without_a_trace_the_links_are_not_even_copied(links: list[Link]) -> None:
+def test_without_a_trace_the_links_are_not_copied(links: list[Link]) -> None:
     assert with_trace(links, lambda: "") is links
 
 
 @pytest.mark.parametrize("bad", ["t" * (MAX_TRACE_CHARACTERS + 1), "ä", "\ud800"])
-def test_a_trace_that_receivers_would_drop_costs_no_link(
-    links: list[Link], bad: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invalid_trace_is_left_out(links: list[Link], bad: str, caplog: pytest.LogCaptureFixture) -> None:
     assert with_trace(links, lambda: bad) is links
     assert "is left out" in caplog.text
 
 
-def test_a_source_that_raises_costs_no_link(links: list[Link], caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_the_source_is_logged_and_links_are_kept(
+    links: list[Link], caplog: pytest.LogCaptureFixture
+) -> None:
     def broken() -> str:
         raise RuntimeError("no span")
 

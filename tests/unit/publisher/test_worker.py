@@ -1,4 +1,4 @@
-"""A worker hands over what it commits, in every process that it is forked into, and never undoes a commit."""
+"""A worker hands over its commits, in every forked process, and never undoes a commit."""
 
 import os
 import threading
@@ -40,14 +40,14 @@ def store(config: Settings) -> Iterator[Store]:
 
 
 @pytest.fixture
-def heard(config: Settings) -> Iterator[list[Envelope]]:
-    """What comes out at the service's end."""
-    heard: list[Envelope] = []
+def received(config: Settings) -> Iterator[list[Envelope]]:
+    """The envelopes that the service receives."""
+    received: list[Envelope] = []
     subscriber = loader.load(config.multiproc_driver).subscriber(config.for_multiproc())
-    subscriber.initialize(heard.append, lambda: None)
+    subscriber.initialize(received.append, lambda: None)
     subscriber.register_topic(ALL)
     subscriber.daemonize()
-    yield heard
+    yield received
     subscriber.close()
 
 
@@ -56,36 +56,38 @@ def write(store: Store, value: int) -> None:
         tx.set("a", "1", value, topic="t")
 
 
-def values(heard: list[Envelope]) -> list[Any]:
-    return [message.link.changes[0].value for envelope in heard for message in envelope.messages]
+def values(received: list[Envelope]) -> list[Any]:
+    return [message.link.changes[0].value for envelope in received for message in envelope.messages]
 
 
-def numbers(heard: list[Envelope]) -> list[tuple[str, int]]:
+def numbers(received: list[Envelope]) -> list[tuple[str, int]]:
     """Service and sequence of each message."""
-    return [(each.service, each.sequence + index) for each in heard for index in range(len(each.messages))]
+    return [(each.service, each.sequence + index) for each in received for index in range(len(each.messages))]
 
 
-def test_each_commit_comes_out_once_and_in_order(config: Settings, store: Store, heard: list[Envelope]) -> None:
+def test_the_service_receives_each_commit_once_and_in_order(
+    config: Settings, store: Store, received: list[Envelope]
+) -> None:
     with Worker(config, store) as worker:
         for value in range(3):
             write(store, value)
-        assert poll(lambda: len(values(heard)) == 3, LONG)  # what waits together comes in one envelope
+        assert poll(lambda: len(values(received)) == 3, LONG)  # waiting messages come in one envelope
         assert worker.counters()["sent"] == 3
-    assert values(heard) == [b"0", b"1", b"2"]
-    assert numbers(heard) == [("api-1", 1), ("api-1", 2), ("api-1", 3)]
+    assert values(received) == [b"0", b"1", b"2"]
+    assert numbers(received) == [("api-1", 1), ("api-1", 2), ("api-1", 3)]
 
 
-def test_a_trace_goes_over_the_hop(config: Settings, store: Store, heard: list[Envelope]) -> None:
+def test_traces_are_handed_over(config: Settings, store: Store, received: list[Envelope]) -> None:
     traces = iter(["00-1-2-01", ""])
     with Worker(config, store, trace=lambda: next(traces)):
         write(store, 0)
         write(store, 1)
-        assert poll(lambda: len(values(heard)) == 2, LONG)  # a batch may bring both in one envelope
-    assert [message.link.trace for envelope in heard for message in envelope.messages] == ["00-1-2-01", ""]
+        assert poll(lambda: len(values(received)) == 2, LONG)  # one envelope may contain both
+    assert [message.link.trace for envelope in received for message in envelope.messages] == ["00-1-2-01", ""]
 
 
-def test_children_forked_after_the_first_send_deliver_as_publishers_of_their_own(
-    config: Settings, store: Store, heard: list[Envelope]
+def test_forked_children_hand_over_with_their_own_uuid(
+    config: Settings, store: Store, received: list[Envelope]
 ) -> None:
     with Worker(config, store) as worker:
         write(store, 0)
@@ -97,14 +99,12 @@ def test_children_forked_after_the_first_send_deliver_as_publishers_of_their_own
         for _ in range(2):
             in_a_fork(child, LONG)
         write(store, 1)
-        assert poll(lambda: len(values(heard)) == 4, LONG), heard
-    assert len({envelope.uuid for envelope in heard}) == 3
+        assert poll(lambda: len(values(received)) == 4, LONG), received
+    assert len({envelope.uuid for envelope in received}) == 3
     assert store.callback_errors == 0
 
 
-def test_without_a_service_the_writer_that_asked_for_it_is_told_and_its_commit_stands(
-    config: Settings, store: Store
-) -> None:
+def test_without_a_service_when_full_raise_raises_and_the_commit_is_kept(config: Settings, store: Store) -> None:
     with Worker(config, store) as worker:
         for value in range(5):
             write(store, value)
@@ -116,9 +116,7 @@ def test_without_a_service_the_writer_that_asked_for_it_is_told_and_its_commit_s
         assert worker.counters()["unsent"] == 3
 
 
-def test_without_a_service_commits_go_on_and_what_was_not_handed_over_is_counted(
-    config: Settings, store: Store
-) -> None:
+def test_without_a_service_when_full_wait_counts_unsent_commits(config: Settings, store: Store) -> None:
     options = {"buffer": 5, "when_full": "wait", "full_wait": 0.01}
     with Worker(msgspec.structs.replace(config, multiproc_options=options), store) as worker:
         for value in range(8):
@@ -130,7 +128,7 @@ def test_without_a_service_commits_go_on_and_what_was_not_handed_over_is_counted
             worker.hand_over(store.read_links(None, 1)[0])
 
 
-def test_after_close_it_refuses_and_the_store_goes_on(config: Settings, store: Store) -> None:
+def test_a_closed_worker_refuses_links_and_the_store_still_works(config: Settings, store: Store) -> None:
     worker = Worker(config, store)
     worker.start()
     worker.close()
@@ -144,14 +142,16 @@ def test_after_close_it_refuses_and_the_store_goes_on(config: Settings, store: S
 @pytest.mark.parametrize(
     ("changes", "way_out"), [({"service": ""}, "service_name"), ({"multiproc_driver": ""}, "Publisher")]
 )
-def test_what_it_misses_is_named(changes: dict[str, Any], way_out: str, sqlite_url: str, store: Store) -> None:
+def test_error_for_missing_settings_names_the_solution(
+    changes: dict[str, Any], way_out: str, sqlite_url: str, store: Store
+) -> None:
     given = {"service": "api-1", "multiproc_driver": "memory", **changes}
     with pytest.raises(ConfigError, match=way_out):
         Worker(settings(sqlite_url, **given), store)
 
 
 class Full(Publisher):
-    """A buffer without room: whoever sends waits until the test says so."""
+    """A full buffer: a sender waits until the test sets ``room``."""
 
     def __init__(self) -> None:
         self.waits, self.room = threading.Event(), threading.Event()

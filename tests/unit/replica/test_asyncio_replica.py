@@ -1,6 +1,4 @@
-"""The front for asyncio over real drivers: what it tells, what it waits for, what cancelling leaves behind, and that
-the event loop goes on meanwhile.
-"""
+"""The asyncio replica over real drivers: changes, waits, cancelled calls, and that the event loop is never blocked."""
 
 import asyncio
 import gc
@@ -24,13 +22,13 @@ DRIVERS = ("memory", "zmq_pubsub_driver", "db_polling_pubsub_driver")
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """In a loop of its own; what a task raises that nobody awaits fails the test."""
-    unheard: list[dict[str, Any]] = []
+    """Run in a new loop. An exception of a task that is not awaited fails the test."""
+    unhandled: list[dict[str, Any]] = []
     with asyncio.Runner(debug=True) as runner:
-        runner.get_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+        runner.get_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
         runner.run(asyncio.wait_for(main, 3 * LONG))
         gc.collect()
-    assert unheard == []
+    assert unhandled == []
 
 
 def configured(url: str, driver: str = "memory", **changes: Any) -> Settings:
@@ -50,7 +48,7 @@ class World:
         self.replica = replica
 
     def write(self, key: str, value: object, topic: str = "t") -> Any:
-        """Commit; what the transaction says of it."""
+        """Write one object in a transaction; return its commit."""
         with self.store.transaction() as tx:
             tx.set("a", key, value, topic=topic)
         return tx.commit
@@ -75,7 +73,7 @@ async def world(config: Settings) -> AsyncIterator[World]:
 
 
 class Recorder:
-    """A coroutine handler that keeps what it is told."""
+    """A coroutine handler that records its changes."""
 
     def __init__(self, react: Callable[[Event], Awaitable[object]] | None = None) -> None:
         self.changes: list[Event] = []
@@ -92,7 +90,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_coroutine_is_told_what_is_there_and_every_change_in_the_loop(sqlite_url: str, driver: str) -> None:
+def test_a_coroutine_gets_existing_objects_and_changes_in_the_loop(sqlite_url: str, driver: str) -> None:
     async def main() -> None:
         loop_thread = threading.get_ident()
         threads: list[int] = []
@@ -137,7 +135,7 @@ def test_an_object_whose_call_is_a_coroutine_is_awaited(sqlite_url: str) -> None
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_changes_are_iterated_and_handled_when_the_next_is_asked_for(sqlite_url: str, driver: str) -> None:
+def test_an_iterated_change_is_handled_when_the_next_one_is_requested(sqlite_url: str, driver: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url, driver)) as w:
             w.write("0", 0)
@@ -153,7 +151,7 @@ def test_changes_are_iterated_and_handled_when_the_next_is_asked_for(sqlite_url:
                 with pytest.raises(WaitTimeout):
                     await asyncio.create_task(w.replica.wait_handled(commit, 0.05))
             assert seen == [("create", "0"), ("create", "1"), ("create", "2")]
-            gc.collect()  # the generator is gone: its handler too
+            gc.collect()  # the generator and its handler are removed
             while w.replica.threaded._handlers._handles:
                 await asyncio.sleep(0.01)
             await w.write_and_wait("3", 3)
@@ -161,7 +159,7 @@ def test_changes_are_iterated_and_handled_when_the_next_is_asked_for(sqlite_url:
     run(main())
 
 
-def test_a_slow_coroutine_gets_the_latest_and_the_queue_stays_bounded(sqlite_url: str) -> None:
+def test_a_slow_coroutine_gets_the_latest_change_and_its_queue_is_bounded(sqlite_url: str) -> None:
     async def main() -> None:
         gate = asyncio.Event()
         recorder = Recorder(lambda change: gate.wait())
@@ -181,7 +179,7 @@ def test_a_slow_coroutine_gets_the_latest_and_the_queue_stays_bounded(sqlite_url
     run(main())
 
 
-def test_a_coroutine_that_raises_is_tried_again_and_parked(sqlite_url: str) -> None:
+def test_a_coroutine_that_raises_is_retried_and_parked(sqlite_url: str) -> None:
     async def main() -> None:
         async def broken(change: Event) -> None:
             if change.key == "bad":
@@ -199,7 +197,7 @@ def test_a_coroutine_that_raises_is_tried_again_and_parked(sqlite_url: str) -> N
     run(main())
 
 
-def test_the_loop_goes_on_while_the_replica_is_busy(sqlite_url: str) -> None:
+def test_the_loop_is_not_blocked_while_the_replica_is_busy(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             await w.write_and_wait("1", 1)
@@ -224,7 +222,7 @@ def test_the_loop_goes_on_while_the_replica_is_busy(sqlite_url: str) -> None:
             ]
             await asyncio.sleep(0.05)
             assert not any(call.done() for call in calls)
-            with pytest.raises(TimeoutError):  # and what waits can be given up
+            with pytest.raises(TimeoutError):  # a waiting call can be cancelled
                 await asyncio.wait_for(w.replica.wait_synced(LONG), 0.05)
             free.set()
             assert (await asyncio.gather(*calls))[0] == 1
@@ -233,7 +231,7 @@ def test_the_loop_goes_on_while_the_replica_is_busy(sqlite_url: str) -> None:
     run(main())
 
 
-def test_waits_end_by_what_happens_by_time_by_cancelling_and_by_the_end(sqlite_url: str) -> None:
+def test_waits_end_by_success_timeout_cancellation_and_close(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             await w.replica.wait_synced(LONG)
@@ -264,7 +262,7 @@ def test_waits_end_by_what_happens_by_time_by_cancelling_and_by_the_end(sqlite_u
     run(main())
 
 
-def test_a_transaction_that_changed_nothing_is_not_waited_for(sqlite_url: str) -> None:
+def test_wait_for_none_returns_at_once(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             w.write("1", 1)
@@ -279,7 +277,7 @@ def test_a_transaction_that_changed_nothing_is_not_waited_for(sqlite_url: str) -
     run(main())
 
 
-def test_the_end_cancels_coroutines_and_ends_iterations(sqlite_url: str) -> None:
+def test_close_cancels_coroutines_and_ends_iterations(sqlite_url: str) -> None:
     async def main() -> None:
         cancelled = asyncio.Event()
 
@@ -306,7 +304,7 @@ def test_the_end_cancels_coroutines_and_ends_iterations(sqlite_url: str) -> None
                 await asyncio.sleep(0.01)
             await w.replica.close()
             left = [thread.name for thread in threading.enumerate() if "-handler-" in thread.name]
-            assert left == [], "what ran was cancelled, so that its thread ended"
+            assert left == [], "the running coroutine was cancelled, so its thread ended"
         assert cancelled.is_set()
         await asyncio.wait_for(iterating, LONG)
         assert seen == ["1"]
@@ -345,7 +343,7 @@ def test_a_task_that_a_handler_started_may_wait_for_the_handlers(sqlite_url: str
 
             async def begin(change: Event) -> None:
                 waiting.append(asyncio.create_task(w.replica.wait_handled(1, LONG)))
-                await asyncio.sleep(0)  # so that it asks while this runs
+                await asyncio.sleep(0)  # so that it waits while this handler runs
 
             await w.replica.on("a", begin)
             await w.write_and_wait("1", 1)
@@ -354,14 +352,14 @@ def test_a_task_that_a_handler_started_may_wait_for_the_handlers(sqlite_url: str
     run(main())
 
 
-def test_waiting_for_itself_is_refused_in_every_body_that_runs(sqlite_url: str) -> None:
+def test_wait_handled_is_refused_in_the_body_of_every_iteration(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             w.write("1", 1)
             w.write("2", 1)
             await w.replica.wait_synced(LONG)
             async with aclosing(w.replica.changes("a")) as outer:
-                await asyncio.create_task(anext(outer))  # the next one is asked for by another task
+                await asyncio.create_task(anext(outer))  # the next one is requested by another task
                 async for _ in outer:
                     async with aclosing(w.replica.changes("a")) as inner:
                         async for _ in inner:
@@ -374,7 +372,7 @@ def test_waiting_for_itself_is_refused_in_every_body_that_runs(sqlite_url: str) 
     run(main())
 
 
-def test_a_cancelled_iteration_and_a_removed_handler_hear_no_more(sqlite_url: str) -> None:
+def test_a_cancelled_iteration_and_a_removed_handler_get_no_changes(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             await w.replica.wait_synced(LONG)
@@ -404,7 +402,7 @@ def test_a_cancelled_iteration_and_a_removed_handler_hear_no_more(sqlite_url: st
 def test_a_cancelled_on_leaves_no_handler(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
-            with w.replica.threaded._engine.lock:  # so that it cannot end yet
+            with w.replica.threaded._engine.lock:  # so that the call cannot end yet
                 adding = asyncio.create_task(w.replica.on("a", Recorder().handle))
                 await asyncio.sleep(0.05)
                 adding.cancel()
@@ -423,7 +421,7 @@ def no_threads_since(before: set[threading.Thread]) -> bool:
     return not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("pubsub")]
 
 
-def test_an_iteration_cancelled_while_it_begins_leaves_no_handler(sqlite_url: str) -> None:
+def test_an_iteration_cancelled_while_it_starts_leaves_no_handler(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             w.write("1", 1)
@@ -431,7 +429,7 @@ def test_an_iteration_cancelled_while_it_begins_leaves_no_handler(sqlite_url: st
             asking = asyncio.create_task(anext(w.replica.changes("a")))
             await asyncio.sleep(0)
             handlers = w.replica.threaded._handlers
-            assert poll(lambda: bool(handlers._handles), LONG), "a thread added it; the loop, busy here, did not hear"
+            assert poll(lambda: bool(handlers._handles), LONG), "a thread added it; the blocked loop was not notified"
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
@@ -440,7 +438,7 @@ def test_an_iteration_cancelled_while_it_begins_leaves_no_handler(sqlite_url: st
     run(main())
 
 
-def test_an_iteration_left_while_every_thread_is_busy_holds_up_no_change(sqlite_url: str) -> None:
+def test_an_iteration_ended_while_all_threads_are_busy_blocks_no_change(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
             for key in "123":
@@ -463,7 +461,7 @@ def test_an_iteration_left_while_every_thread_is_busy_holds_up_no_change(sqlite_
     run(main())
 
 
-def test_a_start_that_fails_or_is_cancelled_leaves_nothing_open(
+def test_a_start_that_fails_or_is_cancelled_closes_the_replica(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -489,13 +487,13 @@ def test_a_start_that_fails_or_is_cancelled_leaves_nothing_open(
         with pytest.raises(asyncio.CancelledError):
             await starting
         go_on.set()
-        await replica.close()  # waits for that
+        await replica.close()  # waits for the start
         assert await asyncio.to_thread(poll, lambda: no_threads_since(before), LONG)
 
     run(main())
 
 
-def test_a_close_during_the_start_ends_what_was_started(sqlite_url: str) -> None:
+def test_a_close_during_the_start_closes_the_started_replica(sqlite_url: str) -> None:
     async def main() -> None:
         before = set(threading.enumerate())
         replica = AsyncReplica(configured(sqlite_url), ["t"])
@@ -536,7 +534,7 @@ def test_a_later_close_waits_for_the_first(sqlite_url: str, monkeypatch: pytest.
     run(main())
 
 
-def test_what_a_cancelled_on_raises_later_is_not_reported_as_unread(sqlite_url: str) -> None:
+def test_a_later_exception_of_a_cancelled_on_is_not_reported(sqlite_url: str) -> None:
     gate = threading.Event()
 
     def refuses(*_: Any, **__: Any) -> None:
@@ -556,10 +554,10 @@ def test_what_a_cancelled_on_raises_later_is_not_reported_as_unread(sqlite_url: 
     run(main())
 
 
-def test_a_cancelled_on_is_no_more_than_cancelled_when_the_end_came_first(sqlite_url: str) -> None:
+def test_a_cancelled_on_during_close_raises_only_cancelled_error(sqlite_url: str) -> None:
     async def main() -> None:
         async with world(configured(sqlite_url)) as w:
-            with w.replica.threaded._engine.lock:  # so that neither can end yet
+            with w.replica.threaded._engine.lock:  # so that neither call can end yet
                 adding = asyncio.create_task(w.replica.on("a", Recorder().handle))
                 await asyncio.sleep(0)
                 closing = asyncio.create_task(w.replica.close())
@@ -573,7 +571,7 @@ def test_a_cancelled_on_is_no_more_than_cancelled_when_the_end_came_first(sqlite
     run(main())
 
 
-def test_a_paranoid_failure_is_raised_at_the_end(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_consistency_check_is_raised_at_the_end(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_lib.replica.engine.differences", lambda *_: ["a '1' is 2 and should be 1"])
 
     async def main() -> None:
@@ -607,7 +605,7 @@ def test_indexes_topics_and_types(sqlite_url: str) -> None:
     run(main())
 
 
-def test_objects_without_a_topic_are_followed_unless_the_program_says_no(sqlite_url: str) -> None:
+def test_default_topic_false_leaves_objects_without_a_topic_out(sqlite_url: str) -> None:
     async def main() -> None:
         config = configured(sqlite_url)
         with Store(config) as store:
@@ -623,13 +621,13 @@ def test_objects_without_a_topic_are_followed_unless_the_program_says_no(sqlite_
     run(main())
 
 
-def test_a_bell_rung_often_is_heard_once_and_after_the_loop_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    bells: list[Notifier] = []
+def test_notifier_wakes_once_for_many_notifications_and_ignores_a_closed_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    notifiers: list[Notifier] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        bell = Notifier(loop)
-        bells.append(bell)
+        notifier = Notifier(loop)
+        notifiers.append(notifier)
         calls: list[object] = []
         soon = loop.call_soon_threadsafe
 
@@ -638,18 +636,18 @@ def test_a_bell_rung_often_is_heard_once_and_after_the_loop_by_nobody(monkeypatc
             return soon(*given)
 
         monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-        bell.notify()
-        assert calls == [], "nobody listens"
-        with bell.listening() as ear:
+        notifier.notify()
+        assert calls == [], "there are no waiters"
+        with notifier.listening() as waiter:
             for _ in range(100):
-                bell.notify()
-            await asyncio.wait_for(ear.wait(), LONG)
+                notifier.notify()
+            await asyncio.wait_for(waiter.wait(), LONG)
             assert len(calls) == 1
-            ear.clear()
-            bell.notify()
-            await asyncio.wait_for(ear.wait(), LONG)
+            waiter.clear()
+            notifier.notify()
+            await asyncio.wait_for(waiter.wait(), LONG)
             assert len(calls) == 2
-        bell._waiters = {asyncio.Event()}  # somebody who never stopped listening
+        notifier._waiters = {asyncio.Event()}  # a waiter that was not removed
 
     asyncio.run(main())
-    bells[0].notify()
+    notifiers[0].notify()

@@ -1,4 +1,4 @@
-"""What the paranoid mode finds."""
+"""The differences that the consistency check finds."""
 
 import pytest
 
@@ -23,12 +23,12 @@ def cache(*records: Record) -> Cache:
     return made
 
 
-def test_equal_is_silent() -> None:
+def test_equal_contents_have_no_differences() -> None:
     assert differences(cache(ONE, TWO), "t", full(ONE, TWO)) == []
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "said"),
+    ("here", "there", "sentence"),
     [
         ([ONE], [ONE, TWO], "a '2' of topic 't' is missing"),
         ([ONE, TWO], [ONE], "a '2' of topic 't' does not exist in the store"),
@@ -36,9 +36,9 @@ def test_equal_is_silent() -> None:
         ([ONE], [Record("a", "1", 1, b"7")], "a '1' of topic 't' has another value in version 1"),
     ],
 )
-def test_each_difference_is_one_sentence(here: list[Record], there: list[Record], said: str) -> None:
-    assert differences(cache(*here), "t", full(*there)) == [said]
+def test_each_difference_is_one_sentence(here: list[Record], there: list[Record], sentence: str) -> None:
+    assert differences(cache(*here), "t", full(*there)) == [sentence]
 
 
-def test_a_replica_of_everything_must_not_hold_a_topic_that_the_store_has_not() -> None:
+def test_a_topic_that_the_store_does_not_have_is_a_difference() -> None:
     assert differences(cache(ONE), ALL, Full({}, POINT)) == ["topic 't' is in the replica but not in the store"]

@@ -1,4 +1,4 @@
-"""Publishers are found in the directory, left when they are gone for good, and never while it cannot be read."""
+"""Publishers are added from the directory, and removed when they are missing from it several times in a row."""
 
 import socket
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pubsub_memory import MemoryDriver
 from tests.unit.world import settings
 
 
-class Ear:
+class Addresses:
     """A subscriber's list of addresses."""
 
     def __init__(self, refuses: str = "") -> None:
@@ -42,59 +42,59 @@ def enter(store: Store, name: str) -> None:
     store.directory.register(name, name, f"tcp://{name}:1", 60.0)
 
 
-def looking(store: Store, ear: Ear, *configured: str) -> Discovery:
-    return Discovery(store.directory.live, ear, configured, 5.0)
+def looking(store: Store, subscriber: Addresses, *configured: str) -> Discovery:
+    return Discovery(store.directory.live, subscriber, configured, 5.0)
 
 
-def test_joins_and_leaves_are_followed(store: Store) -> None:
-    ear = Ear()
-    discovery = looking(store, ear)
+def test_discovery_adds_and_removes_publishers(store: Store) -> None:
+    subscriber = Addresses()
+    discovery = looking(store, subscriber)
     assert discovery.step(1.0) == 6.0
-    assert ear.addresses == []
+    assert subscriber.addresses == []
     enter(store, "api-1")
     enter(store, "api-2")
     discovery.step(2.0)
     discovery.step(3.0)
-    assert ear.addresses == ["tcp://api-1:1", "tcp://api-2:1"]
+    assert subscriber.addresses == ["tcp://api-1:1", "tcp://api-2:1"]
     store.directory.unregister("api-1")
     for look in range(MISSED):
-        assert "tcp://api-1:1" in ear.addresses, f"left at look {look}"
+        assert "tcp://api-1:1" in subscriber.addresses, f"removed at step {look}"
         discovery.step(4.0)
-    assert ear.addresses == ["tcp://api-2:1"]
+    assert subscriber.addresses == ["tcp://api-2:1"]
     enter(store, "api-1")
     discovery.step(5.0)
-    assert sorted(discovery.addresses) == sorted(ear.addresses) == ["tcp://api-1:1", "tcp://api-2:1"]
+    assert sorted(discovery.addresses) == sorted(subscriber.addresses) == ["tcp://api-1:1", "tcp://api-2:1"]
 
 
-def test_an_entry_that_is_away_for_a_moment_costs_no_connection(store: Store) -> None:
-    ear = Ear()
-    discovery = looking(store, ear)
+def test_an_entry_that_is_missing_for_a_short_time_keeps_its_connection(store: Store) -> None:
+    subscriber = Addresses()
+    discovery = looking(store, subscriber)
     for _ in range(3):
         enter(store, "api-1")
         discovery.step(0.0)
         store.directory.unregister("api-1")
         for _ in range(MISSED - 1):
             discovery.step(0.0)
-    assert ear.addresses == ["tcp://api-1:1"]  # Ear would have refused a second registration
+    assert subscriber.addresses == ["tcp://api-1:1"]  # Addresses would have refused a second registration
 
 
-def test_configured_addresses_and_services_without_one_are_left_alone(store: Store) -> None:
-    ear = Ear()
-    discovery = looking(store, ear, "tcp://api-1:1")
+def test_configured_addresses_and_services_without_an_address_are_ignored(store: Store) -> None:
+    subscriber = Addresses()
+    discovery = looking(store, subscriber, "tcp://api-1:1")
     enter(store, "api-1")
     store.directory.register("quiet", "quiet", "", 60.0)
     for _ in range(2 * MISSED):
         discovery.step(0.0)
         store.directory.unregister("api-1")
-    assert ear.addresses == []
+    assert subscriber.addresses == []
 
 
-def test_one_that_is_configured_by_name_and_entered_by_number_is_not_heard_twice(store: Store) -> None:
+def test_a_publisher_configured_by_name_and_registered_by_ip_address_is_one_publisher(store: Store) -> None:
     names = {"tcp://api-1.example:1": "tcp://10.0.0.1:1", "tcp://api-2:1": "tcp://10.0.0.2:1"}
-    ear = Ear()
+    subscriber = Addresses()
     discovery = Discovery(
         store.directory.live,
-        ear,
+        subscriber,
         ["tcp://api-1.example:1", "tcp://10.0.0.2:1"],
         5.0,
         lambda address: names.get(address, address),
@@ -102,15 +102,15 @@ def test_one_that_is_configured_by_name_and_entered_by_number_is_not_heard_twice
     for name, address in (("1", "tcp://10.0.0.1:1"), ("2", "tcp://api-2:1"), ("3", "tcp://10.0.0.3:1")):
         store.directory.register(name, name, address, 60.0)
     discovery.step(0.0)
-    assert ear.addresses == ["tcp://10.0.0.3:1"]
-    # While a name cannot be looked up it is another one. Later it is left.
+    assert subscriber.addresses == ["tcp://10.0.0.3:1"]
+    # While a name cannot be looked up, the IP address counts as another publisher. Later it is removed.
     known = names.pop("tcp://api-1.example:1")
     discovery.step(1.0)
-    assert ear.addresses == ["tcp://10.0.0.3:1", "tcp://10.0.0.1:1"]
+    assert subscriber.addresses == ["tcp://10.0.0.3:1", "tcp://10.0.0.1:1"]
     names["tcp://api-1.example:1"] = known
     for _ in range(MISSED):
         discovery.step(2.0)
-    assert ear.addresses == ["tcp://10.0.0.3:1"]
+    assert subscriber.addresses == ["tcp://10.0.0.3:1"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,9 @@ def test_one_that_is_configured_by_name_and_entered_by_number_is_not_heard_twice
         ([], "tcp://host.example:08866"),
     ],
 )
-def test_a_name_stands_for_its_only_number(numbers: list[str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_with_one_ip_address_is_resolved(
+    numbers: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def look_up(host: str, *_: object) -> list[Any]:
         assert host == "host.example"
         if not numbers:
@@ -139,7 +141,7 @@ def test_a_name_stands_for_its_only_number(numbers: list[str], expected: str, mo
         ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"),
         ("tcp://[0:0::1]:1", "tcp://[::1]:1"),
         ("ipc:///run/socket:1", "ipc:///run/socket:1"),
-        ("nothing of ours", "nothing of ours"),
+        ("not an address", "not an address"),
         (f"tcp://{'x' * 70}.example:1", f"tcp://{'x' * 70}.example:1"),
     ],
 )
@@ -147,19 +149,19 @@ def test_addresses_are_made_comparable(address: str, expected: str) -> None:
     assert resolved(address) == expected
 
 
-def test_an_address_that_cannot_be_used_hides_no_other(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    ear = Ear(refuses="tcp://api-1:1")
-    discovery = looking(store, ear)
+def test_an_unusable_address_does_not_affect_the_others(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    subscriber = Addresses(refuses="tcp://api-1:1")
+    discovery = looking(store, subscriber)
     enter(store, "api-1")
     enter(store, "api-2")
     discovery.step(0.0)
     discovery.step(0.0)
-    assert ear.addresses == ["tcp://api-2:1"]
+    assert subscriber.addresses == ["tcp://api-2:1"]
     assert caplog.text.count("cannot listen to the publisher at tcp://api-1:1: no such transport") == 1
 
 
-def test_while_the_directory_cannot_be_read_everything_stays(store: Store) -> None:
-    ear = Ear()
+def test_while_the_directory_is_unavailable_publishers_are_kept(store: Store) -> None:
+    subscriber = Addresses()
     down = [False]
 
     def live() -> Any:
@@ -167,17 +169,17 @@ def test_while_the_directory_cannot_be_read_everything_stays(store: Store) -> No
             raise StoreUnavailable("out")
         return store.directory.live()
 
-    discovery = Discovery(live, ear, (), 5.0)
+    discovery = Discovery(live, subscriber, (), 5.0)
     enter(store, "api-1")
     discovery.step(0.0)
     down[0] = True
     for _ in range(2 * MISSED):
         with pytest.raises(StoreUnavailable):
             discovery.step(0.0)
-    assert ear.addresses == ["tcp://api-1:1"]
+    assert subscriber.addresses == ["tcp://api-1:1"]
 
 
-def test_a_replica_of_a_driver_that_binds_looks_by_itself(
+def test_a_replica_of_a_bind_based_driver_runs_discovery(
     sqlite_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     binding = msgspec.structs.replace(MemoryDriver.capabilities, bind_based=True)

@@ -1,4 +1,4 @@
-"""The threads of a replica: what they survive."""
+"""The threads of a replica survive errors of the store."""
 
 import logging
 import threading
@@ -35,37 +35,37 @@ class Broken:
         return self._store.read_sync(wants)
 
 
-def test_the_sync_thread_survives_whatever_a_reader_raises(
+def test_the_sync_thread_survives_every_exception_of_a_reader(
     config: Settings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader = Broken(store, [StoreUnavailable("out"), StoreUnavailable("out"), ZeroDivisionError("a bug")])
     with caplog.at_level(logging.WARNING), Replica(config, topics=["t"], store=reader) as replica:
         replica.wait_synced(timeout=LONG)
         assert replica.status().counters.syncs_failed == 3
-    told = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
-    assert told.count("a sync failed and will be retried: out") == 1, "an outage is logged once"
-    assert sum("please report" in message for message in told) == 1
+    messages = [record.getMessage() for record in caplog.records if record.name.endswith("engine")]
+    assert messages.count("a sync failed and will be retried: out") == 1, "an outage is logged once"
+    assert sum("please report" in message for message in messages) == 1
 
 
-def test_an_answer_that_lacks_something_is_a_failed_sync(config: Settings, store: Store) -> None:
-    reader = Forgetful(store)
+def test_an_incomplete_answer_is_a_failed_sync(config: Settings, store: Store) -> None:
+    reader = Incomplete(store)
     with Replica(config, topics=["t"], store=reader) as replica:
         replica.wait_synced(timeout=LONG)
-        assert reader.forgets == 0
+        assert reader.failures == 0
         assert replica.status().counters.syncs_failed == 2
 
 
-class Forgetful:
-    """A real reader that leaves its first answers empty."""
+class Incomplete:
+    """A real reader whose first answers are empty."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.forgets = 2
+        self.failures = 2
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         answer = self._store.read_sync(wants)
-        if self.forgets:
-            self.forgets -= 1
+        if self.failures:
+            self.failures -= 1
             return SyncAnswer(answer.store, {})
         return answer
 
@@ -87,7 +87,7 @@ def test_rule_09_an_answer_that_comes_after_the_timeout_is_ignored(sqlite_url: s
 
 
 class Slow:
-    """A real reader that holds its first answer back."""
+    """A real reader that delays its first answer."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -101,7 +101,7 @@ class Slow:
         return answer
 
 
-def test_no_thread_is_left_behind(config: Settings, store: Store) -> None:
+def test_close_ends_all_threads(config: Settings, store: Store) -> None:
     before = set(threading.enumerate())  # another test's driver may still be ending a thread
     with Replica(config, topics=["t"]) as replica:
         replica.on("a", _nothing)

@@ -1,4 +1,4 @@
-"""Work that goes on when its waiter is cancelled."""
+"""Work that continues when its waiter is cancelled."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ import pytest
 from pubsub_lib.replica.futures import shielded
 
 
-def test_a_waiter_gets_what_the_work_returns_or_raises() -> None:
+def test_a_waiter_gets_the_result_or_exception_of_the_work() -> None:
     async def main() -> None:
         good: Future[int] = Future()
         good.set_result(7)
@@ -24,7 +24,7 @@ def test_a_waiter_gets_what_the_work_returns_or_raises() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_what_the_work_raises_when_its_waiter_was_cancelled_is_not_reported(cancelled: bool) -> None:
+def test_an_exception_of_the_work_is_not_reported_after_its_waiter_was_cancelled(cancelled: bool) -> None:
     reported: list[dict[str, Any]] = []
 
     async def main() -> None:
@@ -34,12 +34,12 @@ def test_what_the_work_raises_when_its_waiter_was_cancelled_is_not_reported(canc
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert not work.cancelled(), "it goes on"
+        assert not work.cancelled(), "the work continues"
         if cancelled:
             work.cancel()
         else:
             work.set_exception(ValueError("too late"))
-        await asyncio.sleep(0)  # the loop handles what the work did
+        await asyncio.sleep(0)  # the loop handles the end of the work
         del work, waiting
         gc.collect()
 

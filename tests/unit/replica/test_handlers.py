@@ -1,4 +1,4 @@
-"""Handlers' threads: independent of each other, stoppable from anywhere, and waited for without sleeping."""
+"""Handlers' threads: independent of each other, removable from any thread, and waits for them without polling."""
 
 import functools
 import logging
@@ -13,7 +13,7 @@ from pubsub_lib.errors import ClosedError, TransportError, UsageError, WaitTimeo
 from pubsub_lib.replica.handlers import Handle, Handlers
 
 LONG = 120.0
-"""Seconds that are never waited for unless something is broken."""
+"""Seconds; far longer than the waits of these tests, unless something fails."""
 
 
 def event(key: str, version: int, table: str = "port") -> Event:
@@ -27,7 +27,7 @@ def handlers() -> Iterator[Handlers]:
     assert made.close(LONG)
 
 
-def test_each_handler_is_told_what_it_selects_in_order(handlers: Handlers) -> None:
+def test_each_handler_is_called_for_its_selected_events_in_order(handlers: Handlers) -> None:
     ports: list[str] = []
     routers: list[str] = []
     handlers.add(selector("port", None, None), lambda e: ports.append(e.key), [event("first", 1)])
@@ -48,7 +48,7 @@ def test_handlers_run_off_the_pushing_thread(handlers: Handlers) -> None:
     assert threads[0].daemon
 
 
-def test_a_handler_that_blocks_stops_no_other(handlers: Handlers) -> None:
+def test_a_handler_that_blocks_does_not_stop_others(handlers: Handlers) -> None:
     release, entered = threading.Event(), threading.Event()
     got: list[str] = []
 
@@ -110,7 +110,7 @@ def test_a_handler_that_raises_is_retried_parked_counted_and_logged(
     assert handle.counters().parked == 2
 
 
-def test_the_log_line_comes_again_after_its_interval_and_tells_how_many_were_left_out(
+def test_a_failing_handler_is_logged_again_after_the_interval_with_the_number_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [100.0]
@@ -131,14 +131,14 @@ def test_the_log_line_comes_again_after_its_interval_and_tells_how_many_were_lef
     assert "2 earlier failures were not logged" in lines[1]
 
 
-def test_without_threads_events_wait_until_they_are_asked_to_run() -> None:
+def test_without_threads_events_wait_for_run_ready() -> None:
     now = [100.0]
     handlers = Handlers(HandlerPolicy(tries=2, backoff=1.0), clock=lambda: now[0], threaded=False)
-    told: list[str] = []
+    called: list[str] = []
     failures = iter([ValueError("not now")])
 
     def picky(e: Event) -> None:
-        told.append(e.key)
+        called.append(e.key)
         assert handlers.in_handler()
         error = next(failures, None)
         if error is not None:
@@ -147,13 +147,13 @@ def test_without_threads_events_wait_until_they_are_asked_to_run() -> None:
     handle = handlers.add(Selector(), picky)
     assert (handlers.next_time(), handlers.run_ready()) == (None, False)
     handlers.push([event("x", 1), event("y", 2)])
-    assert (told, handlers.next_time()) == ([], -float("inf"))
+    assert (called, handlers.next_time()) == ([], -float("inf"))
     later = handlers.handled_later(2)
     assert (handlers.run_ready(), handlers.run_ready(), handlers.run_ready()) == (True, True, False)
-    assert (told, handlers.next_time(), later()) == (["x", "y"], 101.0, False)
+    assert (called, handlers.next_time(), later()) == (["x", "y"], 101.0, False)
     assert handlers.handled_later(0)()
     now[0] = 101.0
-    assert (handlers.run_ready(), told, later()) == (True, ["x", "y", "x"], True)
+    assert (handlers.run_ready(), called, later()) == (True, ["x", "y", "x"], True)
     assert not handlers.in_handler()
     handle.remove()
     assert handlers.counters().handled == 2
@@ -162,19 +162,19 @@ def test_without_threads_events_wait_until_they_are_asked_to_run() -> None:
         later()
 
 
-def test_watchers_are_told_when_something_was_handled(handlers: Handlers) -> None:
-    go_on, rung = threading.Event(), threading.Semaphore(0)
+def test_watchers_are_called_when_an_event_was_handled(handlers: Handlers) -> None:
+    go_on, notified = threading.Event(), threading.Semaphore(0)
     handlers.add(Selector(), lambda e: go_on.wait(LONG))
     handlers.push([event("x", 1)])
     later = handlers.handled_later(1)
-    handlers.watchers = (rung.release,)
+    handlers.watchers = (notified.release,)
     assert not later()
     go_on.set()
     while not later():
-        assert rung.acquire(timeout=LONG)
+        assert notified.acquire(timeout=LONG)
 
 
-def test_initial_events_are_known_to_be_done(handlers: Handlers) -> None:
+def test_initial_done_after_all_initial_events_were_handled(handlers: Handlers) -> None:
     release = threading.Event()
     handlers.add(Selector(), lambda e: release.wait(LONG), [event("x", 1), event("y", 2)])
     before = handlers.initial_done
@@ -187,7 +187,7 @@ def test_initial_events_are_known_to_be_done(handlers: Handlers) -> None:
     handlers.wait_initial(LONG)
 
 
-def test_initial_events_that_are_parked_do_not_hold_up_the_start(handlers: Handlers) -> None:
+def test_initial_done_after_initial_events_were_parked(handlers: Handlers) -> None:
     def fail(e: Event) -> None:
         raise ValueError("no")
 
@@ -196,7 +196,7 @@ def test_initial_events_that_are_parked_do_not_hold_up_the_start(handlers: Handl
     assert handlers.initial_done
 
 
-def test_waiting_inside_a_handler_is_refused_instead_of_a_deadlock(handlers: Handlers) -> None:
+def test_waits_inside_a_handler_are_refused(handlers: Handlers) -> None:
     errors: list[BaseException] = []
 
     def wait(e: Event) -> None:
@@ -213,7 +213,7 @@ def test_waiting_inside_a_handler_is_refused_instead_of_a_deadlock(handlers: Han
     assert "by a handler" in str(errors[0])
 
 
-def test_a_handler_counts_as_one_from_its_first_call(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_handler_is_true_from_the_first_call(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
     inside: list[bool] = []
     called = threading.Event()
     start = Handle.start
@@ -242,7 +242,7 @@ def test_a_handler_whose_thread_cannot_start_is_not_kept(handlers: Handlers, mon
     with pytest.raises(TransportError, match="new thread; raise the limits"):
         handlers.add(Selector(), lambda e: None, [event("x", 1)])
     assert not handlers.listening()
-    assert waits[0](), "who waited for it already waits no more"
+    assert waits[0](), "the waits for it have ended"
 
 
 def test_remove_from_outside_and_by_the_handler_itself(handlers: Handlers) -> None:
@@ -263,7 +263,7 @@ def test_remove_from_outside_and_by_the_handler_itself(handlers: Handlers) -> No
     assert got == [1]
     assert outside.counters().handled == 2
     assert inside.join(LONG)
-    # The sums keep what removed handlers did: 2 of the outer one, and 1 of the inner, which was running then.
+    # The sums include removed handlers: 2 of ``outside``, and 1 of ``inside``, which was running then.
     assert handlers.counters().handled == 3
 
 
@@ -282,7 +282,7 @@ def test_close_by_a_handler_itself() -> None:
     assert handlers.close(LONG)
 
 
-def test_close_ends_waits_refuses_what_comes_later_and_tells_of_calls_that_still_run() -> None:
+def test_close_ends_waits_refuses_new_handlers_and_reports_running_calls() -> None:
     handlers = Handlers()
     release, entered = threading.Event(), threading.Event()
 
@@ -318,20 +318,20 @@ def test_close_ends_waits_refuses_what_comes_later_and_tells_of_calls_that_still
     assert handlers.close(LONG)
 
 
-def test_what_cannot_be_a_handler_is_refused(handlers: Handlers) -> None:
-    async def nobody_awaits(e: Event) -> None: ...
+def test_coroutine_functions_and_other_objects_are_refused_as_handlers(handlers: Handlers) -> None:
+    async def coroutine(e: Event) -> None: ...
 
-    class NobodyAwaits:
+    class AsyncCall:
         async def __call__(self, e: Event) -> None: ...
 
-    for waiting in (nobody_awaits, functools.partial(nobody_awaits), NobodyAwaits()):
+    for waiting in (coroutine, functools.partial(coroutine), AsyncCall()):
         with pytest.raises(UsageError, match="coroutine"):
             handlers.add(Selector(), waiting)
     with pytest.raises(UsageError, match="is not callable"):
         handlers.add(Selector(), 5)  # type: ignore[arg-type]
 
 
-def test_a_slow_handler_gets_the_latest_instead_of_a_queue_without_end() -> None:
+def test_a_slow_handler_gets_the_latest_change_and_its_queue_is_bounded() -> None:
     handlers = Handlers(HandlerPolicy(queue_limit=2))
     release, entered = threading.Event(), threading.Event()
     got: list[int | None] = []
@@ -354,7 +354,7 @@ def test_a_slow_handler_gets_the_latest_instead_of_a_queue_without_end() -> None
 
 
 def test_many_threads_push_and_add_and_remove_at_once(handlers: Handlers) -> None:
-    """Versions per key arrive in order at a handler that is there throughout."""
+    """A handler that is registered all the time gets the versions of each key in order."""
     got: dict[str, list[int]] = {}
     handlers.add(Selector(), lambda e: got.setdefault(e.key, []).append(e.version or 0))
 

@@ -20,7 +20,7 @@ BEFORE, AFTER = Point(3, 1), Point(4, 2)
     ],
     ids=["a topic", "everything", "an undone delete"],
 )
-def test_each_topic_is_logged_with_what_is_known(
+def test_each_topic_is_logged_with_its_points(
     topic: str, before: Point, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -1,4 +1,4 @@
-"""What a replica tells to those who compare it with the store, by its endpoint."""
+"""The HTTP routes by which a replica is compared with the store."""
 
 import json
 import urllib.error
@@ -20,7 +20,7 @@ LONG = 120.0
 
 @pytest.fixture
 def config(sqlite_url: str) -> Settings:
-    # Not paranoid: a value that rots in memory is to be found here, not there.
+    # Not paranoid: an altered value in memory must be found by the routes, not by the consistency check.
     return settings(sqlite_url, metrics_port=free_port(), paranoid=False)
 
 
@@ -51,9 +51,9 @@ def ask(config: Settings, target: str, method: str = "GET") -> tuple[int, Any]:
             return error.code, error.read().decode()
 
 
-def test_count_and_digests_are_the_stores_at_the_same_point(config: Settings, store: Store, replica: Replica) -> None:
+def test_count_and_digests_equal_the_stores_at_the_same_point(config: Settings, store: Store, replica: Replica) -> None:
     head = store.topics()["a"]
-    # On a busy machine it may be polling at the moment: no publisher proves anything here.
+    # On a busy machine the replica may be polling now, because this test has no publisher.
     assert poll(lambda: ask(config, "/verify?topic=a")[1]["state"] == "following", LONG)
     code, found = ask(config, "/verify?topic=a")
     assert code == 200
@@ -64,7 +64,7 @@ def test_count_and_digests_are_the_stores_at_the_same_point(config: Settings, st
     assert 0 <= found["staleness"] < LONG
 
 
-def test_objects_of_chosen_buckets(config: Settings, store: Store, replica: Replica) -> None:
+def test_objects_returns_the_objects_of_chosen_buckets(config: Settings, store: Store, replica: Replica) -> None:
     mine = [each for each in store.objects(topic="a") if digest.bucket_of("t", each.key) in (3, 7, 200)]
     wanted = sorted([each.table, each.key, each.version, each.fingerprint] for each in mine)
     buckets = "".join(f"&bucket={digest.bucket_of('t', each.key)}" for each in mine) or "&bucket=3"
@@ -73,19 +73,19 @@ def test_objects_of_chosen_buckets(config: Settings, store: Store, replica: Repl
     assert len(ask(config, f"/objects?topic=a{everything}")[1]["objects"]) == 20
 
 
-def test_what_rotted_in_memory_shows_and_a_resync_heals_it(config: Settings, store: Store, replica: Replica) -> None:
-    heard: list[tuple[str, Any, Any]] = []
-    replica.on("t", lambda change: heard.append((change.key, change.old, change.new)))
+def test_verify_shows_an_altered_value_and_resync_repairs_it(config: Settings, store: Store, replica: Replica) -> None:
+    changes: list[tuple[str, Any, Any]] = []
+    replica.on("t", lambda change: changes.append((change.key, change.old, change.new)))
     entry = replica._cache._topics["a"].tables["t"]["k3"]
     entry.value = b'"rot"'
     assert ask(config, "/verify?topic=a")[1]["digest"] != store.topics()["a"].digest
     assert ask(config, "/resync?topic=a", "POST") == (200, {"topics": ["a"]})
     assert poll(lambda: ask(config, "/verify?topic=a")[1]["digest"] == store.topics()["a"].digest, LONG)
-    assert poll(lambda: ("k3", "rot", 3) in heard, LONG)
+    assert poll(lambda: ("k3", "rot", 3) in changes, LONG)
     assert replica.status().counters.fulls["asked"] == 1
 
 
-def test_everything_is_read_anew_when_no_topic_is_named(config: Settings, replica: Replica) -> None:
+def test_resync_without_a_topic_reads_everything_again(config: Settings, replica: Replica) -> None:
     assert ask(config, "/resync", "POST") == (200, {"topics": []})
     wanted = len(replica.topics)
     assert poll(lambda: replica.status().counters.fulls.get("asked") == wanted, LONG)
@@ -106,23 +106,23 @@ BAD = [
 ]
 
 
-def test_bad_questions(config: Settings, store: Store) -> None:
+def test_invalid_requests_are_refused(config: Settings, store: Store) -> None:
     with Replica(config, ["a"]) as replica:
         replica.wait_synced(LONG)
         for method, target, code, words in BAD:
-            got, said = ask(config, target, method)
-            assert (got, words in said) == (code, True), (target, said)
+            got, body = ask(config, target, method)
+            assert (got, words in body) == (code, True), (target, body)
         assert replica.status().counters.fulls.get("asked", 0) == 0
 
 
-def test_a_replica_that_never_synced_knows_nothing(config: Settings, sqlite_url: str) -> None:
-    with Replica(config, ["a"]):  # there is no database yet
+def test_verify_of_a_replica_before_its_first_sync(config: Settings, sqlite_url: str) -> None:
+    with Replica(config, ["a"]):  # the database does not exist yet
         code, found = ask(config, "/verify?topic=a")
     assert code == 200
     assert (found["position"], found["nonce"], found["staleness"], found["objects"]) == (None, None, None, 0)
 
 
-def test_by_hand(config: Settings, replica: Replica) -> None:
+def test_contents_and_resync_called_directly(config: Settings, replica: Replica) -> None:
     assert [each.key for each in replica.contents("b").records] == ["other"]
     with pytest.raises(InvalidValueError, match="topic"):
         replica.contents("")

@@ -1,4 +1,4 @@
-"""A real run, and what its journals say: the audit of them finds nothing, and finds what was broken on purpose."""
+"""Journals of real runs: their audit finds no anomaly in a correct run, and finds an object that was altered."""
 
 import random
 from collections import Counter
@@ -41,12 +41,12 @@ def journalled(url: str, folder: Path, **changes: object) -> Settings:
 
 
 def run(url: str, folder: Path, topics: list[str] | None, breaks: str = "") -> None:
-    """Write while a replica follows; ``breaks`` is the key of an object that is changed in the cache alone."""
-    told = journalled(url, folder)
-    with Store(url) as store, Publisher(told, store):
+    """Write while a replica runs; ``breaks`` is the key of an object that is altered only in the cache."""
+    config = journalled(url, folder)
+    with Store(url) as store, Publisher(config, store):
         with store.transaction() as tx:
             tx.set("lport", "before", {"n": 0}, topic="t1")
-        with Replica(told, topics=topics) as replica:
+        with Replica(config, topics=topics) as replica:
             replica.wait_synced(timeout=30)
             for number in range(20):
                 with store.transaction() as tx:
@@ -66,7 +66,7 @@ def spoil(cache: Cache, key: str) -> None:
     objects[key] = msgspec.structs.replace(objects[key], value=b'{"n":-1}')
 
 
-def test_a_clean_run_is_clean(sqlite_url: str, tmp_path: Path) -> None:
+def test_a_correct_run_has_no_anomaly(sqlite_url: str, tmp_path: Path) -> None:
     run(sqlite_url, tmp_path / "j", ["t0", "t1"])
     one = audited(tmp_path / "j")
     verdicts = Counter(row.verdict for row in one.delivery())
@@ -76,14 +76,14 @@ def test_a_clean_run_is_clean(sqlite_url: str, tmp_path: Path) -> None:
     assert one.state() == []
 
 
-def test_a_clean_run_of_everything_is_clean(sqlite_url: str, tmp_path: Path) -> None:
+def test_a_correct_run_of_everything_has_no_anomaly(sqlite_url: str, tmp_path: Path) -> None:
     run(sqlite_url, tmp_path / "j", None)
     one = audited(tmp_path / "j")
     assert one.bits() == 0, (one.delivery(), one.strays(), one.store(), one.state())
     assert sum(row.kind == "listing" for row in rows(tmp_path / "j") if row.side == "replica") == 2
 
 
-def test_a_spoiled_object_is_named_and_no_other(sqlite_url: str, tmp_path: Path) -> None:
+def test_only_an_altered_object_is_an_anomaly(sqlite_url: str, tmp_path: Path) -> None:
     run(sqlite_url, tmp_path / "j", ["t0", "t1"], breaks="p2")
     one = audited(tmp_path / "j")
     assert [(each.name, each.table, each.key, each.verdict) for each in one.state()] == [
@@ -92,7 +92,7 @@ def test_a_spoiled_object_is_named_and_no_other(sqlite_url: str, tmp_path: Path)
     assert one.bits() == 4
 
 
-def test_a_writer_that_publishes_notes_as_handed_only_what_it_could_not_send(
+def test_a_publishers_journal_has_only_unsent_links_as_handed(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store(sqlite_url) as store, Publisher(journalled(sqlite_url, tmp_path), store) as publisher:
@@ -105,7 +105,7 @@ def test_a_writer_that_publishes_notes_as_handed_only_what_it_could_not_send(
     assert found == [(1, "sent"), (2, "sent"), (2, "handed")]
 
 
-def test_of_a_transaction_that_was_sent_in_part_only_the_rest_is_noted_as_handed(
+def test_only_the_unsent_links_of_a_transaction_are_noted_as_handed(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store(sqlite_url) as store, Publisher(journalled(sqlite_url, tmp_path), store) as publisher:
@@ -126,25 +126,25 @@ def test_a_large_link_that_was_sent_in_part_counts_as_not_sent() -> None:
 
 
 def fail(_envelope: Envelope) -> None:
-    raise TransportError("nobody takes it")
+    raise TransportError("the transport refuses the message")
 
 
-def test_a_replica_tells_what_its_driver_could_not_read(
+def test_messages_that_the_driver_rejects_are_noted(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = journalled(sqlite_url, tmp_path)
-    with Store(sqlite_url), Replica(told, topics=["t1"]) as replica:
+    config = journalled(sqlite_url, tmp_path)
+    with Store(sqlite_url), Replica(config, topics=["t1"]) as replica:
         counters = replica._subscriber.counters
         monkeypatch.setattr(replica._subscriber, "counters", lambda: {**counters(), "foreign": 2, "lost": 9})
     found = [(row.cause, row.count) for row in rows(tmp_path) if row.kind == "reject"]
     assert found == [("foreign", 2)]
 
 
-def test_a_replica_that_polls_is_clean_too(sqlite_url: str, tmp_path: Path) -> None:
+def test_a_correct_run_of_a_polling_replica_has_no_anomaly(sqlite_url: str, tmp_path: Path) -> None:
     folder = tmp_path / "j"
-    told = journalled(sqlite_url, folder, driver="db_polling_pubsub_driver", driver_options={})
+    config = journalled(sqlite_url, folder, driver="db_polling_pubsub_driver", driver_options={})
     with Store(sqlite_url) as store:
-        with Replica(told, topics=["t1"]) as replica:
+        with Replica(config, topics=["t1"]) as replica:
             replica.wait_synced(timeout=30)
             with store.transaction() as tx:
                 tx.set("lport", "a", {"n": 1}, topic="t1")
@@ -160,9 +160,9 @@ def test_the_audit_expects_objects_without_a_topic_at_a_replica_of_named_topics(
     sqlite_url: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "j"
-    told = journalled(sqlite_url, folder)
-    with Store(told) as store:
-        with Publisher(told, store), Replica(told, topics=["t1"]) as replica:
+    config = journalled(sqlite_url, folder)
+    with Store(config) as store:
+        with Publisher(config, store), Replica(config, topics=["t1"]) as replica:
             replica.wait_synced(timeout=30)
             with store.transaction() as tx:
                 tx.set("chassis", "c1", {"n": 1})
@@ -173,12 +173,10 @@ def test_the_audit_expects_objects_without_a_topic_at_a_replica_of_named_topics(
     assert one.bits() == 0
 
 
-def test_a_journal_that_cannot_be_written_shows_in_the_status_and_stops_nothing(
-    sqlite_url: str, tmp_path: Path
-) -> None:
+def test_an_unwritable_journal_is_in_the_status_and_does_not_stop_the_replica(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    told = journalled(sqlite_url, tmp_path / "file" / "j")
-    with Store(sqlite_url) as store, Publisher(told, store), Replica(told, topics=["t"]) as replica:
+    config = journalled(sqlite_url, tmp_path / "file" / "j")
+    with Store(sqlite_url) as store, Publisher(config, store), Replica(config, topics=["t"]) as replica:
         replica.wait_synced(timeout=30)
         with store.transaction() as tx:
             tx.set("lport", "a", {"n": 1}, topic="t")
@@ -190,7 +188,7 @@ def test_a_journal_that_cannot_be_written_shows_in_the_status_and_stops_nothing(
     assert status.journal["written"] == 0 < status.journal["lost"]
 
 
-# -- what is noted of messages that are not simply applied ----------------------------------------------
+# -- records of messages that are not simply applied ----------------------------------------------------
 
 
 def link(position: int, topic: str = "t") -> Link:
@@ -208,18 +206,18 @@ def outcomes(tmp_path: Path, messages: list[Message], applied: list[Link], known
     return [f"{row.position}:{row.sequence}:{row.outcome}" for row in rows(tmp_path) if row.kind == "data"]
 
 
-def test_old_waiting_and_applied_are_told_apart(tmp_path: Path) -> None:
+def test_old_waiting_and_applied_messages_have_different_outcomes(tmp_path: Path) -> None:
     links = [link(3), link(4), link(6)]
     found = outcomes(tmp_path, [Message(each) for each in links], [links[1]], known=4)
     assert found == ["3:5:old", "4:6:applied", "6:7:waiting"]
 
 
-def test_what_waited_is_noted_when_it_is_applied(tmp_path: Path) -> None:
+def test_a_waiting_link_is_noted_when_it_is_applied(tmp_path: Path) -> None:
     now, waited = link(4), link(5)
     assert outcomes(tmp_path, [Message(now)], [now, waited], known=5) == ["4:5:applied", "5:0:applied"]
 
 
-def test_parts_of_a_large_link(tmp_path: Path) -> None:
+def test_outcomes_of_the_parts_of_a_large_link(tmp_path: Path) -> None:
     whole = link(4)
     parts = [Message(link(4), part, 3) for part in (1, 2, 3)]
     assert outcomes(tmp_path / "a", parts[:2], [], known=3) == ["4:5:part", "4:6:part"]
@@ -228,7 +226,7 @@ def test_parts_of_a_large_link(tmp_path: Path) -> None:
 
 
 def test_applied_links_are_noted_in_the_order_in_which_they_are_applied(tmp_path: Path) -> None:
-    """The order in which they came is another one: 3 waited, and connects 2 with 4."""
+    """They arrived in another order: 3 waited, and connects 2 with 4."""
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
     tracker.subscribe(["t"], 0.0, known={"t": Point(1, 0)})
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
@@ -244,28 +242,28 @@ def test_applied_links_are_noted_in_the_order_in_which_they_are_applied(tmp_path
     assert [position for position, _, outcome in found if outcome == "applied"] == applied
 
 
-def test_a_batch_out_of_order_keeps_the_order_of_receipts_and_the_order_of_applied_links(tmp_path: Path) -> None:
+def test_records_of_an_unordered_batch_keep_the_orders_of_receipt_and_application(tmp_path: Path) -> None:
     links = [link(4), link(2), link(3), link(9)]
     found = outcomes(tmp_path, [Message(each) for each in links], [links[1], links[2], links[0]], known=1)
     assert found == ["4:5:waiting", "2:6:applied", "3:7:applied", "9:8:waiting", "4:0:applied"]
 
 
-def test_of_a_link_that_a_batch_holds_twice_the_first_is_applied(tmp_path: Path) -> None:
+def test_the_first_copy_of_a_repeated_link_is_applied(tmp_path: Path) -> None:
     now = link(2)
     assert outcomes(tmp_path, [Message(now), Message(link(2))], [now], known=1) == ["2:5:applied", "2:6:old"]
     parts = [Message(now, 1, 2), Message(now, 2, 2), Message(now, 2, 2)]
     assert outcomes(tmp_path / "p", parts, [now], known=1) == ["2:5:part", "2:6:applied", "2:7:old"]
 
 
-def test_a_link_that_known_passes_without_applying_it_is_not_called_old(tmp_path: Path) -> None:
-    """No tracker that follows the rules does that: the audit must see the link as received and never applied."""
+def test_a_skipped_link_is_not_noted_as_old(tmp_path: Path) -> None:
+    """A correct tracker does not skip links: the audit must see this link as received and never applied."""
     links = [link(2), link(3), link(4)]
     found = outcomes(tmp_path, [Message(each) for each in links], [links[0], links[2]], known=1)
     assert found == ["2:5:applied", "3:6:waiting", "4:7:applied"]
 
 
-def test_what_is_old_is_decided_by_what_was_known_before_the_step(tmp_path: Path) -> None:
-    """The second batch skips link 3, which no tracker that follows the rules does."""
+def test_old_messages_are_determined_by_the_point_before_the_step(tmp_path: Path) -> None:
+    """The second batch skips link 3, which a correct tracker does not do."""
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
     tracker.subscribe(["t"], 0.0)
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
@@ -278,8 +276,8 @@ def test_what_is_old_is_decided_by_what_was_known_before_the_step(tmp_path: Path
     assert found == [(2, "applied"), (2, "old"), (3, "waiting"), (4, "applied")]
 
 
-def test_what_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path) -> None:
-    """It is applied to the objects that were read, which may be older than those before: of a restored backup."""
+def test_a_link_that_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path) -> None:
+    """It is applied to the objects that were read, which may be older than before (after a restored backup)."""
     tracker = Tracker(QUICK, Limits(), random.Random(1), 0.0)
     tracker.subscribe(["t"], 0.0)
     journal = ReplicaJournal(Journal(JournalSettings(str(tmp_path), to_parquet=False), "replica", "r"), polls=False)
@@ -297,5 +295,5 @@ def test_what_waited_during_a_full_sync_is_noted_after_it(tmp_path: Path) -> Non
     assert found == [("sync_end", 2, "full"), ("data", 3, "applied")]
 
 
-def test_a_topic_that_is_not_followed_is_dropped(tmp_path: Path) -> None:
+def test_a_message_of_a_topic_that_is_not_subscribed_is_dropped(tmp_path: Path) -> None:
     assert outcomes(tmp_path, [Message(link(4, "u"))], [], known=3, topic="u") == ["4:5:dropped"]

@@ -1,4 +1,4 @@
-"""A replica's metrics, as its own endpoint serves them."""
+"""A replica's metrics, read from its endpoint."""
 
 import sys
 import urllib.error
@@ -43,7 +43,7 @@ def samples(text: str) -> Samples:
     }
 
 
-def test_a_replica_serves_what_its_status_says(sqlite_url: str) -> None:
+def test_metrics_have_the_values_of_the_status(sqlite_url: str) -> None:
     config = msgspec.structs.replace(with_endpoint(sqlite_url), journal=JournalSettings("/proc/nowhere"))
     with Store(sqlite_url) as store:
         with store.transaction() as tx:
@@ -64,7 +64,7 @@ def test_a_replica_serves_what_its_status_says(sqlite_url: str) -> None:
     assert found["faults_total", ("guarded",)] == found["faults_total", ("mismatches",)] == 0.0
     assert found["dropped_total", ("old",)] == 0.0
     assert found["sequences_total", ("holes",)] == 0.0
-    assert found["journal_records_total", ("written",)] == 0.0, "nobody can write there"
+    assert found["journal_records_total", ("written",)] == 0.0, "the folder cannot be written"
     assert found["journal_records_total", ("lost",)] > 0.0
     assert found["journal_failing", ()] == 1.0
     for name in ("handlers_lag_seconds", "handlers_waiting", "handlers_parked_objects", "polling", "waiting_messages"):
@@ -73,15 +73,15 @@ def test_a_replica_serves_what_its_status_says(sqlite_url: str) -> None:
         get(config, "/ready")
 
 
-def test_it_is_not_ready_before_its_first_sync_and_says_why(sqlite_url: str) -> None:
+def test_ready_answers_503_with_the_reason_before_the_first_sync(sqlite_url: str) -> None:
     config = with_endpoint(sqlite_url)
-    with Replica(config, ["t"]):  # nobody made the database
+    with Replica(config, ["t"]):  # the database does not exist
         status, text = get(config, "/ready")
         assert (status, text.partition(";")[0].strip()) == (503, "the replica is not synced yet")
         assert samples(get(config, "/metrics")[1])["ready", ()] == 0.0
 
 
-def test_many_topics_are_not_as_many_series(sqlite_url: str) -> None:
+def test_positions_by_topic_are_left_out_beyond_the_maximum_of_topics(sqlite_url: str) -> None:
     with Store(sqlite_url), Replica(settings(sqlite_url), ["t"]) as replica:
         now = replica.status()
     for count, shown in ((MAX_TOPICS, MAX_TOPICS), (MAX_TOPICS + 1, 0)):
@@ -92,18 +92,16 @@ def test_many_topics_are_not_as_many_series(sqlite_url: str) -> None:
         assert [each.value for each in families["pubsub_replica_known_position"]] == [0.0, count - 1.0]
 
 
-def test_a_port_that_is_taken_ends_the_start_with_a_sentence(sqlite_url: str) -> None:
+def test_start_with_a_used_port_raises_transport_error(sqlite_url: str) -> None:
     config = with_endpoint(sqlite_url)
     with Store(sqlite_url), Replica(config, ["t"]):
         second = Replica(config, ["t"])
         with pytest.raises(TransportError, match=rf":{config.metrics_port} .*replica_metrics_port in \[pubsub\]"):
             second.start()
-        assert get(config, "/ready")[0] in (200, 503)  # the first one's goes on
+        assert get(config, "/ready")[0] in (200, 503)  # the first replica's endpoint still runs
 
 
-def test_a_close_that_overtakes_the_start_leaves_no_endpoint_open(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_close_during_the_start_leaves_no_endpoint_open(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     replica = Replica(with_endpoint(sqlite_url), ["t"])
     endpoint = replica._endpoint
     assert endpoint is not None
@@ -119,7 +117,7 @@ def test_a_close_that_overtakes_the_start_leaves_no_endpoint_open(
     assert endpoint.port == 0
 
 
-def test_without_what_the_endpoint_needs_the_way_out_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_missing_dependency_names_the_extra(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pubsub_lib.replica.metrics", None)
     monkeypatch.delattr("pubsub_lib.replica.metrics", raising=False)
     with pytest.raises(ConfigError, match=r"pip install pubsub-lib\[metrics\]"):

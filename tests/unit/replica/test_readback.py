@@ -1,4 +1,4 @@
-"""``wait_for`` and histories: a database is put back under a replica, and what was lost is never called applied."""
+"""``wait_for`` and histories: the database of a replica is restored, and lost commits never count as applied."""
 
 import asyncio
 import shutil
@@ -37,7 +37,7 @@ def put(config: Settings, value: object, times: int = 1) -> Committed:
 
 
 class Backups:
-    """Of the database's file, as SQLite's manual has it."""
+    """Backup and restore of the database's file, as SQLite's manual describes it."""
 
     def __init__(self, config: Settings) -> None:
         self._path = Path(config.store_url.removeprefix("sqlite:///"))
@@ -64,7 +64,9 @@ def running(config: Settings, topics: Sequence[str] | None) -> Iterator[Replica]
 
 
 @TOPICS
-def test_a_commit_that_a_restore_undid_is_told_by_its_own_error(config: Settings, topics: list[str] | None) -> None:
+def test_wait_for_a_commit_that_a_restore_undid_raises_history_changed(
+    config: Settings, topics: list[str] | None
+) -> None:
     backups = Backups(config)
     put(config, "old")
     backups.take()
@@ -82,7 +84,9 @@ def test_a_commit_that_a_restore_undid_is_told_by_its_own_error(config: Settings
 
 
 @TOPICS
-def test_the_same_position_is_not_the_same_commit(config: Settings, topics: list[str] | None) -> None:
+def test_wait_for_a_lost_commit_ignores_a_new_commit_at_the_same_position(
+    config: Settings, topics: list[str] | None
+) -> None:
     backups = Backups(config)
     put(config, "old")
     backups.take()
@@ -97,7 +101,7 @@ def test_the_same_position_is_not_the_same_commit(config: Settings, topics: list
 
 
 @TOPICS
-def test_a_lost_commit_is_told_although_nothing_is_written_any_more(config: Settings, topics: list[str] | None) -> None:
+def test_wait_for_a_lost_commit_raises_without_a_later_commit(config: Settings, topics: list[str] | None) -> None:
     backups = Backups(config)
     put(config, "old")
     backups.take()
@@ -108,7 +112,7 @@ def test_a_lost_commit_is_told_although_nothing_is_written_any_more(config: Sett
 
 
 @TOPICS
-def test_a_commit_of_the_new_history_is_waited_for_by_a_replica_of_the_old_one(
+def test_wait_for_a_commit_of_the_new_history_in_a_replica_of_the_old_history(
     config: Settings, topics: list[str] | None
 ) -> None:
     backups = Backups(config)
@@ -123,7 +127,7 @@ def test_a_commit_of_the_new_history_is_waited_for_by_a_replica_of_the_old_one(
 
 
 @TOPICS
-def test_a_commit_before_the_replicas_start_is_there(config: Settings, topics: list[str] | None) -> None:
+def test_wait_for_a_commit_before_the_replicas_start_succeeds(config: Settings, topics: list[str] | None) -> None:
     early = put(config, "early")
     put(config, "late", times=3)
     with running(config, topics) as replica:
@@ -131,7 +135,7 @@ def test_a_commit_before_the_replicas_start_is_there(config: Settings, topics: l
         replica.wait_handled(early, LONG)
 
 
-def test_a_commit_that_the_changelog_forgot_is_not_called_applied(config: Settings) -> None:
+def test_wait_for_a_trimmed_commit_raises_outcome_unknown(config: Settings) -> None:
     early = put(config, "early")
     put(config, "late", times=3)
     with Store(config) as store:
@@ -142,7 +146,7 @@ def test_a_commit_that_the_changelog_forgot_is_not_called_applied(config: Settin
 
 
 class Moody(Store):
-    """A store that cannot be asked at first."""
+    """A store whose first queries fail."""
 
     refusals = 1
 
@@ -153,7 +157,7 @@ class Moody(Store):
         return super().holds(topic, points)
 
 
-def test_a_store_that_is_away_is_asked_again_until_the_time_is_over(config: Settings) -> None:
+def test_wait_for_queries_an_unavailable_store_again_until_the_timeout(config: Settings) -> None:
     early = put(config, "early")
     put(config, "late", times=3)
     with Moody(config) as store, Replica(config, ["a"], store=store) as replica:
@@ -165,13 +169,13 @@ def test_a_store_that_is_away_is_asked_again_until_the_time_is_over(config: Sett
             replica.wait_for(early, 0.0)
 
 
-def test_a_store_is_one_that_can_be_asked(config: Settings) -> None:
+def test_a_store_is_a_history_reader(config: Settings) -> None:
     with Store(config) as store:
         assert isinstance(store, HistoryReader)
 
 
 @TOPICS
-def test_with_asyncio_it_is_the_same(config: Settings, topics: list[str] | None) -> None:
+def test_async_replica_waits_in_the_same_way(config: Settings, topics: list[str] | None) -> None:
     backups = Backups(config)
     early = put(config, "early")
     put(config, "old")
@@ -193,8 +197,8 @@ def test_with_asyncio_it_is_the_same(config: Settings, topics: list[str] | None)
     assert asyncio.run(main()) == "again"
 
 
-def test_a_number_knows_no_history(config: Settings) -> None:
-    """As documented: only a commit tells one history from another."""
+def test_wait_for_a_number_ignores_the_history(config: Settings) -> None:
+    """As documented: only a commit identifies a history."""
     backups = Backups(config)
     put(config, "old")
     backups.take()
@@ -211,31 +215,31 @@ def test_a_handler_is_notified_once_before_versions_go_back(config: Settings, to
     backups = Backups(config)
     put(config, "old")
     backups.take()
-    told: list[object] = []
+    calls: list[object] = []
     with running(config, topics) as replica:
-        replica.on("t", lambda event: told.append(event.version), on_history_changed=told.append)
+        replica.on("t", lambda event: calls.append(event.version), on_history_changed=calls.append)
         lost = put(config, "lost", times=3)
         replica.wait_handled(lost, LONG)
         backups.put_back()
         again = put(config, "again")
         replica.wait_handled(again, LONG)
-    assert told[:2] == [1, lost.point.position] or told[:4] == [1, 2, 3, 4]
-    (notice,) = [each for each in told if isinstance(each, HistoryChange)]
+    assert calls[:2] == [1, lost.point.position] or calls[:4] == [1, 2, 3, 4]
+    (notice,) = [each for each in calls if isinstance(each, HistoryChange)]
     assert notice.points == {"" if topics is None else "a": (lost.point, again.point)}
-    assert told[told.index(notice) :] == [notice, again.point.position]
+    assert calls[calls.index(notice) :] == [notice, again.point.position]
 
 
 def test_a_coroutine_is_notified_too(config: Settings) -> None:
     backups = Backups(config)
     put(config, "old")
     backups.take()
-    told: list[object] = []
+    calls: list[object] = []
 
     async def handle(event: Event) -> None:
-        told.append(event.version)
+        calls.append(event.version)
 
     async def notice(change: HistoryChange) -> None:
-        told.append(change)
+        calls.append(change)
 
     async def main() -> None:
         async with AsyncReplica(config, ["a"]) as replica:
@@ -246,4 +250,4 @@ def test_a_coroutine_is_notified_too(config: Settings) -> None:
             await replica.wait_handled(put(config, "again"), LONG)
 
     asyncio.run(main())
-    assert [type(each) for each in told[-2:]] == [HistoryChange, int]
+    assert [type(each) for each in calls[-2:]] == [HistoryChange, int]

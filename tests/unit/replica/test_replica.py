@@ -1,4 +1,4 @@
-"""The replica as a program sees it: on a real SQLite store and the real in-process driver."""
+"""The replica's public methods, with a real SQLite store and the real in-process driver."""
 
 import contextlib
 import multiprocessing
@@ -29,7 +29,7 @@ from pubsub_lib.errors import (
 from tests.unit.world import Recorder, settings
 
 LONG = 120.0
-"""Seconds that no wait of these tests needs unless something is wrong."""
+"""Seconds; far longer than the waits of these tests, unless something fails."""
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def published(config: Settings, store: Store) -> Iterator[Store]:
         yield store
 
 
-def test_writing_and_following(config: Settings, published: Store) -> None:
+def test_replica_receives_committed_changes(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("lport", "p1", {"switch": "s1"}, topic="tenant-1")
         tx.set("lport", "q1", {"switch": "s2"}, topic="tenant-2")
-    told = Recorder()
+    recorder = Recorder()
     with Replica(config, topics=["tenant-1"]) as replica:
-        replica.on("lport", told)
+        replica.on("lport", recorder)
         replica.wait_synced(timeout=LONG)
         assert replica.synced
         assert replica.get("lport", "p1") == {"switch": "s1"}
@@ -57,20 +57,20 @@ def test_writing_and_following(config: Settings, published: Store) -> None:
             tx2.delete("lport", "p2")
         assert tx2.commit is not None
         replica.wait_handled(tx2.commit, timeout=LONG)
-        assert told.brief == [
+        assert recorder.brief == [
             ("create", "p1", {"switch": "s1"}),
             ("set", "p1", {"switch": "s3"}),
             ("create", "p2", {"switch": "s3"}),
             ("delete", "p2", None),
         ]
-        assert told.changes[1].old == {"switch": "s1"}
+        assert recorder.changes[1].old == {"switch": "s1"}
         status = replica.status()
         assert status.counters.fulls == {"greeted": 2}  # the default topic is one
         assert status.faults.guarded == status.faults.mismatches == 0
         assert status.staleness < LONG
 
 
-def test_everything_is_followed_when_no_topic_is_named(config: Settings, published: Store) -> None:
+def test_replica_without_topics_subscribes_to_everything(config: Settings, published: Store) -> None:
     with Replica(config) as replica:
         replica.wait_synced(timeout=LONG)
         with published.transaction() as tx:
@@ -83,15 +83,15 @@ def test_everything_is_followed_when_no_topic_is_named(config: Settings, publish
         replica.wait_for(tx.commit.point.position, timeout=LONG)
         (everything,) = replica.topics
         assert dict(replica.iterate("a", topic=everything)) == {"1": 1, "2": 2}
-        told = Recorder()
-        replica.on("a", told, topic=everything)
+        recorder = Recorder()
+        replica.on("a", recorder, topic=everything)
         with published.transaction() as tx:
             tx.set("a", "1", 3)
         replica.wait_handled(tx.commit, timeout=LONG)
-        assert told.brief == [("create", "1", 1), ("create", "2", 2), ("set", "1", 3)]
+        assert recorder.brief == [("create", "1", 1), ("create", "2", 2), ("set", "1", 3)]
 
 
-def test_wait_for_a_position_ends_though_a_followed_topic_was_not_written_to(
+def test_wait_for_a_position_ends_although_a_subscribed_topic_did_not_change(
     config: Settings, published: Store
 ) -> None:
     with published.transaction() as tx:
@@ -105,7 +105,7 @@ def test_wait_for_a_position_ends_though_a_followed_topic_was_not_written_to(
         assert replica.get("a", "2") == 2
 
 
-def test_wait_for_refuses_a_transaction_that_wrote_to_no_followed_topic(config: Settings, published: Store) -> None:
+def test_wait_for_refuses_a_transaction_without_a_subscribed_topic(config: Settings, published: Store) -> None:
     with Replica(config, topics=["mine"]) as replica:
         with published.transaction() as tx:
             tx.set("a", "1", 1, topic="theirs")
@@ -115,7 +115,7 @@ def test_wait_for_refuses_a_transaction_that_wrote_to_no_followed_topic(config: 
 
 
 @pytest.mark.parametrize(
-    ("topics", "error", "says"),
+    ("topics", "error", "sentence"),
     [
         (["typo"], NotSubscribedError, "not subscribed to the topic 'typo'"),
         (["mine", "typo"], NotSubscribedError, "not subscribed to the topic 'typo'"),
@@ -124,12 +124,12 @@ def test_wait_for_refuses_a_transaction_that_wrote_to_no_followed_topic(config: 
         ("mine", UsageError, r"write \['mine'\]"),
     ],
 )
-def test_a_wait_for_topics_that_are_not_followed_is_refused(
-    config: Settings, store: Store, topics: Any, error: type[PubSubError], says: str
+def test_a_wait_for_topics_that_are_not_subscribed_is_refused(
+    config: Settings, store: Store, topics: Any, error: type[PubSubError], sentence: str
 ) -> None:
     with Replica(config, topics=["mine"]) as replica:
         for wait in (replica.wait_for, replica.wait_handled):
-            with pytest.raises(error, match=says):
+            with pytest.raises(error, match=sentence):
                 wait(0, LONG, topics=topics)
 
 
@@ -159,19 +159,19 @@ def test_a_wait_for_a_transaction_ends_when_one_of_its_topics_is_dropped(
             replica.wait_for(commit, LONG)
 
 
-def test_of_a_transaction_that_changed_nothing_there_is_nothing_to_wait_for(config: Settings, store: Store) -> None:
+def test_wait_for_none_returns_at_once(config: Settings, store: Store) -> None:
     with Replica(config, topics=["mine"]) as replica:
         replica.wait_for(None, 0.0)
         replica.wait_handled(None, 0.0, topics=["mine"])
 
 
-def test_rule_08_topics_come_and_go_while_it_runs(config: Settings, published: Store) -> None:
+def test_rule_08_topics_can_be_subscribed_and_unsubscribed_at_any_time(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("a", "1", 1, topic="one")
         tx.set("a", "2", 2, topic="two")
-    told = Recorder()
+    recorder = Recorder()
     with Replica(config, topics=["one"], default_topic=False) as replica:
-        replica.on("a", told)
+        replica.on("a", recorder)
         replica.wait_synced(timeout=LONG)
         replica.subscribe("two")
         replica.wait_synced(timeout=LONG)
@@ -181,7 +181,7 @@ def test_rule_08_topics_come_and_go_while_it_runs(config: Settings, published: S
         assert replica.topics == ("two",)
         assert tx.commit is not None
         replica.wait_handled(tx.commit.point.position, timeout=LONG)
-        assert told.brief == [("create", "1", 1), ("create", "2", 2), ("delete", "1", None)]
+        assert recorder.brief == [("create", "1", 1), ("create", "2", 2), ("delete", "1", None)]
         with pytest.raises(NotSubscribedError, match="'one'"):
             replica.unsubscribe("one")
 
@@ -191,7 +191,7 @@ def test_named_topics_and_everything_exclude_each_other(config: Settings, store:
         replica.subscribe("one")
 
 
-def test_a_late_handler_is_told_what_is_there_and_a_removed_one_nothing_more(
+def test_a_late_handler_gets_the_existing_objects_and_a_removed_one_no_changes(
     config: Settings, published: Store
 ) -> None:
     with published.transaction() as tx:
@@ -211,7 +211,7 @@ def test_a_late_handler_is_told_what_is_there_and_a_removed_one_nothing_more(
         assert late.brief == [("create", "1", 1)]
 
 
-def test_a_handler_that_raises_or_blocks_stops_neither_the_others_nor_the_sync(
+def test_a_handler_that_raises_or_blocks_does_not_stop_other_handlers_or_the_sync(
     config: Settings, published: Store
 ) -> None:
     release = threading.Event()
@@ -291,7 +291,7 @@ def test_close_wakes_a_waiter_from_any_thread_and_may_be_repeated(config: Settin
         replica.start()
 
 
-def test_iteration_shows_one_moment(config: Settings, published: Store) -> None:
+def test_iterate_returns_the_objects_of_one_moment(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("a", "1", 1, topic="t")
         tx.set("a", "2", 2, topic="t")
@@ -324,7 +324,7 @@ def test_indexes_and_typed_tables(config: Settings, published: Store) -> None:
             replica.lookup("by chassis", "x")
 
 
-def test_a_changed_value_does_not_change_the_cache(config: Settings, published: Store) -> None:
+def test_changes_to_a_returned_value_do_not_change_the_cache(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("a", "1", {"list": [1]}, topic="t")
     with Replica(config, topics=["t"]) as replica:
@@ -333,9 +333,9 @@ def test_a_changed_value_does_not_change_the_cache(config: Settings, published: 
         assert replica.get("a", "1") == {"list": [1]}
 
 
-def test_a_replica_without_any_publisher_polls_and_says_so(sqlite_url: str, store: Store) -> None:
-    lonely = settings(sqlite_url)
-    with Replica(lonely, topics=["t"]) as replica:
+def test_a_replica_without_any_publisher_polls_and_reports_it(sqlite_url: str, store: Store) -> None:
+    alone = settings(sqlite_url)
+    with Replica(alone, topics=["t"]) as replica:
         replica.wait_synced(timeout=LONG)
         with store.transaction() as tx:
             tx.set("a", "1", 1, topic="t")
@@ -346,15 +346,17 @@ def test_a_replica_without_any_publisher_polls_and_says_so(sqlite_url: str, stor
         assert "polled" in status.counters.deltas
 
 
-def test_a_database_that_is_not_there_is_named_by_the_wait_and_found_when_it_comes(sqlite_url: str) -> None:
+def test_a_missing_database_is_named_by_the_wait_and_used_when_it_is_created(sqlite_url: str) -> None:
     config = settings(sqlite_url)
     with Replica(config, topics=["t"]) as replica:
-        assert any("store.sqlite" in _why_not_synced(replica) for _ in range(int(LONG / 0.2))), "it is not named"
-        assert not Path(sqlite_url.removeprefix("sqlite:///")).exists(), "a mistyped name must not make a database"
+        assert any("store.sqlite" in _why_not_synced(replica) for _ in range(int(LONG / 0.2))), (
+            "the database is not named"
+        )
+        assert not Path(sqlite_url.removeprefix("sqlite:///")).exists(), "a mistyped name must not create a database"
         with Store(config.store_url) as store, store.transaction() as tx:
             tx.set("a", "1", 1, topic="t")
         assert tx.commit is not None
-        replica.wait_synced(timeout=LONG)  # perhaps with the store as it was between its creation and the commit
+        replica.wait_synced(timeout=LONG)  # this sync may have been before the commit
         replica.wait_for(tx.commit, timeout=LONG)
         assert replica.get("a", "1") == 1
 
@@ -365,7 +367,7 @@ def _why_not_synced(replica: Replica) -> str:
     return str(caught.value)
 
 
-def test_a_store_that_goes_away_leaves_the_copy_and_the_reason(config: Settings, store: Store) -> None:
+def test_while_the_store_is_unavailable_objects_stay_and_the_reason_is_reported(config: Settings, store: Store) -> None:
     with store.transaction() as tx:
         tx.set("a", "1", 1, topic="t")
     reader = Moody(store)
@@ -388,7 +390,7 @@ def test_a_store_that_goes_away_leaves_the_copy_and_the_reason(config: Settings,
 
 
 class Moody:
-    """A real store's reader that refuses when told to."""
+    """A real store's reader that raises while ``moody`` is set."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -400,7 +402,9 @@ class Moody:
         return self._store.read_sync(wants)
 
 
-def test_a_lossy_link_ends_equal(config: Settings, published: Store, seed: int) -> None:
+def test_replica_equals_the_store_after_lost_and_reordered_messages(
+    config: Settings, published: Store, seed: int
+) -> None:
     from pubsub_lib.fault_injection import Loss
     from pubsub_memory import bus
 
@@ -418,7 +422,7 @@ def test_a_lossy_link_ends_equal(config: Settings, published: Store, seed: int) 
         assert replica.status().faults.guarded == 0
 
 
-def test_paranoia_fails_the_run_when_the_cache_was_changed_behind_its_back(config: Settings, store: Store) -> None:
+def test_paranoid_replica_fails_when_its_cache_was_altered(config: Settings, store: Store) -> None:
     with store.transaction() as tx:
         tx.set("a", "1", 1, topic="t")
     replica = Replica(config, topics=["t"])
@@ -432,19 +436,19 @@ def test_paranoia_fails_the_run_when_the_cache_was_changed_behind_its_back(confi
 @pytest.mark.parametrize(
     ("topics", "error"), [("tenant-1", UsageError), ([""] * 2, InvalidValueError), (["a\0"], InvalidValueError)]
 )
-def test_bad_topics_are_refused(config: Settings, topics: Any, error: type[PubSubError]) -> None:
+def test_invalid_topics_are_refused(config: Settings, topics: Any, error: type[PubSubError]) -> None:
     with pytest.raises(error):
         Replica(config, topics=topics)
 
 
-def test_a_topic_that_is_not_followed_is_refused_by_name(config: Settings, store: Store) -> None:
+def test_a_topic_that_is_not_subscribed_is_refused_by_name(config: Settings, store: Store) -> None:
     with Replica(config, topics=["t"]) as replica:
         for ask in (lambda: replica.on("a", print, topic="u"), lambda: replica.iterate("a", topic="u")):
             with pytest.raises(NotSubscribedError, match="'u'"):
                 ask()
 
 
-def test_it_is_usable_after_a_fork(config: Settings, published: Store) -> None:
+def test_replica_works_in_parent_and_child_after_a_fork(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("a", "1", 1, topic="t")
     with Replica(config, topics=["t"]) as replica:
@@ -473,11 +477,11 @@ def _in_the_child(replica: Replica, config: Settings) -> None:
 
 
 class Odd:
-    """A subscriber that hears nothing and misbehaves as it is told."""
+    """A subscriber that receives no messages and raises where it is configured to."""
 
-    def __init__(self, refuse_start: bool = False, refuse_questions: bool = False) -> None:
+    def __init__(self, refuse_start: bool = False, refuse_requests: bool = False) -> None:
         self.refuse_start = refuse_start
-        self.refuse_questions = refuse_questions
+        self.refuse_requests = refuse_requests
         self.topics: set[str] = set()
         self.asked = threading.Event()
         self.closed = False
@@ -499,12 +503,12 @@ class Odd:
 
     def request_hello(self, nonce: str, topics: Any) -> None:
         self.asked.set()
-        if self.refuse_questions:
+        if self.refuse_requests:
             raise ValueError("a bug in the driver")
 
     def daemonize(self) -> None:
         if self.refuse_start:
-            raise TransportError("no address to be had")
+            raise TransportError("the address is unavailable")
 
     def counters(self) -> dict[str, int]:
         return {}
@@ -513,12 +517,12 @@ class Odd:
         self.closed = True
 
 
-def test_the_clock_thread_survives_a_driver_that_breaks(config: Settings, store: Store) -> None:
-    driver = Odd(refuse_questions=True)
+def test_the_clock_thread_survives_exceptions_of_the_driver(config: Settings, store: Store) -> None:
+    driver = Odd(refuse_requests=True)
     with Replica(config, topics=["t"], subscriber=cast(Subscriber, driver)) as replica:
         replica.wait_synced(timeout=LONG)
         driver.asked.clear()
-        assert driver.asked.wait(LONG), "nobody asks any more"
+        assert driver.asked.wait(LONG), "no further hello request was sent"
 
 
 def test_a_start_that_fails_releases_everything(config: Settings, store: Store) -> None:
@@ -534,12 +538,12 @@ def test_close_before_start_closes_the_driver(config: Settings, store: Store) ->
     assert driver.closed
 
 
-def test_no_topic_is_not_everything(config: Settings, published: Store) -> None:
-    with pytest.raises(UsageError, match="no topic"):
+def test_an_empty_list_of_topics_is_refused(config: Settings, published: Store) -> None:
+    with pytest.raises(UsageError, match="the list of topics is empty"):
         Replica(config, topics=[])
     with Replica(config, topics=["t"], default_topic=False) as replica:
         replica.unsubscribe("t")
-        with pytest.raises(UsageError, match="no topic"):
+        with pytest.raises(UsageError, match="the list of topics is empty"):
             replica.subscribe()
         assert replica.topics == ()
 
@@ -552,7 +556,7 @@ def test_a_refused_topic_is_not_subscribed(config: Settings, store: Store) -> No
         assert driver.topics == {"t", DEFAULT_TOPIC}
 
 
-def test_topics_and_subscriptions_never_come_apart(config: Settings, store: Store) -> None:
+def test_replica_and_driver_keep_the_same_topics(config: Settings, store: Store) -> None:
     driver = Odd()
     with Replica(config, topics=["keep"], subscriber=cast(Subscriber, driver)) as replica:
 
@@ -570,7 +574,7 @@ def test_topics_and_subscriptions_never_come_apart(config: Settings, store: Stor
         assert set(replica.topics) == driver.topics == {"keep", DEFAULT_TOPIC, "x"}
 
 
-def test_a_replica_without_topics_claims_nothing(config: Settings, published: Store) -> None:
+def test_a_replica_without_topics_is_neither_synced_nor_ready(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("a", "1", 1, topic="t")
     with Replica(config, topics=["t"], default_topic=False) as replica:
@@ -580,9 +584,7 @@ def test_a_replica_without_topics_claims_nothing(config: Settings, published: St
         assert replica.staleness() == float("inf")
         status = replica.status()
         assert not status.ready
-        assert status.problems == [
-            "no topic is subscribed to, so the replica is empty; call subscribe()"
-        ]
+        assert status.problems == ["no topic is subscribed to, so the replica is empty; call subscribe()"]
         with pytest.raises(NotSubscribedError, match="no topic is subscribed to"):
             replica.wait_synced(LONG)
         with pytest.raises(NotSubscribedError, match="no topic is subscribed to"):
@@ -602,7 +604,7 @@ def test_a_wait_for_the_first_sync_ends_when_the_last_topic_is_dropped(
             replica.wait_synced(LONG)
 
 
-def test_ready_is_never_answered_before_the_first_sync(
+def test_endpoint_does_not_answer_ready_before_the_first_sync(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
@@ -643,26 +645,24 @@ def test_the_users_of_a_topic_are_counted(config: Settings, published: Store) ->
     with published.transaction() as tx:
         tx.set("a", "1", 1, topic="one")
         tx.set("a", "2", 2, topic="two")
-    told = Recorder()
+    recorder = Recorder()
     with Replica(config, topics=["one"], default_topic=False) as replica:
-        replica.on("a", told)
+        replica.on("a", recorder)
         replica.subscribe("one", "two", "two")
         replica.subscribe("two")
         replica.wait_handled(tx.commit, LONG)
         assert not replica.unsubscribe("one")
         assert not replica.unsubscribe("two")
         assert replica.topics == ("one", "two")
-        assert told.brief == [("create", "1", 1), ("create", "2", 2)]
+        assert recorder.brief == [("create", "1", 1), ("create", "2", 2)]
         assert replica.unsubscribe("two")
-        assert replica.unsubscribe("one"), "the constructor's use was the last one"
+        assert replica.unsubscribe("one"), "the constructor was the last user"
         with pytest.raises(NotSubscribedError):
             replica.unsubscribe("one")
         assert not replica.topics
 
 
-def test_a_topic_that_could_not_be_subscribed_gets_no_user(
-    config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_subscribe_adds_no_user(config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(topic: str) -> None:
         raise TransportError("no room")
 
@@ -682,7 +682,7 @@ def test_a_handler_for_a_topic_that_was_dropped_is_refused(config: Settings, sto
             replica.on("a", print, topic="t")
 
 
-def test_a_child_does_not_wait_for_a_lock_that_its_parent_held(config: Settings, published: Store) -> None:
+def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(config: Settings, published: Store) -> None:
     with Replica(config, topics=["t"]) as replica:
         replica.wait_synced(timeout=LONG)
         with replica._engine.lock:
@@ -707,7 +707,7 @@ TABLES = ("lswitch", "lport")
 
 
 def write_in_the_wrong_order(store: Store) -> None:
-    """Switches that were changed after their ports were made: by version, each port comes before its switch."""
+    """Change switches after their ports were created, so that by version each port comes before its switch."""
     with store.transaction() as tx:
         tx.set("lswitch", "s1", 1, topic="a")
         tx.set("lport", "p1", "s1", topic="a")
@@ -718,14 +718,14 @@ def write_in_the_wrong_order(store: Store) -> None:
         tx.set("lswitch", "s2", 2)
 
 
-def brief(told: Recorder) -> list[tuple[str, str]]:
-    return [(change.action, change.key) for change in told.changes]
+def brief(recorder: Recorder) -> list[tuple[str, str]]:
+    return [(change.action, change.key) for change in recorder.changes]
 
 
 def test_a_handler_of_several_tables_is_called_in_chain_order(config: Settings, published: Store) -> None:
-    told = Recorder()
+    recorder = Recorder()
     with Replica(config, topics=["t"]) as replica:
-        replica.on(TABLES, told)
+        replica.on(TABLES, recorder)
         replica.wait_synced(LONG)
         for number in range(20):
             with published.transaction() as tx:
@@ -733,39 +733,39 @@ def test_a_handler_of_several_tables_is_called_in_chain_order(config: Settings, 
                 tx.create("other", f"o{number}", 1, topic="t")
                 tx.create("lport", f"p{number}", 1, topic="t")
         replica.wait_handled(tx.commit, LONG)
-    assert brief(told) == [("create", f"{kind}{number}") for number in range(20) for kind in "sp"]
+    assert brief(recorder) == [("create", f"{kind}{number}") for number in range(20) for kind in "sp"]
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_what_a_sync_tells_comes_in_the_order_of_tables(config: Settings, published: Store, early: bool) -> None:
+def test_changes_of_a_full_sync_come_in_the_order_of_tables(config: Settings, published: Store, early: bool) -> None:
     write_in_the_wrong_order(published)
-    told = Recorder()
+    recorder = Recorder()
     replica = Replica(config, topics=["a", "b"])
     if early:
-        replica.on(TABLES, told, order=TABLES)
+        replica.on(TABLES, recorder, order=TABLES)
     with replica:
         replica.wait_synced(LONG)
         if not early:
-            replica.on(TABLES, told, order=TABLES)
+            replica.on(TABLES, recorder, order=TABLES)
             replica.wait_synced(LONG)
-        made = brief(told)
+        made = brief(recorder)
         assert [key[0] for _, key in made] == ["s", "s", "p", "p"], "over both topics"
-        told.changes.clear()
+        recorder.changes.clear()
         replica.unsubscribe("a")
         replica.wait_handled(6, LONG)
-        assert brief(told) == [("delete", "p1"), ("delete", "s1")]
+        assert brief(recorder) == [("delete", "p1"), ("delete", "s1")]
 
 
-def test_what_a_later_full_sync_finds_comes_in_the_order_of_tables(config: Settings, store: Store) -> None:
+def test_changes_of_a_later_full_sync_come_in_the_order_of_tables(config: Settings, store: Store) -> None:
     with store.transaction() as tx:
         tx.set("lswitch", "s1", 1, topic="t")
         tx.set("lport", "p1", "s1", topic="t")
-    told = Recorder()
+    recorder = Recorder()
     blind = msgspec.structs.replace(config, timing=msgspec.structs.replace(config.timing, max_idle_time=LONG))
     with Replica(blind, topics=["t"], default_topic=False) as replica:
-        replica.on(TABLES, told, order=TABLES)
+        replica.on(TABLES, recorder, order=TABLES)
         replica.wait_synced(LONG)
-        told.changes.clear()
+        recorder.changes.clear()
         with store.transaction() as tx:
             tx.delete("lswitch", "s1")
             tx.delete("lport", "p1")
@@ -774,10 +774,10 @@ def test_what_a_later_full_sync_finds_comes_in_the_order_of_tables(config: Setti
         replica.resync("t")
         replica.wait_handled(tx.commit, LONG)
         assert replica.status().counters.fulls == {"greeted": 1, "asked": 1}
-    assert brief(told) == [("create", "s2"), ("create", "p2"), ("delete", "p1"), ("delete", "s1")]
+    assert brief(recorder) == [("create", "s2"), ("create", "p2"), ("delete", "p1"), ("delete", "s1")]
 
 
-def test_what_is_not_in_the_handler_s_tables_cannot_be_ordered(config: Settings, store: Store) -> None:
+def test_order_with_other_tables_than_the_handlers_is_refused(config: Settings, store: Store) -> None:
     with Replica(config, topics=["t"]) as replica:
         with pytest.raises(UsageError, match="order names"):
             replica.on(["lport"], print, order=["lprot"])
@@ -793,21 +793,21 @@ def test_an_object_without_a_topic_reaches_a_replica_of_named_topics(config: Set
         tx.set("chassis", "c1", 1)
         tx.set("lport", "p1", 1, topic="tenant-1")
         tx.set("lport", "q1", 1, topic="tenant-2")
-    told = Recorder()
+    recorder = Recorder()
     with Replica(config, topics=["tenant-1"]) as replica:
-        replica.on("chassis", told)
+        replica.on("chassis", recorder)
         replica.wait_synced(timeout=LONG)
         assert replica.topics == ("tenant-1", DEFAULT_TOPIC)
         assert (replica.get("chassis", "c1"), replica.get("lport", "q1")) == (1, None)
         with published.transaction() as tx:
             tx.set("chassis", "c2", 2)
         replica.wait_handled(tx.commit, timeout=LONG)
-        assert told.brief == [("create", "c1", 1), ("create", "c2", 2)]
+        assert recorder.brief == [("create", "c1", 1), ("create", "c2", 2)]
         assert replica.contents(DEFAULT_TOPIC).records
         assert dict(replica.iterate("chassis", topic=DEFAULT_TOPIC)) == {"c1": 1, "c2": 2}
 
 
-def test_a_replica_that_wants_its_named_topics_alone_has_them_alone(config: Settings, published: Store) -> None:
+def test_default_topic_false_leaves_the_default_topic_out(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("chassis", "c1", 1)
         tx.set("lport", "p1", 1, topic="tenant-1")
@@ -823,13 +823,13 @@ def test_a_replica_that_wants_its_named_topics_alone_has_them_alone(config: Sett
 
 
 @pytest.mark.parametrize("topics", [None, [DEFAULT_TOPIC], ["tenant-1", DEFAULT_TOPIC]])
-def test_the_default_topic_is_not_followed_twice(topics: list[str] | None, config: Settings, published: Store) -> None:
+def test_the_default_topic_is_not_added_twice(topics: list[str] | None, config: Settings, published: Store) -> None:
     with Replica(config, topics) as replica:
         replica.wait_synced(timeout=LONG)
         assert replica.topics == tuple(topics or [""])
 
 
-def test_a_wait_for_a_number_waits_for_the_default_topic_and_one_for_a_commit_does_not(
+def test_wait_for_a_number_includes_the_default_topic_and_wait_for_a_commit_does_not(
     config: Settings, published: Store
 ) -> None:
     with published.transaction() as tx:
@@ -846,14 +846,14 @@ def test_a_wait_for_a_number_waits_for_the_default_topic_and_one_for_a_commit_do
         assert covered([DEFAULT_TOPIC]) >= tx.commit.point.position
 
 
-def test_the_default_topic_can_be_dropped_and_followed_again(config: Settings, published: Store) -> None:
-    told = Recorder()
+def test_the_default_topic_can_be_unsubscribed_and_subscribed_again(config: Settings, published: Store) -> None:
+    recorder = Recorder()
     with published.transaction() as tx:
         tx.set("chassis", "c1", 1)
         tx.set("lport", "p1", 1, topic="tenant-1")
     with Replica(config, ["tenant-1"]) as replica:
         replica.wait_synced(timeout=LONG)
-        replica.on("chassis", told)
+        replica.on("chassis", recorder)
         replica.unsubscribe(DEFAULT_TOPIC)
         assert replica.topics == ("tenant-1",)
         assert (replica.get("chassis", "c1"), replica.get("lport", "p1")) == (None, 1)
@@ -869,11 +869,11 @@ def test_the_default_topic_can_be_dropped_and_followed_again(config: Settings, p
         replica.wait_synced(timeout=LONG)
         assert replica.get("lport", "p1") == 1
         replica.wait_handled(tx.commit, timeout=LONG)
-    assert told.brief[0] == ("create", "c1", 1)
-    assert ("delete", "c1", None) in told.brief
+    assert recorder.brief[0] == ("create", "c1", 1)
+    assert ("delete", "c1", None) in recorder.brief
 
 
-def test_an_object_that_gets_a_topic_leaves_those_who_do_not_follow_it(config: Settings, published: Store) -> None:
+def test_an_object_that_gets_a_topic_is_removed_from_other_replicas(config: Settings, published: Store) -> None:
     with published.transaction() as tx:
         tx.set("chassis", "c1", 1)
     with Replica(config, ["tenant-1"]) as replica:
@@ -899,8 +899,8 @@ PORTS = Table("lport", Port)
 OTHERS = Table("other", Port)
 
 
-def test_a_handle_stands_for_its_table(config: Settings, published: Store) -> None:
-    told = Recorder()
+def test_table_handles_are_accepted_instead_of_names(config: Settings, published: Store) -> None:
+    recorder = Recorder()
     with Replica(config, ["t"], tables=[PORTS]) as replica:
         with published.transaction() as tx:
             tx.set("lport", "p1", {"switch": "s1"}, topic="t")
@@ -913,14 +913,16 @@ def test_a_handle_stands_for_its_table(config: Settings, published: Store) -> No
         assert (record.value, record.json) == (Port("s1"), b'{"switch":"s1"}')
         replica.add_index("by switch", PORTS, lambda port: port.switch)
         assert replica.lookup("by switch", "s1") == [("p1", Port("s1"))]
-        replica.on(PORTS, told)
-        replica.on([PORTS], told, order=[PORTS])
+        replica.on(PORTS, recorder)
+        replica.on([PORTS], recorder, order=[PORTS])
         replica.wait_synced(LONG)
-        assert told.brief == [("create", "p1", Port("s1"))] * 2
+        assert recorder.brief == [("create", "p1", Port("s1"))] * 2
 
 
 @pytest.mark.parametrize("table", ["lprot", OTHERS, Table("lport", dict)])
-def test_a_table_that_is_not_declared_is_refused_where_some_are(table: Any, config: Settings, published: Store) -> None:
+def test_an_undeclared_table_is_refused_when_tables_are_declared(
+    table: Any, config: Settings, published: Store
+) -> None:
     with Replica(config, ["t"], tables=[PORTS]) as replica:
         for call in (
             lambda: replica.get(table, "p1"),
@@ -937,6 +939,6 @@ def test_a_table_that_is_not_declared_is_refused_where_some_are(table: Any, conf
         assert replica.records() == []
 
 
-def test_a_handle_needs_to_be_declared(config: Settings, published: Store) -> None:
+def test_an_undeclared_table_handle_is_refused(config: Settings, published: Store) -> None:
     with Replica(config, ["t"]) as replica, pytest.raises(InvalidValueError, match=r"put its handle into tables=\[…\]"):
         replica.get(PORTS, "p1")

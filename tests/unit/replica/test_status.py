@@ -1,4 +1,4 @@
-"""What a replica says about itself: dropped and why, what handlers gave up, and why it is not ready."""
+"""The status of a replica: dropped messages by reason, parked objects, and the reasons why it is not ready."""
 
 import logging
 import sqlite3
@@ -16,33 +16,37 @@ from tests.unit.world import QUICK, settings
 LONG = 120.0
 
 
-def said(
+def found_problems(
     *, synced: bool = True, staleness: float = 0.0, last: PubSubError | None = None, failure: PubSubError | None = None
 ) -> list[str]:
     return problems(QUICK, synced=synced, staleness=staleness, last_error=last, failure=failure)
 
 
-def test_it_is_ready_up_to_the_promised_staleness_and_not_beyond() -> None:
+def test_replica_is_ready_up_to_the_promised_staleness() -> None:
     maximum = max_staleness(QUICK)
     assert maximum == pytest.approx(3 * 0.3 + 0.1 + (10.0 + 0.02 + 0.01))
-    assert said(staleness=maximum) == []
-    assert said(staleness=maximum + 0.1) == ["the replica may be stale by 11.1 s, more than the promised 11.0 s"]
+    assert found_problems(staleness=maximum) == []
+    assert found_problems(staleness=maximum + 0.1) == [
+        "the replica may be stale by 11.1 s, more than the promised 11.0 s"
+    ]
 
 
-def test_the_limit_is_the_bound_for_any_timing() -> None:
+def test_max_staleness_is_the_bound_without_publishers() -> None:
     assert max_staleness(Timing()) == no_publisher_bound(Timing(), 0.0) == 78.5
 
 
-def test_a_reason_is_named_when_there_is_one() -> None:
+def test_problems_name_the_last_error() -> None:
     away = StoreUnavailable("the database is away")
-    assert said(last=away) == []  # one failed sync is no matter while publishers prove freshness
-    assert said(synced=False, staleness=float("inf"), last=away) == [
+    assert found_problems(last=away) == []  # one failed sync is not a problem while publishers prove freshness
+    assert found_problems(synced=False, staleness=float("inf"), last=away) == [
         "the replica is not synced yet; the last sync failed: the database is away"
     ]
-    assert said(failure=PubSubError("it differs")) == ["the consistency check of the replica failed: it differs"]
+    assert found_problems(failure=PubSubError("it differs")) == [
+        "the consistency check of the replica failed: it differs"
+    ]
 
 
-def test_of_a_running_replica(sqlite_url: str) -> None:
+def test_status_of_a_running_replica(sqlite_url: str) -> None:
     with Store(sqlite_url) as store:
         replica = Replica(settings(sqlite_url), ["t"])
 
@@ -67,7 +71,7 @@ def test_of_a_running_replica(sqlite_url: str) -> None:
             assert set(status.dropped.values()) == {0}
 
 
-def test_a_topic_that_never_fits_its_digest_is_a_problem_and_logged_once(
+def test_a_topic_that_never_matches_its_digest_is_a_problem_and_logged_once(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Store(sqlite_url) as store:

@@ -1,4 +1,4 @@
-"""Objects that an index or a reader cannot decode: none is left out without a word (docs/changing-a-type.md)."""
+"""Objects that an index or a reader cannot decode are counted, listed and logged (docs/changing-a-type.md)."""
 
 import logging
 import urllib.request
@@ -22,7 +22,7 @@ LONG: Final = 60.0
 
 class Port(msgspec.Struct):
     mac: str
-    zone: str  # a field that objects of the version before do not have
+    zone: str  # a field that objects of the previous version do not have
 
 
 PORTS: Final = Table("lport", Port)
@@ -55,7 +55,7 @@ def rewrite(store: Store, replica: Replica, **objects: Any) -> None:
     replica.wait_for(tx.commit, LONG)
 
 
-def test_what_an_index_leaves_out_is_counted_named_and_logged_once(
+def test_objects_that_an_index_leaves_out_are_counted_named_and_logged_once(
     config: Settings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Replica(config, ["t"]) as replica:
@@ -79,7 +79,7 @@ def test_what_an_index_leaves_out_is_counted_named_and_logged_once(
         assert [key for key, _ in replica.lookup("by mac", "dd")] == ["null"]
 
 
-def test_what_an_index_leaves_out_later_is_logged_when_it_comes(
+def test_an_object_that_an_index_leaves_out_later_is_logged_then(
     config: Settings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Replica(config, ["t"]) as replica:
@@ -93,7 +93,7 @@ def test_what_an_index_leaves_out_later_is_logged_when_it_comes(
             assert poll(lambda: not replica._engine._incomplete, LONG)
 
 
-def test_an_object_that_does_not_fit_its_type_is_named_once_it_is_read(
+def test_an_object_that_does_not_fit_its_type_is_listed_after_a_read(
     config: Settings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Replica(config, ["t"], tables=[PORTS]) as replica:
@@ -106,7 +106,7 @@ def test_an_object_that_does_not_fit_its_type_is_named_once_it_is_read(
         assert (found.topic, found.table, found.key, found.version) == ("t", "lport", "old1", 1)
         assert "zone" in found.error
         assert replica.status().unreadable_reads == 3
-        assert replica.status().ready, "one object that somebody wrote by hand must not take a controller away"
+        assert replica.status().ready, "one object that was written by hand must not make a controller unready"
         rewrite(store, replica, old1=NEW)
         assert replica.status().unreadable == ()
         assert replica.get(PORTS, "old1") == Port("BB", "z1")
@@ -114,7 +114,7 @@ def test_an_object_that_does_not_fit_its_type_is_named_once_it_is_read(
         assert line.startswith("the value of lport 'old1' cannot be decoded")
 
 
-def test_iterate_ends_at_a_bad_object_or_goes_on_as_it_is_asked(
+def test_iterate_raises_for_or_skips_an_unreadable_object(
     config: Settings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Replica(config, ["t"], tables=[PORTS]) as replica:
@@ -123,13 +123,13 @@ def test_iterate_ends_at_a_bad_object_or_goes_on_as_it_is_asked(
             list(replica.iterate(PORTS))
         assert list(replica.iterate(PORTS, on_error="skip")) == [("new", Port("BB", "z1"))]
         assert sorted(each.key for each in replica.status().unreadable) == ["old1", "old2", "old3"]
-        assert len(lines(caplog)) == 1, "one line for the table, and not one for each object of each reading"
+        assert len(lines(caplog)) == 1, "one line for the table, not one for each failed read"
         word: Any = "ignore"
         with pytest.raises(UsageError, match="on_error must be 'raise' or 'skip', not 'ignore'"):
             replica.iterate(PORTS, on_error=word)
 
 
-def test_records_shows_a_bad_object_and_raises_for_its_value_alone(config: Settings, store: Store) -> None:
+def test_records_returns_an_unreadable_object_whose_value_raises(config: Settings, store: Store) -> None:
     with Replica(config, ["t"], tables=[PORTS]) as replica:
         replica.wait_synced(LONG)
         found = {each.key: each for each in replica.records(PORTS)}
@@ -140,7 +140,7 @@ def test_records_shows_a_bad_object_and_raises_for_its_value_alone(config: Setti
         assert [each.key for each in replica.status().unreadable] == ["old1"]
 
 
-def test_metrics_count_them(config: Settings, store: Store) -> None:
+def test_metrics_count_unreadable_and_left_out_objects(config: Settings, store: Store) -> None:
     served = msgspec.structs.replace(config, metrics_port=free_port())
     with Replica(served, ["t"], tables=[PORTS]) as replica:
         replica.wait_synced(LONG)
@@ -160,7 +160,9 @@ def test_metrics_count_them(config: Settings, store: Store) -> None:
     assert found["pubsub_replica_unreadable_reads_total",] == 3.0
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_list_of_unreadable_objects_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(unreadable, "MAX_KEPT", 2)
     seen = Unreadable()
     error = InvalidValueError("x" * 1_000)
@@ -175,11 +177,11 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest
     assert [(each.table, each.key, len(each.error)) for each in seen.current(version_of)] == [
         ("a", "1", unreadable.MAX_TEXT), ("a", "2", unreadable.MAX_TEXT),
     ]  # fmt: skip
-    assert len(lines(caplog)) == 2, "one of each table, also of one whose objects found no room"
+    assert len(lines(caplog)) == 2, "one line for each table, also when its objects are not listed"
     versions["a", "1"] = 2
     del versions["a", "2"]
     assert seen.current(version_of) == ()
     seen.note(Object("a", "1", "t", 2, b"1", lambda each: None), error)
     seen.note(Object("b", "1", "t", 1, b"1", lambda each: None), error)
     assert [each.version for each in seen.current(version_of)] == [2, 1]
-    assert len(lines(caplog)) == 3, "the table a was right meanwhile"
+    assert len(lines(caplog)) == 3, "the table a was readable meanwhile"

@@ -1,4 +1,4 @@
-"""A loop that lives whatever its step does, and ends when it is told."""
+"""A periodic thread survives exceptions of its step, and ends at ``close``."""
 
 import itertools
 import logging
@@ -15,7 +15,7 @@ from pubsub_lib.threads.periodic_thread import PeriodicThread
 LONG = 120.0
 
 
-def test_it_survives_every_exception_and_says_each_once(
+def test_thread_survives_every_exception_and_logs_each_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "AFTER_FAILURE", 0.001)
@@ -71,7 +71,7 @@ def test_close_before_start_and_while_a_step_hangs() -> None:
     assert loop.close(LONG)
 
 
-def test_it_comes_again_when_the_step_said() -> None:
+def test_step_is_called_again_at_the_time_that_it_returned() -> None:
     times: list[float] = []
     done = threading.Event()
 
@@ -90,13 +90,13 @@ def test_it_comes_again_when_the_step_said() -> None:
     assert loop.last_success >= times[-1]
 
 
-def test_busy_is_how_long_the_step_has_taken_so_far() -> None:
+def test_running_for_is_the_time_since_the_running_step_began() -> None:
     gate, inside = threading.Event(), threading.Event()
 
     def step(now: float) -> float:
         inside.set()
         gate.wait(LONG)
-        raise StoreUnavailable("out")  # a step that fails is over, too
+        raise StoreUnavailable("out")  # a failed step has ended too
 
     loop = PeriodicThread("testing", step)
     assert loop.running_for(time.monotonic()) == 0.0

@@ -1,4 +1,4 @@
-"""A thread that is ready before its work is, and a system that gives no thread."""
+"""A thread that is started before its work is prepared, and a system that cannot start a thread."""
 
 import threading
 
