@@ -1,4 +1,4 @@
-"""OpenTelemetry at both ends: a writer's span becomes the remote parent of what handlers do with its changes.
+"""OpenTelemetry at both ends: a writer's span becomes the remote parent of the spans that handle its changes.
 
 ::
 

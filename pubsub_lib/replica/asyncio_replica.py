@@ -154,7 +154,7 @@ class AsyncReplica:
             replica = self._make()
             replica._engine.watchers = (notifier.notify,)
             replica._handlers.watchers = (notifier.notify,)
-            replica.start()  # closes what it opened when it fails
+            replica.start()  # after an error the replica is closed
             return replica
 
         self._starting = pool.submit(begin)
@@ -511,7 +511,7 @@ def _settle(taken: "asyncio.Future[None]") -> None:
 
 def _close_started(starting: Future[Replica]) -> None:
     """Wait for the end of ``start``, and close the replica."""
-    if starting.exception() is None:  # a failed start has closed what it opened
+    if starting.exception() is None:  # after a failed start the replica is closed already
         starting.result().close()
 
 

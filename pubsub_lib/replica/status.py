@@ -18,7 +18,7 @@ from pubsub_lib.replica.handlers import HandlerCounters
 from pubsub_lib.replica.unreadable import UnreadableObject
 
 DRIVER_DROPS: Final = ("truncated", "oversized", "version", "foreign", "overflow")
-"""Why a driver drops what it received: the reasons of :meth:`pubsub_lib.api.Subscriber.counters`."""
+"""Reasons why a driver drops a received message, as in :meth:`pubsub_lib.api.Subscriber.counters`."""
 
 
 class ChainStatus(msgspec.Struct, frozen=True):
