@@ -10,7 +10,7 @@ from typing import Any, Final
 from pubsub_lib.api import Driver, DriverSettings, Publisher, Subscriber
 from pubsub_lib.errors import DriverError
 
-_WAY_OUT: Final = "install a compatible release of the package, or correct the method (see docs/writing-a-driver.md)"
+_HINT: Final = "install a compatible release of the package, or correct the method (see docs/writing-a-driver.md)"
 
 
 def publisher(driver: type[Driver], settings: DriverSettings) -> Publisher:
@@ -49,7 +49,7 @@ def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
         if not callable(method):
             raise DriverError(
                 f"{made_by} breaks the contract of this release: its {kind.__name__.lower()} "
-                f"({type(half).__name__}) has no method {name}; {_WAY_OUT}"
+                f"({type(half).__name__}) has no method {name}; {_HINT}"
             )
         asked = list(inspect.signature(getattr(kind, name)).parameters)[1:]
         taken = _taken(method)
@@ -57,7 +57,7 @@ def _check(half: object, kind: type, driver: type[Driver] | None) -> None:
             raise DriverError(
                 f"{made_by} breaks the contract of this release: the method {name} of its "
                 f"{kind.__name__.lower()} takes {_shown(taken)} and is called with "
-                f"({', '.join(asked)}); {_WAY_OUT}"
+                f"({', '.join(asked)}); {_HINT}"
             )
 
 
@@ -66,7 +66,7 @@ def _make(driver: type[Driver], half: str, settings: DriverSettings) -> object:
         return getattr(driver, half)(settings)
     except TypeError as error:  # a class that lacks an abstract method, or a factory with other parameters
         reason = " ".join(str(error).split()).rstrip(".")
-        raise DriverError(f"{_described(driver, driver)} cannot make its {half}: {reason}; {_WAY_OUT}") from error
+        raise DriverError(f"{_described(driver, driver)} cannot make its {half}: {reason}; {_HINT}") from error
 
 
 def _described(made_by: type, driver: type[Driver] | None) -> str:

@@ -32,9 +32,9 @@ Problems = Callable[[], Sequence[str]]
 TEXT = "text/plain; charset=utf-8"
 MAX_CONNECTIONS: Final = 32
 """Maximum number of open connections, each with a thread; further ones are closed at once. Scrapers need a few."""
-TURN: Final = 5.0
+ROUTE_TIMEOUT: Final = 5.0
 """Seconds that a request of ``routes`` waits for another one before it gets 503."""
-LOOK_AGAIN = 0.1
+SHUTDOWN_POLL = 0.1
 """Seconds within which the server notices that it must stop."""
 
 
@@ -59,11 +59,11 @@ class Endpoint:
         self._option = option
         self._registry = CollectorRegistry()
         self._registry.register(metrics)
-        turn = threading.Lock()
+        route_lock = threading.Lock()
         self._routes: Mapping[str, Route] = {
             "GET /metrics": lambda _query: (200, generate_latest(self._registry), CONTENT_TYPE_LATEST),
             "GET /ready": lambda _query: _ready(problems()),
-            **{name: _one_at_a_time(route, turn) for name, route in routes.items()},
+            **{name: _one_at_a_time(route, route_lock) for name, route in routes.items()},
         }
         self._lock = threading.Lock()
         self._closed = False
@@ -86,7 +86,7 @@ class Endpoint:
             except BaseException:
                 ready.drop()
                 raise
-            ready.run(partial(server.serve_forever, LOOK_AGAIN))
+            ready.run(partial(server.serve_forever, SHUTDOWN_POLL))
             self._server, self._thread = server, ready.thread
 
     def _bound(self) -> "_Server":
@@ -201,14 +201,14 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _one_at_a_time(route: Route, turn: threading.Lock) -> Route:
+def _one_at_a_time(route: Route, route_lock: threading.Lock) -> Route:
     def answer(query: Query) -> Answered:
-        if not turn.acquire(timeout=TURN):
+        if not route_lock.acquire(timeout=ROUTE_TIMEOUT):
             return 503, b"another request is in progress; try again\n", TEXT
         try:
             return route(query)
         finally:
-            turn.release()
+            route_lock.release()
 
     return answer
 

@@ -57,7 +57,7 @@ def options_of(driver: str) -> tuple[str, Sequence[cfg.Opt]]:
 
 def no_driver(name: str) -> str:
     """The sentence for a driver that is not installed."""
-    remedy = dragonflow.driver_hint(name) or "correct the name or install the package that brings it"
+    remedy = dragonflow.driver_hint(name) or "correct the name or install its package"
     return f"the driver {name!r} is not installed; installed are {', '.join(sorted(packages())) or 'none'}: {remedy}"
 
 

@@ -35,7 +35,7 @@ from pubsub_lib.threads.periodic_thread import PeriodicThread
 _log = logger(__name__)
 
 _SENT: Final[tuple[Outcome]] = ("sent",)
-_TURN: Final = 0.5
+_SEND_TIMEOUT: Final = 0.5
 """Seconds after which a commit starts to send no further message. By default a driver waits for half a second at most,
 so the total is one second."""
 
@@ -161,11 +161,11 @@ class Publisher:
 
     def _publish(self, links: Sequence[Link], sent: list[Envelope]) -> None:
         """Number and send. The sent envelopes are added to ``sent``, also when an error is raised."""
-        until = time.monotonic() + _TURN
-        if not self._lock.acquire(timeout=_TURN):
+        until = time.monotonic() + _SEND_TIMEOUT
+        if not self._lock.acquire(timeout=_SEND_TIMEOUT):
             raise TransportError(
-                f"other commits of this program have been sending for {_TURN} s; this one is not sent. It is in the "
-                "changelog and reaches replicas later; check why the transport does not take messages"
+                f"other commits of this program have been sending for {_SEND_TIMEOUT} s; this one is not sent. It is in "
+                "the changelog and reaches replicas later; check why the transport does not take messages"
             )
         try:
             if self._closing:
@@ -175,8 +175,8 @@ class Publisher:
             for envelope in self._core.publish(links, time.monotonic()):
                 if sent and time.monotonic() > until:
                     raise TransportError(
-                        f"sending a commit took longer than {_TURN} s, so the rest of it is not sent. It is in the "
-                        "changelog and reaches replicas later; check why the transport is slow"
+                        f"sending a commit took longer than {_SEND_TIMEOUT} s, so the rest of it is not sent. It is in "
+                        "the changelog and reaches replicas later; check why the transport is slow"
                     )
                 if self._journal is not None:
                     self._journal.messages(_SENT, envelope)

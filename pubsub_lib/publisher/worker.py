@@ -20,7 +20,7 @@ from pubsub_lib.journal import open_journal
 from pubsub_lib.publisher.trace_context import TraceSource, with_trace
 from pubsub_lib.settings import Settings
 
-TURN: Final = 0.5
+LOCK_TIMEOUT: Final = 0.5
 """Seconds that a thread waits for the others of its process; the driver's wait is added to it."""
 
 
@@ -44,7 +44,7 @@ class _Hop:
 
     def push(self, links: Sequence[Link]) -> None:
         # The thread with the lock may wait for space in the buffer. Without the timeout the threads' waits add up.
-        if not self._lock.acquire(timeout=TURN):
+        if not self._lock.acquire(timeout=LOCK_TIMEOUT):
             raise TransportError(
                 "the buffer to the publisher service is full, and other threads of this process wait for space; start "
                 "the service (the change is stored and arrives later)"
@@ -153,11 +153,11 @@ class Worker:
     def hand_over(self, links: Sequence[Link]) -> None:
         """Push one transaction's links; called by the store after each commit, in the writer's thread.
 
-        Blocks for the driver's configured wait for an absent service, and at most ``TURN`` seconds for other threads of
-        the process that wait so. Raises TransportError, which the store logs and counts (but HandoffRejectedError, by
-        ``when_full = raise``, is raised to the writer), FrameError, NotStarted, ClosedError. The change is in the
-        changelog anyway: a running service publishes it from there. A service that starts later follows from the head;
-        its hello shows replicas that changes are missing, and they read them from the database.
+        Blocks for the driver's configured wait for an absent service, and at most ``LOCK_TIMEOUT`` seconds for other
+        threads of the process that wait for it. Raises FrameError, NotStarted, ClosedError, and TransportError. The
+        store logs and counts TransportError, but raises HandoffRejectedError (by ``when_full = raise``) to the writer.
+        The change is in the changelog anyway: a running service publishes it from there. A service that starts later
+        follows from the head; its hello shows replicas that changes are missing, and they read them from the database.
         """
         if not (self._started or self._closed):
             raise NotStarted("this worker was not started, so it cannot hand over; call start() first")

@@ -11,7 +11,7 @@ from pubsub_lib.threads.periodic_thread import PeriodicThread
 
 _log = logger(__name__)
 
-MISSED: Final = 3
+MAX_MISSED: Final = 3
 """The replica disconnects from an address after this number of readings in a row without it in the directory. So a
 restart, or an entry that was removed while its service ran, does not end a connection."""
 
@@ -106,7 +106,7 @@ class Discovery:
                 self._missed[address] = 0
         for address in sorted(self._missed.keys() - found):
             self._missed[address] += 1
-            if self._missed[address] >= MISSED:
+            if self._missed[address] >= MAX_MISSED:
                 del self._missed[address]
                 self._subscriber.unregister_listen_address(address)
                 _log.info(

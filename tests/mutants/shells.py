@@ -317,7 +317,7 @@ LOCKS = (
     ),
     PUBLISHER(
         "commit_waits_for_its_turn_for_ever",
-        "if not self._lock.acquire(timeout=_TURN):",
+        "if not self._lock.acquire(timeout=_SEND_TIMEOUT):",
         "if not self._lock.acquire():",
         "test_commit_that_waits_for_its_turn_gives_up_in_time",
         "the waits of all threads that commit add up",

@@ -162,7 +162,7 @@ def test_connections_beyond_the_maximum_are_closed_at_once(endpoint: Endpoint) -
 
 
 def test_further_routes_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_lib.http_endpoint.TURN", 0.05)
+    monkeypatch.setattr("pubsub_lib.http_endpoint.ROUTE_TIMEOUT", 0.05)
     inside, go_on = threading.Event(), threading.Event()
 
     def route(query: Query) -> Answered:

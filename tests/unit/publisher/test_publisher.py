@@ -226,7 +226,7 @@ def test_after_a_refused_hello_the_other_due_hellos_are_not_sent(config: Setting
 def test_a_commit_waits_for_other_commits_within_a_bound(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_TURN", 0.05)
+    monkeypatch.setattr(module, "_SEND_TIMEOUT", 0.05)
     driver = Stalling(lambda envelope: bool(envelope.messages) and envelope.messages[0].link.topic == "slow")
     publisher = Publisher(config, store, driver)
     publisher.start()
@@ -245,7 +245,7 @@ def test_a_commit_waits_for_other_commits_within_a_bound(
 def test_sending_a_commit_of_many_messages_stops_at_its_time_limit(
     config: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_TURN", 0.0)
+    monkeypatch.setattr(module, "_SEND_TIMEOUT", 0.0)
     driver = Stalling(lambda envelope: False)
     with Publisher(config, store, driver) as publisher:
         with store.transaction() as tx:

@@ -140,13 +140,13 @@ def test_a_closed_worker_refuses_links_and_the_store_still_works(config: Setting
 
 
 @pytest.mark.parametrize(
-    ("changes", "way_out"), [({"service": ""}, "service_name"), ({"multiproc_driver": ""}, "Publisher")]
+    ("changes", "hint"), [({"service": ""}, "service_name"), ({"multiproc_driver": ""}, "Publisher")]
 )
 def test_error_for_missing_settings_names_the_solution(
-    changes: dict[str, Any], way_out: str, sqlite_url: str, store: Store
+    changes: dict[str, Any], hint: str, sqlite_url: str, store: Store
 ) -> None:
     given = {"service": "api-1", "multiproc_driver": "memory", **changes}
-    with pytest.raises(ConfigError, match=way_out):
+    with pytest.raises(ConfigError, match=hint):
         Worker(settings(sqlite_url, **given), store)
 
 

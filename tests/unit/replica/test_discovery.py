@@ -10,7 +10,7 @@ from _processes import poll
 
 from pubsub_lib import Replica, Store
 from pubsub_lib.errors import StoreUnavailable, TransportError
-from pubsub_lib.replica.discovery import MISSED, Discovery, resolved
+from pubsub_lib.replica.discovery import MAX_MISSED, Discovery, resolved
 from pubsub_memory import MemoryDriver
 from tests.unit.world import settings
 
@@ -57,7 +57,7 @@ def test_discovery_adds_and_removes_publishers(store: Store) -> None:
     discovery.step(3.0)
     assert subscriber.addresses == ["tcp://api-1:1", "tcp://api-2:1"]
     store.directory.unregister("api-1")
-    for look in range(MISSED):
+    for look in range(MAX_MISSED):
         assert "tcp://api-1:1" in subscriber.addresses, f"removed at step {look}"
         discovery.step(4.0)
     assert subscriber.addresses == ["tcp://api-2:1"]
@@ -73,7 +73,7 @@ def test_an_entry_that_is_missing_for_a_short_time_keeps_its_connection(store: S
         enter(store, "api-1")
         discovery.step(0.0)
         store.directory.unregister("api-1")
-        for _ in range(MISSED - 1):
+        for _ in range(MAX_MISSED - 1):
             discovery.step(0.0)
     assert subscriber.addresses == ["tcp://api-1:1"]  # Addresses would have refused a second registration
 
@@ -83,7 +83,7 @@ def test_configured_addresses_and_services_without_an_address_are_ignored(store:
     discovery = looking(store, subscriber, "tcp://api-1:1")
     enter(store, "api-1")
     store.directory.register("quiet", "quiet", "", 60.0)
-    for _ in range(2 * MISSED):
+    for _ in range(2 * MAX_MISSED):
         discovery.step(0.0)
         store.directory.unregister("api-1")
     assert subscriber.addresses == []
@@ -108,7 +108,7 @@ def test_a_publisher_configured_by_name_and_registered_by_ip_address_is_one_publ
     discovery.step(1.0)
     assert subscriber.addresses == ["tcp://10.0.0.3:1", "tcp://10.0.0.1:1"]
     names["tcp://api-1.example:1"] = known
-    for _ in range(MISSED):
+    for _ in range(MAX_MISSED):
         discovery.step(2.0)
     assert subscriber.addresses == ["tcp://10.0.0.3:1"]
 
@@ -173,7 +173,7 @@ def test_while_the_directory_is_unavailable_publishers_are_kept(store: Store) ->
     enter(store, "api-1")
     discovery.step(0.0)
     down[0] = True
-    for _ in range(2 * MISSED):
+    for _ in range(2 * MAX_MISSED):
         with pytest.raises(StoreUnavailable):
             discovery.step(0.0)
     assert subscriber.addresses == ["tcp://api-1:1"]
