@@ -325,7 +325,7 @@ def _check_host(option: str, host: str, transport: str) -> None:
 
 
 def _bind_address(values: Mapping[str, Any]) -> str:
-    """The host to bind. For a wildcard without ``insecure``: ``local_ip``, which other hosts use (loopback for a name)."""
+    """The host to bind. For a wildcard without ``insecure``: ``local_ip`` (loopback if that is not an IP address)."""
     bind = str(values["publisher_bind_address"])
     _check_host("publisher_bind_address", bind, values["publisher_transport"])
     if bind not in WILDCARDS or values["insecure"]:

@@ -164,8 +164,8 @@ class Publisher:
         until = time.monotonic() + _SEND_TIMEOUT
         if not self._lock.acquire(timeout=_SEND_TIMEOUT):
             raise TransportError(
-                f"other commits of this program have been sending for {_SEND_TIMEOUT} s; this one is not sent. It is in "
-                "the changelog and reaches replicas later; check why the transport does not take messages"
+                f"other commits of this program have been sending for {_SEND_TIMEOUT} s; this one is not sent. It is "
+                "in the changelog and reaches replicas later; check why the transport does not take messages"
             )
         try:
             if self._closing:
