@@ -54,7 +54,7 @@ class Notifier:
         self._waiters: set[asyncio.Event] = set()
 
     def notify(self) -> None:
-        """Wake the waiters. Any thread; does not block, and is cheap while there are no waiters."""
+        """Wake the waiters. Any thread; does not block, and does nothing while there are no waiters."""
         if self._waiters and not self._notified:
             self._notified = True
             try:

@@ -595,7 +595,7 @@ class Replica:
                     return
                 left = self._left(until)
                 if left is not None and left <= 0:
-                    raise WaitTimeout(f"{what} was not reached in time{self._why()}")
+                    raise WaitTimeout(f"timed out waiting for {what}{self._why()}")
                 engine.changed.wait(left)
 
     def _deadline(self, timeout: float | None) -> float | None:

@@ -238,7 +238,7 @@ def test_waits_end_by_success_timeout_cancellation_and_close(sqlite_url: str) ->
             waiting = asyncio.create_task(w.replica.wait_for(1))
             given_up = asyncio.create_task(w.replica.wait_for(99))
             left = asyncio.create_task(w.replica.wait_for(99))
-            with pytest.raises(WaitTimeout, match="position 99 was not reached in time"):
+            with pytest.raises(WaitTimeout, match="timed out waiting for position 99"):
                 await w.replica.wait_for(99, 0.05)
             await asyncio.to_thread(w.write, "1", 1)
             await asyncio.wait_for(waiting, LONG)
