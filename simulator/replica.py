@@ -5,7 +5,7 @@ import random
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from pubsub_lib.core.awaited import Awaited, PlaceQuestion
+from pubsub_lib.core.awaited import Awaited, HistoryQuery
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.effects import StartSync
 from pubsub_lib.core.envelope import Envelope, HelloRequest
@@ -233,7 +233,7 @@ class Replica:
             if found is True:
                 monitor.read_back(self, commit.point, chains)
                 return
-            if isinstance(found, PlaceQuestion):
+            if isinstance(found, HistoryQuery):
                 question = found
                 try:
                     held = yield from database.query(

@@ -1,9 +1,8 @@
-"""The objects of a replica: applied in whole links or replaced by a sync, guarded by versions, proved by
-digests.
+"""The objects of a replica: changed by whole links, replaced by syncs, guarded by versions, proved by digests.
 
-Rules 1, 5 and 10. Nothing here reads a clock, takes a lock or logs: the caller holds the one lock
-and reports what :class:`Applied` says. Objects are kept per topic, since count and digest are a topic's; what
-users see is the merged view of :mod:`.merged_view`.
+Rules 1, 5 and 10. This module reads no clock, takes no lock and logs nothing: the caller holds the one lock and reports
+the contents of :class:`Applied`. Objects are kept per topic, since count and digest belong to a topic. Users see the
+merged view of :mod:`.merged_view`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,13 +23,13 @@ from pubsub_lib.errors import NotSubscribedError, UsageError
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
-    """What a link, or a sync, did.
+    """The result of a link or a sync.
 
-    ``events``: the changes of the merged view, in the order to be told. ``intact``: the topic's count and
-    digest equal those that the link or the snapshot promised; if not, a repair is due. ``guarded``: changes
-    that were not applied because they are older than what stands: never more than 0 without a fault
-    elsewhere. ``went_back``: a sync brought something older than what stood, another value of the same version, or
-    an object back that had ended: another history, or what had rotted in memory.
+    ``events``: the changes of the merged view, in the order in which handlers are called. ``intact``: the topic's count
+    and digest equal those that the link or the snapshot promised; if not, a repair is due. ``guarded``: number of
+    changes that were not applied because the object or the topic is newer: 0 without a fault elsewhere.
+    ``went_back``: a sync brought an older version, another value of the same version, or an object that had been
+    deleted. Then the history is another one, or memory was corrupt.
     """
 
     events: list[Event]
@@ -42,7 +41,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 Read = Callable[[Object[Any]], Any]
 """Decodes an object's value."""
 Fault = tuple[str, int, bool]
-"""What is wrong after a link: its topic, and ``guarded`` and ``intact`` as in :class:`Applied`."""
+"""A mismatch after a link: its topic, and ``guarded`` and ``intact`` as in :class:`Applied`."""
 
 
 class Cache:
@@ -60,12 +59,12 @@ class Cache:
     # -- changing ------------------------------------------------------------------------------------------
 
     def apply(self, link: Link) -> Applied:
-        """Apply one whole link of a topic (rule 1). That it connects is the tracker's business.
+        """Apply one whole link of a topic (rule 1). The tracker checks that the link connects.
 
         A change whose version is not above the object's, or not above the topic's last point, is left out and
-        counted. Otherwise the link's word counts: a delete of a missing object does nothing, a create of an
-        existing one replaces it, and the digest tells that something was wrong before. A change without a
-        value is a delete.
+        counted. Every other change is applied: a delete of a missing object does nothing, a create of an existing
+        object replaces it, and the digest then shows that the topic was wrong before. A change without a value is a
+        delete.
         """
         events: list[Event] = []
         faults = self.apply_run((link,), events)
@@ -73,15 +72,15 @@ class Cache:
         return Applied(events, intact, guarded)
 
     def apply_run(self, links: Iterable[Link], events: list[Event] | None) -> list[Fault]:
-        """:meth:`apply` for links that follow one another, of any topics: adds to ``events``, or makes none (None:
-        nobody would look at them). Returns what is to be reported, which nearly always is nothing.
+        """:meth:`apply` for links that follow one another, of any topics. Adds to ``events``; None: no events are
+        needed. Returns the mismatches, which nearly always is an empty list.
 
-        The hottest loop of a replica (docs/performance.md): what it looks up is looked up once for a run, and an object
-        that is set again in its only topic, which is what nearly every change does, takes the short way to
-        ``continue`` and calls nothing of ours.
+        The hottest loop of a replica (docs/performance.md). It makes its look-ups once per run. Nearly every change sets
+        an existing object in its only topic: this case takes the short way to ``continue`` and calls no function of
+        this package.
         """
         if events is None and self._indexes:
-            events = []  # indexes live on events
+            events = []  # indexes are updated from events
         merged = self._merged
         contested, tombstones = merged.contested, merged.tombstones
         begun = 0 if events is None else len(events)
@@ -163,7 +162,7 @@ class Cache:
                 topic.position = position
             if guarded or count != link.count or digest != link.digest:
                 faults.append((name, guarded, count == link.count and digest == link.digest))
-            if events is not None and link.trace:  # here, so that links without one pay nothing for each change
+            if events is not None and link.trace:  # here, so that links without a trace have no cost per change
                 events[before:] = [msgspec.structs.replace(event, trace=link.trace) for event in events[before:]]
         if events is not None and self._indexes:
             self._reindex(events[begun:])
@@ -174,32 +173,32 @@ class Cache:
         topic: str,
         snapshot: TopicSnapshot,
         *,
-        told: bool = True,
+        with_events: bool = True,
         reached: int = 0,
         same_history: bool | None = None,
     ) -> Applied:
         """Make a topic equal a snapshot in one step: all of it, or only ``snapshot.buckets`` and ``snapshot.changes``.
 
-        ``told`` False: nobody would look at the events, which may be missing then. ``reached``: the position up to
-        which the topic had everything; an object that is new and yet not younger counts as one that went back.
-        ``same_history``: whether the snapshot's history contains what the topic had reached; None: the store cannot
-        say, and it is taken for another one when something went back.
+        ``with_events`` False: the caller needs no events, and some may be missing. ``reached``: the position up to
+        which the topic had everything; a new object with a version not above it counts as one that went back.
+        ``same_history``: whether the snapshot's history contains the point that the topic had reached. None: the store
+        does not know; then a version that went back means another history.
 
-        What the snapshot lacks is deleted and told with the last known value and version None. Versions may
-        go down: the snapshot may be of another history. The topic's tombstones are forgotten then; else they stay, and
-        what is gone leaves one, until :meth:`prove` finds it wrong. Events come in the order of their versions,
-        deletes first.
+        Objects that the snapshot lacks are deleted; their events have the last known value and version None. Versions
+        may go down: the snapshot may be of another history. Then the topic's tombstones are forgotten. Otherwise they
+        stay, and each deleted object leaves one, until :meth:`prove` disproves it. Events come in the order of their
+        versions, deletes first.
         """
         state = self._topics.get(topic)
         if state is None:
             state = self._topics[topic] = TopicObjects()
         state.walk = None
-        told = told or bool(self._indexes)  # which live on events
+        with_events = with_events or bool(self._indexes)  # indexes are updated from events
         if not state.tables and not snapshot.changes:
             back = snapshot.head.point.position < state.position
             back = back or (reached > 0 and min(map(_version_of, snapshot.records), default=reached + 1) <= reached)
             ours = snapshot.head.point.position >= state.position if same_history is None else same_history
-            events = self._fill(topic, state, snapshot, told, same_history=ours)
+            events = self._fill(topic, state, snapshot, with_events, same_history=ours)
             self._reindex(events)
             intact = (state.count, state.digest) == (snapshot.head.count, snapshot.head.digest)
             return Applied(events, intact, went_back=back)
@@ -238,7 +237,7 @@ class Cache:
         events = merged.drop_tombstones(topic, position, position if same_history else -1)
         for (table, key), entry in gone.items():
             del state.tables[table][key]
-            # Gone at some version above the entry's; a tombstone above the topic's position could outlive every proof.
+            # Deleted at a version above the entry's. A tombstone above the topic's position could outlive every proof.
             ended = entry.version if same_history and entry.version <= position else None
             event = shift((table, key), topic, None, None, position, 0.0, ended)
             if event is not None:
@@ -254,11 +253,11 @@ class Cache:
                 and (there.topic, there.version, there.value) == (topic, new.version, new.value)
                 and (table, key) not in merged.contested
             ):
-                shown[key] = new  # the topic alone had lost it: nothing changes for the viewer
+                shown[key] = new  # only the topic had lost it: the merged view does not change
                 continue
             if there is None and not (merged.tombstones or merged.contested):  # as in apply_run
                 shown[key] = new
-                if told:
+                if with_events:
                     events.append(
                         Event(table, key, topic, "create", new.version, None, None, new.value, position,
                               0.0, None, merged.decoder(table))
@@ -272,10 +271,10 @@ class Cache:
         return Applied(events, intact, went_back=back)
 
     def _fill(
-        self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, told: bool, *, same_history: bool
+        self, topic: str, state: TopicObjects, snapshot: TopicSnapshot, with_events: bool, *, same_history: bool
     ) -> list[Event]:
-        """:meth:`replace` for a topic that holds nothing, which is every first sync: one loop, and no order unless
-        somebody is told.
+        """:meth:`replace` for an empty topic, as in every first sync: one loop, which sorts only when events are
+        needed.
         """
         position = snapshot.head.point.position
         merged = self._merged
@@ -285,7 +284,7 @@ class Cache:
         objects: dict[str, HeldObject] = {}
         shown: dict[str, HeldObject] = {}
         total = 0
-        for record in sorted(snapshot.records, key=_version_of) if told else snapshot.records:
+        for record in sorted(snapshot.records, key=_version_of) if with_events else snapshot.records:
             key, version, value = record.key, record.version, record.value
             if record.table != table:
                 table = record.table
@@ -300,7 +299,7 @@ class Cache:
                     events.append(event)
                 continue
             shown[key] = new
-            if told:
+            if with_events:
                 events.append(
                     Event(table, key, topic, "create", version, None, None, value, position,
                           0.0, None, merged.decoder(table))
@@ -311,7 +310,7 @@ class Cache:
         return events
 
     def drop(self, topic: str) -> list[Event]:
-        """Forget a topic that is not subscribed to any more; its objects are told as deletes of version None."""
+        """Forget a topic that is not subscribed to any more. The events are deletes of its objects, version None."""
         state = self._topics.get(topic)
         if state is None:
             return []
@@ -328,12 +327,12 @@ class Cache:
 
     @property
     def lagging(self) -> Collection[str]:
-        """Topics that hold something older than an end that another topic saw: a proof of them is of use."""
+        """Topics that hold an object older than its delete in another topic: a proof of these topics is of use."""
         return self._merged.lagging
 
     def prove(self, topic: str, upto: int) -> list[Event]:
-        """A topic has everything up to this position of the store. If it still holds what an end at or before that
-        position hides, then that end is of a history that a restore has undone, and the object shows again.
+        """A topic has everything up to this position of the store. If it still holds an object that a tombstone at or
+        before that position hides, a restore has undone the tombstone's history. Then the object shows again.
         """
         state = self._topics.get(topic)
         events = self._merged.drop_disproved_tombstones(topic, upto, upto if state is None else state.position)
@@ -347,13 +346,13 @@ class Cache:
         return list(self._topics)
 
     def head(self, topic: str) -> tuple[int, int]:
-        """(count, digest) of a topic as it stands; (0, 0) for one without objects."""
+        """(count, digest) of a topic now; (0, 0) for a topic without objects."""
         state = self._topics.get(topic)
         return (0, 0) if state is None else (state.count, state.digest)
 
     def differs(self, topic: str, head: Head) -> bool:
-        """Whether a topic's count or digest is another than that of this head; False when the topic has got beyond it.
-        That the head is of the history that is followed, and was reached, is the tracker's business.
+        """Whether a topic's count or digest differs from this head's; False when the topic is beyond the head. The
+        tracker checks that the head is of the followed history and was reached.
         """
         state = self._topics.get(topic)
         if state is None:
@@ -361,13 +360,13 @@ class Cache:
         return state.position <= head.point.position and (state.count, state.digest) != (head.count, head.digest)
 
     def walk(self, topic: str) -> Walk | None:
-        """Begin to count a topic anew; None when it is not there."""
+        """Begin to count a topic again; None when the cache does not have the topic."""
         state = self._topics.get(topic)
         return None if state is None else Walk(topic, state, self._merged)
 
     def bucket_digests(self, topic: str) -> dict[int, int]:
-        """The digest of each bucket that holds objects of this topic (``ALL``: of every one, together), counted anew
-        for a repair (rule 10).
+        """The digest of each bucket that holds objects of this topic (``ALL``: of all topics together), computed from
+        the objects for a repair (rule 10).
         """
         digests: dict[int, int] = {}
         for state in self._topics.values() if topic == ALL else [self._topics.get(topic, TopicObjects())]:
@@ -377,7 +376,7 @@ class Cache:
         return digests
 
     def topic_records(self, topic: str) -> list[Record]:
-        """All objects that a topic's own chain holds, moved ones included, in no order: what the audit compares with
+        """All objects that a topic's own chain holds, moved ones included, in no order. The audit compares them with
         the store.
         """
         state = self._topics.get(topic)
@@ -403,9 +402,7 @@ class Cache:
         return None if entry is None else Object(table, key, entry.topic, entry.version, entry.value, read)
 
     def iterate(self, table: str | None = None, topic: str | None = None) -> list[Record]:
-        """The objects shown, of one table or all and of one topic or all, as one consistent list made at
-        once.
-        """
+        """The objects shown, of one table or all and of one topic or all, as one consistent list."""
         return [Record(name, key, at.version, at.value) for name, key, at in self._view(table, topic)]
 
     def objects(self, table: str | None, topic: str | None, read: Read) -> list[Object[Any]]:
@@ -428,7 +425,7 @@ class Cache:
         return [event(name, at, None, entry, None, position[entry.topic], 0.0) for name, at, entry in found]
 
     def _one(self, table: str | None, topic: str | None, key: str) -> Iterator[tuple[str, str, HeldObject]]:
-        """What :meth:`_view` has under a key."""
+        """The entries of :meth:`_view` with this key."""
         for name in self._merged.shown if table is None else [table]:
             entry = self._shown(name, key)
             if entry is not None and topic in (None, entry.topic):
@@ -439,7 +436,7 @@ class Cache:
         return None if objects is None else objects.get(key)
 
     def _view(self, table: str | None, topic: str | None) -> Iterator[tuple[str, str, HeldObject]]:
-        """What is shown. Of a topic: what its chain holds and nothing newer elsewhere hides."""
+        """The objects shown. Of a topic: those that its chain holds and that no newer version elsewhere hides."""
         if topic is None:
             tables: Mapping[str, Mapping[str, HeldObject]] = self._merged.shown
         else:
@@ -478,7 +475,9 @@ class Cache:
         """An index by its name, for its counters. Raises NotSubscribedError when there is none."""
         index = self._indexes.get(name)
         if index is None:
-            raise NotSubscribedError(f"there is no index {name!r} (there are {sorted(self._indexes)}); add it first")
+            raise NotSubscribedError(
+                f"index {name!r} not found (the indexes are {sorted(self._indexes)}); add it first"
+            )
         return index
 
     def indexes(self) -> Collection[Index]:

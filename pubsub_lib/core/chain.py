@@ -1,6 +1,6 @@
-"""What a replica knows of one chain: the point up to which it has everything, and what it heard beyond that.
+"""A replica's state of one chain: the point up to which it has everything, and the later points that it received.
 
-Nothing here decides when to sync; that is :mod:`.tracker`'s, by the table in :mod:`.transitions`.
+This module does not decide when to sync: :mod:`.tracker` does, by the table in :mod:`.transitions`.
 """
 
 from collections import deque
@@ -12,18 +12,18 @@ from pubsub_lib.core.reorder_buffer import ReorderBuffer
 from pubsub_lib.core.transitions import DONE, FROZEN, State, Trigger, after
 
 RECENT_POINTS = 1024
-"""Points of its own chain that a replica remembers at least, to recognise a hello that was overtaken by links."""
+"""Minimum number of remembered points of the replica's own chain, to recognise a hello that links have overtaken."""
 RECENT_ROUNDS = 3
-"""It remembers more for so many rounds of questions, of ``max_idle_time`` each: ``Timing.check`` sees to it that no
-answer which counts is older, ..."""
+"""Number of rounds of hello requests, of ``max_idle_time`` each, whose points are remembered beyond that minimum.
+``Timing.check`` ensures that every answer which counts is younger."""
 MAX_RECENT_POINTS = 16_384
-"""... and never more than so many of each round."""
+"""Maximum number of remembered points of one round."""
 MAX_HEADS = 64
-"""Hello heads that are remembered; the oldest starts the clock, the newest must never be forgotten."""
+"""Maximum number of remembered hello heads. The oldest starts the clock; the newest must never be forgotten."""
 
 
 class HelloHead:
-    """A head that a hello told of and that known has not reached."""
+    """A head of a hello that known has not reached."""
 
     __slots__ = ("lost_at", "point", "received", "turn")
 
@@ -32,7 +32,7 @@ class HelloHead:
         self.received = received
         self.turn = turn
         self.lost_at = lost_at
-        """When it cannot come by itself any more, although its window has not ended."""
+        """When the links up to this head can only be lost, although its window has not ended."""
 
 
 class Chain:
@@ -62,8 +62,8 @@ class Chain:
         self.known = known
         self.known_at = now
         self.history = object()
-        """Another object after each full sync, and when the topic is dropped and followed again: what was on the chain
-        before need not be on it any more."""
+        """Another object after each full sync, and when the topic is dropped and followed again: a commit that was on
+        the chain before need not be on it any more."""
         self.reorder_buffer = ReorderBuffer(limits)
         self.heads: deque[HelloHead] = deque()
         self.recent: deque[Point] = deque(maxlen=MAX_RECENT_POINTS)
@@ -74,13 +74,13 @@ class Chain:
         self.repair = False
         """The next full sync need only fetch the buckets that differ."""
         self.read_in = -1
-        """The turn in which the last full sync's answer came, ..."""
+        """The turn in which the last full sync's answer was received."""
         self.read_whole = False
-        """... and whether it brought everything, not only the buckets that differ."""
+        """Whether the last full sync read everything, not only the buckets that differ."""
         self.mismatched_readings = 0
-        """Answers in a row that did not fit their own count or digest, since one that brought everything."""
+        """Consecutive answers that did not fit their own count or digest, since one that read everything."""
         self.cause = ""
-        """Why the sync that is due or runs is needed."""
+        """The reason of the sync that is due or runs."""
         if known is not None:
             self.recent.append(known)
 
@@ -100,11 +100,11 @@ class Chain:
 
     @property
     def frozen(self) -> bool:
-        """True while links wait and known stands still."""
+        """True while links wait and known does not change."""
         return self.state in FROZEN or self.known is None
 
     def previous(self, link: Link) -> Point:
-        """The point that a link connects to in this chain: its topic's, or for everything its transaction's."""
+        """The point that a link connects to in this chain: its topic's, or for ``ALL`` its transaction's."""
         return link.tx_prev if self.name == ALL else link.prev
 
     def needed(self, link: Link) -> int:
@@ -116,7 +116,7 @@ class Chain:
         return message.parts == 1 and (self.name != ALL or message.link.tx_links == 1)
 
     def advance(self, point: Point, now: float) -> None:
-        """Known moves one step along the chain."""
+        """Move known one step along the chain."""
         self.known = point
         self.known_at = now
         self.recent.append(point)
@@ -124,7 +124,7 @@ class Chain:
             self.heads.popleft()
 
     def jump(self, point: Point, now: float) -> None:
-        """Known is set by a full sync; what lies before is another history, for all that can be known."""
+        """Set known after a full sync. The points before it may be of another history."""
         self.known = point
         self.known_at = now
         self.history = object()
@@ -133,10 +133,10 @@ class Chain:
         self.recent.append(point)
 
     def new_round(self) -> None:
-        """A round of questions begins: points older than ``RECENT_ROUNDS`` rounds are forgotten.
+        """A round of hello requests begins: points older than ``RECENT_ROUNDS`` rounds are forgotten.
 
-        By rounds and not by number, because a publisher may answer from a reading as old as its configured age: of a
-        busy chain no number that every quiet one could afford would reach back so far.
+        The limit is in rounds and not in points, because a publisher may answer from a reading as old as its configured
+        age. A number of points that is affordable for every quiet chain would not reach back that far on a busy one.
         """
         if self.earlier or len(self.recent) > RECENT_POINTS:
             self.earlier.append(self.recent)
@@ -145,11 +145,11 @@ class Chain:
                 self.earlier.clear()
 
     def passed(self, point: Point) -> bool:
-        """True when the point is known, or was: it lies on this replica's own chain."""
+        """True when the point is or was known: it lies on this replica's own chain."""
         return point == self.known or point in self.recent or any(point in points for points in self.earlier)
 
     def clock_started(self) -> float | None:
-        """When the oldest thing that waits was received; None when nothing waits (rule 3)."""
+        """When the oldest waiting link or head was received; None when nothing waits (rule 3)."""
         step = self.reorder_buffer.oldest
         times = [self.heads[0].received] if self.heads else []
         if step is not None:
@@ -157,13 +157,13 @@ class Chain:
         return min(times) if times else None
 
     def lost_at(self) -> float:
-        """When the first of the heads cannot come by itself any more; infinite when nothing says so."""
+        """The earliest ``lost_at`` of the heads beyond known; infinite without one."""
         beyond = (head.lost_at for head in self.heads if head.point.position > self.known_position)
         return min(beyond, default=float("inf"))
 
     def remember_head(self, point: Point, now: float, turn: int, lost_at: float = float("inf")) -> None:
-        """Keep a hello's head that known has not reached, or is not to be compared with yet. Without room it takes
-        the place of the last one: it was told later, and all before it may turn out to be behind a sync's answer.
+        """Keep a hello's head that known has not reached, or is not to be compared with yet. At the maximum it replaces
+        the last one: it is newer, and all before it may prove to be behind a sync's answer.
         """
         if len(self.heads) >= MAX_HEADS:
             self.heads.pop()

@@ -1,16 +1,16 @@
 """Frames <-> envelopes: the byte form of everything that is sent (rules W1 to W5).
 
-A message on the wire is two frames; a third is reserved for a signature over the two before it and is not
-read yet.
+A message on the wire has two frames. A third frame is reserved for a signature over the first two; it is currently
+ignored.
 
 - The *topic frame*: ``D`` + topic + NUL for data, ``H`` + nonce + NUL + topic + NUL for a hello reply. The
   closing NUL makes a transport's prefix match exact: ``tenant-1`` never matches ``tenant-10``.
 - The *body*: msgpack, one array ``[major, minor, service, uuid, sequence, messages, hello]``. Fields are only
   ever appended, so a newer minor version (further fields) and an older one (fewer of those that have a
-  default) are read; another major version is told apart by the second byte alone.
+  default) are read. The second byte alone identifies another major version.
 
-Values travel as the bytes they were stored as. Nothing here keeps state: any thread may call anything, and
-nothing blocks.
+Values are sent as the bytes that the store holds. This module keeps no state: any thread may call any function, and
+none blocks.
 """
 
 import functools
@@ -28,28 +28,28 @@ from pubsub_lib.errors import FrameError, InvalidValueError
 MAJOR: Final = 1
 """Wire version that two peers must share."""
 MINOR: Final = 1
-"""Grows when a field is appended; informs, decides nothing."""
+"""Grows when a field is appended; for information only."""
 
 EVERYTHING: Final = b"D"
-"""Prefix of every data topic frame: what a subscriber of ``ALL`` asks its transport for."""
+"""Prefix of every data topic frame: a subscriber of ``ALL`` subscribes to it."""
 
 MAX_NONCE_BYTES: Final = 64
-"""Bound of an asker's nonce."""
+"""Maximum size of a nonce, in bytes."""
 MAX_HEADER_BYTES: Final = 1 + MAX_NONCE_BYTES + 1 + MAX_NAME_BYTES + 1
-"""Bound of a topic frame."""
+"""Maximum size of a topic frame, in bytes."""
 
 SHARED_BYTES: Final = 64 * 1024
-"""Bytes up to which messages are put together into one frame. Larger frames save nothing more, and what they unfold
-to is no longer in the processor's caches when it is applied: frames of 1 MiB cost a replica nearly twice as much."""
+"""Bytes up to which messages share one frame. Larger frames save nothing more, and their decoded links are no longer in
+the processor's caches when they are applied: frames of 1 MiB cost a replica nearly twice as much."""
 
 _DATA: Final = EVERYTHING[0]
 _PRIVATE: Final = b"H"[0]
 
-# What one body needs around its messages at most: array header, versions, service with its header, uuid with
-# its header, sequence, header of the messages, no hello. The same for every envelope, so that split() and
-# pack() need no envelope and one link is always cut at the same places.
+# Maximum size of a body without its messages: array header, versions, service with its header, uuid with its header,
+# sequence, header of the messages, no hello. The same for every envelope, so that split() and pack() need no envelope
+# and cut one link always at the same places.
 _BODY_OVERHEAD: Final = 1 + 2 + (3 + MAX_NAME_BYTES) + (2 + 16) + 9 + 5 + 1
-# What the header of a run's list of changes and its numbers of parts may need more than those of the empty
+# Maximum number of bytes by which the header of a run's list of changes and its part numbers exceed those of an empty
 # link.
 _RUN_OVERHEAD: Final = 4 + 2 * 8
 _UUID_SIZE: Final = 2 + 16
@@ -58,7 +58,7 @@ _Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The body as it lies on the wire. Append only, with defaults."""
+    """The body on the wire. Fields are only appended, with defaults."""
 
     major: int
     minor: int
@@ -94,43 +94,43 @@ def private_frame(nonce: str) -> bytes:
 
 
 def hello_request_frame(nonce: str, topics: Collection[str], limits: Limits = Limits()) -> bytes:  # noqa: B008 - frozen
-    """A question as a subscription, for transports whose publishers see subscriptions: the private prefix,
-    then the topics. No answer is ever sent under it, so subscribe to ``private_frame(nonce)`` first.
+    """A hello request as a subscription, for transports whose publishers see subscriptions: the private prefix, then
+    the topics. No reply is ever sent under it, so subscribe to ``private_frame(nonce)`` first.
 
     Raises InvalidValueError when the nonce is empty, longer than ``MAX_NONCE_BYTES``, or holds a NUL, and
-    FrameError("oversized") when no publisher would read it: ask about fewer topics at once.
+    FrameError("oversized") when publishers would not read it: request fewer topics at once.
     """
     check_nonce(nonce)
     try:
         frame = private_frame(nonce) + _encode(sorted(topics))
     except UnicodeEncodeError as error:
-        raise InvalidValueError(f"the question about {sorted(topics)!r} is no valid Unicode text: {error}") from error
+        raise InvalidValueError(f"a hello request for {sorted(topics)!r} is not valid Unicode: {error}") from error
     if len(frame) > limits.max_frame_bytes:
         raise FrameError(
-            f"a question about {len(topics)} topics has {len(frame)} bytes but at most {limits.max_frame_bytes} "
-            "are allowed; ask about fewer topics at once",
+            f"a hello request for {len(topics)} topics has {len(frame)} bytes but at most {limits.max_frame_bytes} "
+            "are allowed; request fewer topics at once",
             "oversized",
         )
     return frame
 
 
 def read_hello_request(frame: bytes, limits: Limits = Limits()) -> HelloRequest:  # noqa: B008 - frozen
-    """The question in an ``ask_frame``. Raises FrameError when it is none, the bare private prefix
-    included.
+    """The request in a :func:`hello_request_frame`. Raises FrameError for any other frame, also for the bare private
+    prefix.
     """
     if len(frame) > limits.max_frame_bytes:
-        raise FrameError(f"a question of {len(frame)} bytes exceeds max_frame_bytes", "oversized")
+        raise FrameError(f"a hello request of {len(frame)} bytes exceeds max_frame_bytes", "oversized")
     nonce_bytes, end, rest = frame[1:].partition(b"\0")
     if frame[:1] != b"H" or not end or not nonce_bytes or len(nonce_bytes) > MAX_NONCE_BYTES:
-        raise FrameError(f"the subscription {frame[:40]!r} is no question for a hello", "foreign")
+        raise FrameError(f"the subscription {frame[:40]!r} is not a hello request", "foreign")
     try:
         return HelloRequest(nonce_bytes.decode(), tuple(_decode_topics(rest)))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise FrameError(f"the question {frame[:40]!r} names no topics: {error}", "foreign") from error
+        raise FrameError(f"the hello request {frame[:40]!r} names no topics: {error}", "foreign") from error
 
 
 def check_nonce(nonce: str) -> None:
-    """Refuse (InvalidValueError) an asker's nonce that is empty, over-long, no text, or holds a NUL."""
+    """Raise InvalidValueError for a nonce that is empty, too long, not valid Unicode, or holds a NUL."""
     if not nonce or "\0" in nonce or len(nonce.encode(errors="replace")) > MAX_NONCE_BYTES:
         raise InvalidValueError(
             f"the nonce {nonce[:40]!r} must have 1 to {MAX_NONCE_BYTES} bytes and no NUL; use a random hex"
@@ -141,10 +141,10 @@ def check_nonce(nonce: str) -> None:
 
 
 def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]:  # noqa: B008 - frozen
-    """(topic frame, body) of an envelope. A hello reply gets the topic frame of its asker.
+    """(topic frame, body) of an envelope. A hello reply gets the topic frame of its nonce.
 
-    Raises FrameError("oversized") when the body breaks ``limits.max_frame_bytes`` (split the link, or say
-    hello about fewer topics), and InvalidValueError for an envelope that every receiver would drop as foreign.
+    Raises FrameError("oversized") when the body exceeds ``limits.max_frame_bytes`` (split the link, or name fewer
+    topics in the hello), and InvalidValueError for an envelope that every receiver would drop as foreign.
     """
     hello = envelope.hello
     topic = envelope.topic
@@ -171,14 +171,14 @@ def encode(envelope: Envelope, limits: Limits = Limits()) -> tuple[bytes, bytes]
         raise FrameError(
             f"a frame on topic {topic[:80]!r} has {len(body)} bytes but at most "
             f"{limits.max_frame_bytes} are allowed; "
-            "split what it holds or raise max_frame_bytes at both ends",
+            "split its contents or raise max_frame_bytes at both ends",
             "oversized",
         )
     return head, body
 
 
 def messages_of(envelope: Envelope, body: bytes) -> bytes:
-    """The bytes of the messages in the body that :func:`encode` made of this envelope; it must hold some."""
+    """The bytes of the messages in the body that :func:`encode` made of this envelope, which must hold messages."""
     service = len(envelope.service.encode())
     before = 3 + (1 if service < 32 else 2 if service < 256 else 3) + service + _UUID_SIZE
     return body[before + _integer_size(envelope.sequence) + len(_array(len(envelope.messages))) : -1]
@@ -187,8 +187,8 @@ def messages_of(envelope: Envelope, body: bytes) -> bytes:
 def join(first: Envelope, count: int, messages: Iterable[bytes]) -> bytes:
     """The body for ``count`` consecutive messages from ``first`` on, whose bytes :func:`messages_of` gave.
 
-    Byte for byte what :func:`encode` makes of one envelope with all of them, for the price of a copy. The caller
-    sees to its size.
+    Byte for byte the same as :func:`encode` of one envelope with all of them, at the cost of a copy. The caller must
+    enforce the size limit.
     """
     return b"".join(
         (_body_start(first.service, first.uuid), _encode(first.sequence), _array(count), *messages, _NO_HELLO)
@@ -197,13 +197,13 @@ def join(first: Envelope, count: int, messages: Iterable[bytes]) -> bytes:
 
 @functools.lru_cache(maxsize=16)  # as below
 def _body_start(service: str, uuid: str) -> bytes:
-    """What every body of a publisher begins with: all that stands before the sequence."""
+    """The begin of every body of a publisher: all bytes before the sequence."""
     empty = _encode(_Body(MAJOR, MINOR, service, _checked_uuid(service, uuid), 0, [], None))
     return empty[: -len(_encode(0) + _array(0) + _NO_HELLO)]
 
 
 def _integer_size(number: int) -> int:
-    """Bytes of an integer from 0 on, in msgpack."""
+    """Size in bytes of an integer >= 0 in msgpack."""
     return 1 if number < 2**7 else 2 if number < 2**8 else 3 if number < 2**16 else 5 if number < 2**32 else 9
 
 
@@ -214,7 +214,7 @@ def _array(length: int) -> bytes:
     return b"\xdc" + length.to_bytes(2) if length < 2**16 else b"\xdd" + length.to_bytes(4)
 
 
-@functools.lru_cache(maxsize=16)  # a process sends as very few, again and again
+@functools.lru_cache(maxsize=16)  # a process sends under very few names
 def _checked_uuid(service: str, uuid: str) -> bytes:
     try:
         found = bytes.fromhex(uuid)
@@ -226,7 +226,7 @@ def _checked_uuid(service: str, uuid: str) -> bytes:
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """A message with its bytes, which had to be made to know their number."""
+    """A message with its bytes, which were made to know the size."""
 
     message: Message
     encoded: bytes
@@ -240,9 +240,9 @@ def split(link: Link, limits: Limits = Limits()) -> list[Message]:  # noqa: B008
 def pieces(link: Link, limits: Limits = Limits()) -> list[Piece]:  # noqa: B008 - frozen
     """One message, or the run of messages that a large link needs; each fits in a frame of its own.
 
-    Deterministic: the same link and limits give the same changes in the same parts in every process, so that a
-    link which is sent twice can be completed from both. The trace moves no cut, since only the writer's publisher
-    knows it: it stands in the last part, and is left out when there is no room. Raises FrameError("oversized")
+    Deterministic: the same link and limits give the same changes in the same parts in every process, so that a link
+    which is sent twice can be completed from both. The trace does not change the parts, since only the writer's
+    publisher knows it: it is put into the last part, or left out when it does not fit. Raises FrameError("oversized")
     when a single change does not fit in a frame.
     """
     room = limits.max_frame_bytes - _BODY_OVERHEAD
@@ -287,8 +287,7 @@ def merge(run: Sequence[Message]) -> Link:
 
 
 def _part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
-    # Spelled out: msgspec.structs.replace() is several times slower, and mypy would not see a forgotten
-    # field.
+    # Written out: msgspec.structs.replace() is several times slower, and mypy would not detect a forgotten field.
     return Link(
         topic=link.topic,
         prev=link.prev,
@@ -305,9 +304,9 @@ def _part_of(link: Link, changes: list[Change], trace: str = "") -> Link:
 
 
 def pack(pieces: Sequence[Piece], limits: Limits = Limits()) -> list[Packed]:  # noqa: B008 - frozen
-    """Group messages of one topic, in order, into frames of at most ``SHARED_BYTES``, and within their bound.
+    """Group messages of one topic, in order, into frames of at most ``SHARED_BYTES`` and ``max_frame_bytes``.
 
-    A message that is larger by itself stands alone; :func:`encode` refuses by name what is too large for a frame.
+    A larger message gets a frame of its own; :func:`encode` raises when it is too large for a frame.
     """
     return _grouped([piece.message for piece in pieces], [piece.encoded for piece in pieces], limits)
 
@@ -315,10 +314,10 @@ def pack(pieces: Sequence[Piece], limits: Limits = Limits()) -> list[Packed]:  #
 def packed(links: Sequence[Link], limits: Limits = Limits()) -> list[Packed]:  # noqa: B008 - frozen
     """:func:`pack` of the :func:`pieces` of these links of one topic, in order. Raises as they do.
 
-    Nearly every link fits in a frame, and then none need be looked at by itself.
+    Nearly every link fits in a frame. When all do, no link is examined separately.
     """
     room = limits.max_frame_bytes - _BODY_OVERHEAD
-    if len(links) == 1:  # as nearly always when it is latency that counts
+    if len(links) == 1:  # nearly always when latency counts
         alone = Message(links[0])
         whole = _encode(alone)
         if len(whole) <= room:
@@ -348,7 +347,7 @@ def _grouped(messages: list[Message], encoded: list[bytes], limits: Limits) -> l
 
 
 def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # noqa: B008 - frozen
-    """The envelope of a received message, whatever its bytes are.
+    """The envelope of a received message, which may hold any bytes.
 
     Raises FrameError, and nothing else, with ``reason``: ``oversized`` (by ``limits.max_frame_bytes``),
     ``truncated`` (the bytes end too early), ``version`` (another major wire version), ``foreign`` (anything
@@ -359,9 +358,9 @@ def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # n
     elif len(frames) == 3:
         head, body, _signature = frames
     elif len(frames) == 1:
-        raise FrameError("a message of 1 frame came where 2 belong", "truncated")
+        raise FrameError("a message has 1 frame but needs 2", "truncated")
     else:
-        raise FrameError(f"a message of {len(frames)} frames came where 2 or 3 belong", "foreign")
+        raise FrameError(f"a message has {len(frames)} frames but needs 2 or 3", "foreign")
     if len(body) > limits.max_frame_bytes or len(head) > MAX_HEADER_BYTES:
         raise FrameError(f"a message of {len(head)} + {len(body)} bytes exceeds max_frame_bytes", "oversized")
     _check_major(body)
@@ -369,7 +368,7 @@ def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # n
         decoded = _decode_body(body)
         nonce, topic = _read_head(head)
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
-        # msgspec has one exception for all of it; its sentence is the only mark, and a test holds it fast.
+        # msgspec raises one exception for all cases. Only its text distinguishes them; a test checks that text.
         reason = "truncated" if "truncated" in str(error) else "foreign"
         raise FrameError(f"a message that starts with {head[:40]!r} cannot be read: {error}", reason) from error
     messages = decoded.messages
@@ -378,12 +377,12 @@ def decode(frames: Sequence[bytes], limits: Limits = Limits()) -> Envelope:  # n
     if complaint is None and nonce != (hello.nonce if hello is not None else ""):
         complaint = "the private topic and the hello's nonce differ"
     if complaint is not None:
-        raise FrameError(f"a message of {decoded.service!r} on topic {topic!r} makes no sense: {complaint}", "foreign")
+        raise FrameError(f"a message of {decoded.service!r} on topic {topic!r} is inconsistent: {complaint}", "foreign")
     return Envelope(decoded.service, decoded.uuid.hex(), topic, decoded.sequence, messages, hello)
 
 
 def _check_major(body: bytes) -> None:
-    """Tell another major version from garbage by at most four bytes, without reading the rest."""
+    """Distinguish another major version from garbage by at most four bytes, without reading the rest."""
     if len(body) < 2:
         raise FrameError(f"a body of {len(body)} bytes is cut off", "truncated")
     first = body[0]
@@ -400,7 +399,7 @@ def _check_major(body: bytes) -> None:
     if major > 0x7F:
         raise FrameError(f"a body that starts with {body[:8]!r} is not of this library", "foreign")
     raise FrameError(
-        f"a message has the wire version {major}, this library speaks {MAJOR}; run the same major version at both ends",
+        f"a message has the wire version {major}, this library uses {MAJOR}; run the same major version at both ends",
         "version",
     )
 
@@ -420,8 +419,8 @@ def _read_head(head: bytes) -> tuple[str, str]:
 
 
 def _complaint(topic: str, sequence: int, messages: Sequence[Message], hello: Hello | None) -> str | None:
-    """What is wrong with the contents of an envelope beyond the types, or None. Runs for every message: keep
-    it flat.
+    """The inconsistency in an envelope's contents, or None; its types were checked before. Called for every message:
+    keep it fast.
     """
     if "\0" in topic:
         return "its topic holds a NUL"

@@ -1,6 +1,6 @@
 """The additive digest of a topic: the sum, modulo 2**64, of a fingerprint of every object in it.
 
-Order does not matter, so writers add and subtract under the topic's lock and replicas do the same as they apply.
+Order does not matter. So writers add and subtract under the topic's lock, and replicas do the same when they apply.
 A database keeps fingerprints and digests as two 32-bit halves, because SQLite's ``sum`` overflows at 64 bits;
 ``join(sum(lo), sum(hi))`` is the same sum.
 """
@@ -9,7 +9,7 @@ import xxhash
 
 MASK = (1 << 64) - 1
 BUCKETS = 256
-"""Number of buckets into which a topic's objects fall for a repair."""
+"""Number of buckets into which a repair divides a topic's objects."""
 
 
 def fingerprint(table: str, key: str, version: int, value: bytes) -> int:
@@ -18,17 +18,17 @@ def fingerprint(table: str, key: str, version: int, value: bytes) -> int:
 
 
 def bucket_of(table: str, key: str) -> int:
-    """The bucket of an object, 0..255: of its identity only, so that it stays when the value changes."""
+    """The bucket of an object, 0..255. It depends on the identity only, so it stays when the value changes."""
     return xxhash.xxh3_64_intdigest(f"{table}\0{key}".encode()) & (BUCKETS - 1)
 
 
 def add(digest: int, fp: int) -> int:
-    """The digest after an object with this fingerprint came."""
+    """The digest after an object with this fingerprint was added."""
     return (digest + fp) & MASK
 
 
 def subtract(digest: int, fp: int) -> int:
-    """The digest after an object with this fingerprint went."""
+    """The digest after an object with this fingerprint was removed."""
     return (digest - fp) & MASK
 
 

@@ -1,4 +1,6 @@
-"""What the tracker asks its shell to do, in this order. Plain data, so that a simulator can do it as well."""
+"""The operations that the tracker requests from its caller, in this order. Plain data, so that a simulator can execute
+them too.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +21,7 @@ class Replace(msgspec.Struct, frozen=True):
     chain: str
     answer: Full
     before: Point | None = None
-    """What was known until now."""
+    """Known until now."""
 
 
 class Compare(msgspec.Struct, frozen=True):
@@ -40,7 +42,7 @@ class RequestHello(msgspec.Struct, frozen=True):
 class StartSync(msgspec.Struct, frozen=True):
     """Read these from the store and answer with ``Tracker.sync_done`` or ``sync_failed`` under this number.
 
-    ``causes`` says per chain why, for metrics and the audit.
+    ``causes``: the reason per chain, for metrics and the audit.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""What every message carries around its links, as frozen data. The byte form is :mod:`.codec`'s."""
+"""Envelopes of links, and hellos, as frozen data. :mod:`.codec` defines their byte form."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,8 +10,8 @@ from pubsub_lib.core.model import Head, Link, Name, Point
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One link, or one part of a large link's run of messages.
 
-    The parts of a run repeat everything of the link but its changes, and are numbered 1..``parts``. A run counts
-    only when all its parts are there.
+    The parts of a run repeat everything of the link but its changes, and are numbered 1..``parts``. A run is used only
+    when all its parts were received.
     """
 
     link: Link
@@ -20,9 +20,9 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Packed(list[Message]):
-    """Messages whose maker had to know their bytes anyway, with these bytes, so that nobody encodes them once more.
+    """Messages with their encoded bytes. The maker needed the bytes anyway; so the messages are encoded only once.
 
-    Equal to any list of the same messages. Never changed after it was made.
+    Equal to any list of the same messages. Must not be changed.
     """
 
     __slots__ = ("encoded",)
@@ -30,17 +30,17 @@ class Packed(list[Message]):
     def __init__(self, messages: Iterable[Message], encoded: bytes) -> None:
         super().__init__(messages)
         self.encoded = encoded
-        """What :func:`pubsub_lib.core.codec.encode` would put into the body for them, one after the other."""
+        """The bytes that :func:`pubsub_lib.core.codec.encode` would put into the body for them, concatenated."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A publisher's message without changes. One that is broadcast speaks of the topics on which the publisher sent
-    last, one that answers a question of those that it names.
+    """A publisher's message without changes. A broadcast hello covers the topics on which the publisher sent last, a
+    hello reply those of its hello request.
 
     ``sequences``: per topic the last sequence that this publisher sent (0 = none yet).
     ``heads``: per topic the head as last read from the store; ``store``: the store's point in the same reading
-    (None: nothing was ever read). ``age``: seconds between the begin of that reading and the sending of this.
-    ``nonce``: the asker's, when this is an answer (an *hello reply*); "" when broadcast.
+    (None: the store was never read). ``age``: seconds between the begin of that reading and the sending of this.
+    ``nonce``: that of the hello request in a *hello reply*; "" when broadcast.
     ``goodbye``: the publisher stops after this.
     """
 
@@ -53,7 +53,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HelloRequest(msgspec.Struct, frozen=True):
-    """A subscriber's question to every publisher: the heads of these topics, answered to ``nonce`` alone.
+    """A subscriber's request to every publisher for the heads of these topics, with replies to ``nonce`` alone.
 
     ``topics`` may hold ``ALL`` ("") for the store's own head.
     """
@@ -63,7 +63,7 @@ class HelloRequest(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
-    """What a driver carries: consecutive messages of one publisher on one topic, or one hello.
+    """The unit that a driver sends: consecutive messages of one publisher on one topic, or one hello.
 
     ``service`` is the publisher's stable name, ``uuid`` its identity since its last start (32 hex digits),
     ``topic`` the topic of every link in ``messages`` (``ALL`` for a hello).

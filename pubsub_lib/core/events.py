@@ -1,4 +1,4 @@
-"""What a handler is told: one change of the merged view of a replica (rules H1 and H2)."""
+"""The argument of a handler: one change of the merged view of a replica (rules H1 and H2)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,21 +9,19 @@ from pubsub_lib.core.model import Action
 from pubsub_lib.errors import InvalidValueError
 
 Decode = Callable[[bytes], Any]
-"""From a value's canonical JSON to what users see. Must make a new object at each call."""
+"""Decodes a value's canonical JSON. Must return a new object at each call."""
 
 plain: Decode = msgspec.json.Decoder().decode
 """The decoder of tables without a declared type."""
 
 
 def decoder_of(kind: type | None) -> Decode:
-    """The decoder of a table whose values are of this type (a msgspec Struct); None: plain JSON. Does not
-    block.
-    """
+    """The decoder of a table whose values are of this type (a msgspec Struct); None: plain JSON. Does not block."""
     return plain if kind is None else msgspec.json.Decoder(kind).decode
 
 
 def decoded(decode: Decode, table: str, key: str, value: bytes) -> Any:
-    """The value as a new object. Raises InvalidValueError when it is no JSON or does not fit the table's type."""
+    """The value as a new object. Raises InvalidValueError for invalid JSON, or if it does not fit the type."""
     try:
         return decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -34,14 +32,14 @@ def decoded(decode: Decode, table: str, key: str, value: bytes) -> Any:
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One change of an object as a replica shows it. Immutable; may be read on any thread, nothing blocks.
+    """One change of an object as a replica shows it. Immutable; any thread; no call blocks.
 
-    ``action`` follows from what was shown before and after: ``create``, ``set`` or ``delete``. ``version`` is
-    the version now shown, or of the delete; None for a delete that a sync found out (its own version is not
-    known) or that comes from unfollowing a topic. ``old_version`` is what was shown before (None: nothing).
+    ``action`` follows from the merged view before and after: ``create``, ``set`` or ``delete``. ``version`` is
+    the version now shown, or of the delete; None for a delete that a sync found (its own version is not
+    known) or that comes from unfollowing a topic. ``old_version`` is the version shown before (None: no object).
     ``old_value`` and ``new_value`` are the canonical JSON bytes (None: no object); :attr:`old` and
-    :attr:`new` decode them. ``topic`` is where the object is now (for a delete: was last), ``old_topic``
-    where it was shown before. ``position`` is that of the point that the replica reached by this.
+    :attr:`new` decode them. ``topic`` is the topic of the object now (for a delete: its last topic), ``old_topic``
+    the topic under which it was shown before. ``position`` is that of the point that the replica reached by this.
     ``trace`` is the writer's trace context, as the link carried it ("" = none; a change that a sync brought has none).
     ``written_at`` is the writer's wall clock in Unix seconds, 0.0 when a sync brought the change: for latency
     figures only.
@@ -63,10 +61,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def old(self) -> Any:
-        """The value before, decoded anew at each access; None when there was none. Raises InvalidValueError."""
+        """The value before, decoded at each access; None when there was none. Raises InvalidValueError."""
         return None if self.old_value is None else decoded(self.decode, self.table, self.key, self.old_value)
 
     @property
     def new(self) -> Any:
-        """The value now, decoded anew at each access; None after a delete. Raises InvalidValueError."""
+        """The value now, decoded at each access; None after a delete. Raises InvalidValueError."""
         return None if self.new_value is None else decoded(self.decode, self.table, self.key, self.new_value)

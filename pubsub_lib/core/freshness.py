@@ -1,6 +1,6 @@
-"""How fresh a replica is, and when it must look for itself (rules 6 and 7).
+"""How fresh a replica is, and when it must poll the store itself (rules 6 and 7).
 
-A *proof* of a chain says: at this time, on the replica's own clock, the store's head was a point that the replica has.
+A *proof* of a chain is a time on the replica's own clock at which the store's head was a point that the replica has.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,25 +13,26 @@ from pubsub_lib.core.timing import Timing
 
 NEVER_YET = float("-inf")
 MAX_PENDING = 64
-"""Proofs of one chain that wait for known to reach their head."""
+"""Maximum number of readings of one chain that wait for known to reach their head."""
 MAX_REQUESTS = 64
-"""Questions whose answers are still accepted at least; of many topics those of the last rounds, ..."""
+"""Number of hello requests whose replies are accepted at least. With many topics, more requests are kept: those of the
+last ``REQUEST_ROUNDS`` rounds."""
 REQUEST_ROUNDS = 3
-"""... so many of them, which outlasts the answers that count (``Timing.check``)."""
+"""Number of rounds whose requests are kept. They outlast the replies that count (``Timing.check``)."""
 REQUEST_TOPICS = 200
-"""Topics of one question at most: as many as a publisher answers in one hello."""
+"""Maximum number of topics of one hello request: as many as a publisher answers in one hello."""
 REQUEST_BYTES = 15 * 1024
-"""Bytes of one question's topics at most: with its nonce below 16 KiB. For some transports a question is a
+"""Maximum size of one request's topics in bytes: with its nonce below 16 KiB. For some transports a request is a
 subscription; libzmq walks one of a megabyte recursively and runs out of stack.
 """
 
 
 TOPIC_OVERHEAD = 5
-"""Of a topic in a question, in msgpack."""
+"""Bytes of a topic in a hello request in addition to its name, in msgpack."""
 
 
 class HeadReading(msgspec.Struct, frozen=True, gc=False):
-    """A reading: at ``time`` the chain's head was what it is kept under, and the store stood at ``position``."""
+    """A reading of the store: at ``time`` the chain's head was its dict key, and the store's position ``position``."""
 
     time: float
     position: int
@@ -45,16 +46,16 @@ class Freshness:
 
     def __init__(self, now: float) -> None:
         self.proof = NEVER_YET
-        self.publisher_proof = now  # nobody could have answered yet: a new chain does not begin by polling
+        self.publisher_proof = now  # no publisher could have answered yet: a new chain does not begin by polling
         self.covered = 0
-        """Position of the store up to which everything of this chain is here."""
+        """Position of the store up to which the replica has everything of this chain."""
         self.covered_at = now
         self.pending: dict[Point, HeadReading] = {}
 
     def add_reading(self, chain: Chain, head: Point, reading: HeadReading, now: float) -> None:
-        """A reading came. It counts at once when its head is on the replica's own chain, later when known reaches
-        that head, and never when the head belongs to another history. While the chain waits for all its objects
-        what is here is in doubt, so nothing counts.
+        """A reading was received. It counts at once when its head is on the replica's own chain, later when known
+        reaches that head, and never when the head belongs to another history. While the chain waits for a full sync
+        its objects may be wrong, so no reading counts.
         """
         if chain.passed(head) and not chain.frozen:
             self.count(reading, now)
@@ -62,13 +63,13 @@ class Freshness:
             self._keep(chain, head, reading)
 
     def reached(self, point: Point, now: float) -> None:
-        """Known reached a point: what was claimed for it counts now."""
+        """Known reached a point: a pending reading with this head counts now."""
         reading = self.pending.pop(point, None)
         if reading is not None:
             self.count(reading, now)
 
     def restart(self, head: Point, reading: HeadReading, now: float) -> None:
-        """A full sync set known to ``head``. What was covered or claimed before the sync's reading may belong to a
+        """A full sync set known to ``head``. Earlier readings, and the position covered by them, may belong to a
         history that a restore has undone; a second restore can bring its points back.
         """
         self.covered = 0
@@ -80,8 +81,8 @@ class Freshness:
     def count(self, reading: HeadReading, now: float) -> None:
         """Let a reading count."""
         self.proof = max(self.proof, reading.time)
-        # A later reading with a lower position: the store was restored, to a point that this chain has. What its
-        # new history writes up to the old position is not here yet.
+        # A later reading with a lower position: the store was restored, to a point that this chain has. The replica
+        # does not have the new history's changes up to the old position yet.
         if reading.position > self.covered or reading.time > self.covered_at:
             self.covered = reading.position
             self.covered_at = now
@@ -105,14 +106,14 @@ class Freshness:
 
 
 class SentRequest(msgspec.Struct, frozen=True):
-    """A hello reply that was asked for."""
+    """A hello request whose replies are accepted."""
 
     asked: float
     topics: frozenset[str]
 
 
 def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:
-    """Topics in the portions in which publishers are asked about them, in order."""
+    """Cut topics into the portions of hello requests, in order."""
     portion: list[str] = []
     size = 0
     for topic in topics:
@@ -127,7 +128,7 @@ def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:
 
 
 class FreshnessMonitor:
-    """When to ask, which answers count, how stale each chain is, and whether to poll."""
+    """When to send hello requests, which replies count, how stale each chain is, and whether to poll."""
 
     def __init__(self, timing: Timing, now: float) -> None:
         self._timing = timing
@@ -150,11 +151,11 @@ class FreshnessMonitor:
         return self._chains[chain]
 
     def request_sent(self, nonce: str, topics: Collection[str], now: float) -> None:
-        """A question goes out."""
+        """A hello request was sent."""
         self._forget(nonce)
         self._requests[nonce] = SentRequest(now, frozenset(topics))
         self._asked += len(self._requests[nonce].topics)
-        # By topics and not by questions: a replica that follows topics one by one asks many small ones.
+        # Counted in topics and not in requests: a replica that follows topics one by one sends many small requests.
         while len(self._requests) > MAX_REQUESTS and self._asked > REQUEST_ROUNDS * len(self._chains):
             self._forget(next(iter(self._requests)))
 
@@ -164,11 +165,11 @@ class FreshnessMonitor:
             self._asked -= len(forgotten.topics)
 
     def request_of(self, nonce: str) -> SentRequest | None:
-        """The question that an answer belongs to. Several publishers answer the same one."""
+        """The request of a reply, by its nonce. Several publishers answer the same request."""
         return self._requests.get(nonce)
 
     def periodic(self, now: float) -> bool:
-        """True when the next round of questions is due (every ``max_idle_time``, busy or not)."""
+        """True when the next round of hello requests is due (every ``max_idle_time``, busy or not)."""
         if now < self.ask_at:
             return False
         self.ask_at = now + self._timing.max_idle_time
@@ -179,7 +180,7 @@ class FreshnessMonitor:
         return now - self._chains[chain].proof
 
     def to_poll(self, now: float) -> list[str]:
-        """Chains to look up in the store now: no publisher's proof of them is fresh."""
+        """Chains to read from the store now, because no publisher's proof of them is fresh."""
         stale = [name for name, fresh in self._chains.items() if self._polls_from(fresh) <= now]
         if not stale or now < self.poll_at:
             return []
@@ -191,7 +192,7 @@ class FreshnessMonitor:
         return any(self._polls_from(fresh) <= now for fresh in self._chains.values())
 
     def next_time(self) -> float:
-        """When ``periodic`` or ``to_poll`` will next say something; infinite while nothing is followed."""
+        """When ``periodic`` or ``to_poll`` will next be due; infinite while no chain is followed."""
         if not self._chains:
             return float("inf")
         stale_at = min(map(self._polls_from, self._chains.values()))

@@ -1,6 +1,4 @@
-"""The queue in front of one handler: order, conflation, retries (rules H1 to H3). No thread, no clock, no lock
-inside.
-"""
+"""The queue of one handler: order, conflation, retries (rules H1 to H3). Without a thread, a clock or a lock."""
 
 import math
 from collections import OrderedDict, deque
@@ -22,14 +20,14 @@ Ident = tuple[str, str]
 
 
 class HandlerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How changes are handed to one handler (rule H3). Times in seconds."""
+    """How one handler is called for changes (rule H3). Times in seconds."""
 
     queue_limit: Positive = 10_000
-    """Changes that wait for one handler before further ones of a waiting key are merged."""
+    """Number of waiting changes from which further changes of a waiting key are merged."""
     tries: Positive = 5
     """Calls for one change, the first included, before it is parked."""
     backoff: Seconds = 0.5
-    """Wait before the second try; doubles with each further one."""
+    """Wait before the second try; doubles with each further try."""
     max_backoff: Seconds = 30.0
     """Longest wait between two tries."""
 
@@ -44,7 +42,7 @@ class HandlerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """What a handler wants to hear of (None: any), and in which order of tables a full sync is told to it."""
+    """The events for which a handler is called (None: any), and the order of tables after a full sync."""
 
     tables: frozenset[str] | None = None
     topic: str | None = None
@@ -52,12 +50,12 @@ class Selector(msgspec.Struct, frozen=True):
     order: tuple[str, ...] = ()
 
     def matches(self, event: Event) -> bool:
-        """True when the handler is to hear of this event."""
+        """True when the handler is called for this event."""
         return self.select(event) is not None
 
     def select(self, event: Event) -> Event | None:
-        """The event as this handler sees it, or None. To a handler of one topic an object that moves in from
-        another followed topic is created, and one that moves out is deleted (with version None).
+        """The event as this handler gets it, or None. A handler of one topic gets a create for an object that moves in
+        from another followed topic, and a delete (with version None) for one that moves out.
         """
         if (self.tables is not None and event.table not in self.tables) or self.key not in (None, event.key):
             return None
@@ -73,8 +71,8 @@ class Selector(msgspec.Struct, frozen=True):
 def selector(
     tables: str | Collection[str] | None, topic: str | None, key: str | None, order: Sequence[str] = ()
 ) -> Selector:
-    """The selector of a handler of one table, of several, or of all (None). Raises UsageError for no table at all, and
-    for an order that names a table twice or one that the handler is not called for.
+    """The selector of a handler of one table, of several, or of all (None). Raises UsageError for an empty list of
+    tables, and for an order that names a table twice or a table for which the handler is not called.
     """
     named = None if tables is None else frozenset([tables] if isinstance(tables, str) else tables)
     if named is not None and not named:
@@ -90,26 +88,24 @@ def selector(
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A moment in a queue: what had been pushed by then, up to a position (None: everything)."""
+    """The events that were pushed before a moment, up to a position (None: all of them)."""
 
     serial: int
     position: int | None
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """An event that is not tried any more until a new event of its object comes, and the last error."""
+    """An event that is not tried any more until a new event of its object is pushed, and the last error."""
 
     event: Event
     error: BaseException
 
 
 class _Item(msgspec.Struct, gc=False):
-    """One or more events of one object, to be told as one: from ``first``'s old value to ``latest``'s new
-    one.
+    """One or more events of one object, merged into one call: from ``first``'s old value to ``latest``'s new value.
 
-    ``position`` and ``serial`` are the first one's: who waits for any of them waits for this item. Items of
-    one key that wait are chained (``earlier``, ``later``). gc=False: each link is cut when its item leaves
-    the chain.
+    ``position`` and ``serial`` are the first event's: a wait for any of the events waits for this item. Waiting items
+    of one key are chained (``earlier``, ``later``). gc=False: each reference is cut when its item leaves the chain.
     """
 
     first: Event
@@ -134,55 +130,53 @@ class _Item(msgspec.Struct, gc=False):
         return is_barrier(self.first)
 
     @property
-    def is_nothing(self) -> bool:
-        """The object came and went, and the handler never heard of it."""
+    def is_cancelled(self) -> bool:
+        """The object was created and deleted, and the handler was never called for it."""
         return self.tried is None and self.first.old_value is None and self.latest.new_value is None
 
     @property
     def is_of_known(self) -> bool:
-        """It began as a change of an object that the handler has, or may have, and not as that one's delete."""
+        """The first event is a change, not a delete, of an object that the handler has or may have."""
         return self.first.new_value is not None and (self.first.old_value is not None or self.tried is not None)
 
     def event(self) -> Event:
-        """What the handler is told: the newest value, against what it was told before."""
+        """The event for the handler: from the value of its last call to the newest value."""
         first, latest, tried = self.first, self.latest, self.tried
         if first is latest:
             return first
         old_version, old_value, old_topic = first.old_version, first.old_value, first.old_topic
         if old_value is None and latest.new_value is None and tried is not None:
-            # A create that was tried and failed may have done half its work, so the delete is told after all: of
-            # what was tried, since the handler never heard of another value.
+            # A create that was tried and failed may have done half its work, so the handler gets the delete: of the
+            # tried value, since it was never called with another one.
             if tried.new_value is not None:
                 old_version, old_value, old_topic = tried.version, tried.new_value, tried.topic
             else:
                 old_version, old_value, old_topic = tried.old_version, tried.old_value, tried.old_topic
         action: Action = "delete" if latest.new_value is None else "create" if old_value is None else "set"
-        return replace(
-            latest, action=action, old_version=old_version, old_value=old_value, old_topic=old_topic
-        )
+        return replace(latest, action=action, old_version=old_version, old_value=old_value, old_topic=old_topic)
 
 
 class HandlerQueue:
-    """Events on their way to one handler. The caller holds a lock around every call; nothing blocks.
+    """The events that wait for one handler. The caller holds a lock around every call; no call blocks.
 
-    :meth:`push` puts in; :meth:`next` hands out one event at a time, answered by :meth:`done` or
+    :meth:`push` adds an event; :meth:`next` returns one event at a time, which the caller answers by :meth:`done` or
     :meth:`failed`.
 
-    Events of one object come in their order, those of different objects too unless one is retried. An event
-    that was done is never handed out again; only failed ones are repeated.
+    Events are returned in order. Only a retry changes the order, and only between different objects. An event that was
+    done is never returned again; only failed ones are repeated.
 
-    From ``queue_limit`` waiting events on, a new one is merged into the waiting one of its object, which keeps
-    its place; a create with its delete vanishes. The delete of an object that the handler knows has a place of its
-    own all the same, once: what refers to the object may be waiting to be deleted before it. Never more than
-    ``queue_limit`` + 2 × distinct objects wait.
+    From ``queue_limit`` waiting events on, a new event is merged into the waiting one of its object, which keeps its
+    place; a create and its delete cancel out. The delete of an object that the handler knows still gets a place of its
+    own, once: deletes of other objects that refer to this one may be waiting before it. At most ``queue_limit`` + 2 ×
+    distinct objects wait.
 
-    A failed event waits for its next try (exponential backoff) and takes up later ones of its object, so that
-    none overtakes it. After ``tries`` failures it is parked; the next new event of that object merges into it
-    and is tried afresh. Other objects go on meanwhile. An object's last event is tried at least once.
+    A failed event waits for its next try (exponential backoff) and is merged with later ones of its object, so that
+    none overtakes it. After ``tries`` failures it is parked; the next new event of that object merges into it and gets
+    all tries again. Other objects continue meanwhile. An object's last event is tried at least once.
 
-    A barrier (:mod:`.history_change`) lets nothing pass that was pushed after it until it is handled or parked: no
-    event is merged into one before it, and neither an event nor a retry comes while it waits for its turn or its next
-    try. So the limit above holds once more for each barrier that waits.
+    A barrier (:mod:`.history_change`) holds back everything that was pushed after it until it is handled or parked: no
+    event is merged into one before it, and no event or retry is returned while the barrier waits for its turn or its
+    next try. So each waiting barrier adds the above limit once more.
     """
 
     def __init__(self, policy: HandlerPolicy) -> None:
@@ -205,20 +199,20 @@ class HandlerQueue:
         self._serial = 0
         self._position = 0
         self._barrier = 0
-        """The serial of the newest barrier, ..."""
+        """The serial of the newest barrier."""
         self._barriers = 0
-        """... and how many are neither handled nor parked."""
+        """Number of barriers that are neither handled nor parked."""
         self._barrier_due: tuple[float, _Item] | None = None
         """The barrier that failed, and when its next try is due; it is in ``_retrying`` too, and not in ``_due``."""
 
     def __len__(self) -> int:
-        """How many events wait, those in backoff included, the one handed out not."""
+        """Number of waiting events, including those in backoff, without the one that :meth:`next` returned last."""
         return len(self._order) - self._dead + len(self._retrying)
 
     # -- in ------------------------------------------------------------------------------------------------
 
     def push(self, event: Event, now: float = 0.0, *, initial: bool = False) -> None:
-        """Put an event in, in chain order. ``initial``: it is part of what the handler is told at its start."""
+        """Add an event, in chain order. ``initial``: it is one of the handler's first events, of existing objects."""
         self._serial += 1
         position = event.position
         if position > self._position:
@@ -253,14 +247,12 @@ class HandlerQueue:
         if event.position < item.position:
             item.position = event.position
         self.conflated += 1
-        if event.new_value is None and item.is_nothing:
+        if event.new_value is None and item.is_cancelled:
             self._kill(item)
             self._settle(item)
 
     def _kill(self, item: _Item) -> None:
-        """Take an item out of the middle of the order: it stays there as dead until its turn or the next
-        clean-up.
-        """
+        """Remove an item from the middle of the order: it stays there as dead until its turn or the next clean-up."""
         self._unchain(item)
         item.dead = True
         self._dead += 1
@@ -282,11 +274,11 @@ class HandlerQueue:
     # -- out -----------------------------------------------------------------------------------------------
 
     def next(self, now: float) -> Event | None:
-        """The next event to handle, or None when nothing is ready (:meth:`next_time` tells when). Raises
-        UsageError while the one before is neither done nor failed.
+        """The next event to handle, or None when no event is ready (see :meth:`next_time`). Raises UsageError while the
+        one before is neither done nor failed.
         """
         if self._running is not None:
-            raise UsageError("the event before is neither done nor failed; say so first")
+            raise UsageError("the event before is neither done nor failed; call done() or failed() first")
         item = self._take_retry(now)
         if item is None and self._barrier_due is None:
             item = self._head()
@@ -300,7 +292,7 @@ class HandlerQueue:
         return event
 
     def _take_retry(self, now: float) -> _Item | None:
-        """An event whose next try is due: while there is a barrier, only the barrier itself."""
+        """An event whose next try is due; while a barrier waits, only the barrier itself."""
         item: _Item | None = None
         if self._barrier_due is not None:
             if self._barrier_due[0] <= now:
@@ -313,9 +305,7 @@ class HandlerQueue:
         return item
 
     def next_time(self) -> float | None:
-        """When :meth:`next` has something: minus infinity for at once; None: not before the next push or
-        answer.
-        """
+        """When :meth:`next` will have an event: minus infinity means now, None not before the next push or answer."""
         if self._running is not None:
             return None
         if self._barrier_due is not None:
@@ -325,14 +315,14 @@ class HandlerQueue:
         return self._due[0][0] if self._due else None
 
     def done(self, now: float = 0.0) -> None:
-        """The event handed out was handled."""
+        """The event of the last :meth:`next` was handled."""
         self.handled += 1
         item = self._take_running()
         self._barriers -= item.is_barrier
         self._settle(item)
 
     def failed(self, now: float, error: BaseException) -> Parked | None:
-        """The handler raised on the event handed out. Returns it when that was its last try."""
+        """The handler raised on the event of the last :meth:`next`. Returns the event when that was its last try."""
         item = self._take_running()
         event, item.error = item.tried, error
         assert event is not None
@@ -348,7 +338,7 @@ class HandlerQueue:
                 self._barriers -= item.is_barrier
                 self._settle(item)
                 return Parked(event, error)
-            item.tries = 0  # what came meanwhile is tried afresh
+            item.tries = 0  # the newer event gets all tries again
         wait = min(self.policy.backoff * 2.0 ** min(max(item.tries - 1, 0), 60), self.policy.max_backoff)
         self._retrying[item.ident] = item
         if item.is_barrier:
@@ -360,11 +350,11 @@ class HandlerQueue:
     def _take_running(self) -> _Item:
         item, self._running = self._running, None
         if item is None:
-            raise UsageError("no event is handed out; call next() first")
+            raise UsageError("no event waits for an answer; call next() first")
         return item
 
     def _take_waiting(self, item: _Item) -> bool:
-        """Merge what waits for the same object into this item. True when there was something."""
+        """Merge the waiting events of the same object into this item. True when there was one."""
         tail = self._tails.get(item.ident)
         if tail is None:
             return False
@@ -392,44 +382,39 @@ class HandlerQueue:
             self._dead -= 1
         return self._order[0] if self._order else None
 
-    # -- questions -----------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------
 
     def mark(self, position: int | None = None) -> Mark:
-        """What must be handled or parked until all that was pushed by now, up to this position, is."""
+        """A mark of all events pushed by now, up to this position (None: all of them); see :meth:`passed`."""
         late = [i.serial for i in self._unsettled() if position is None or i.position <= position]
         return Mark(max(late, default=0), position)
 
     def passed(self, mark: Mark) -> bool:
-        """True when all that the mark stands for is handled or parked. Quick: looks at the head and the
-        failing.
-        """
+        """True when all events of the mark are handled or parked. Fast: examines the head and the failing events."""
         head = self._head()
         if head is not None and head.serial <= mark.serial:
             return False
         failing = [*self._retrying.values(), *([self._running] if self._running is not None else [])]
         return not any(
-            item.serial <= mark.serial and (mark.position is None or item.position <= mark.position)
-            for item in failing
+            item.serial <= mark.serial and (mark.position is None or item.position <= mark.position) for item in failing
         )
 
     def settled(self, position: int) -> bool:
-        """True when every event up to this position that was pushed is handled or parked. Looks at every
-        event.
-        """
+        """True when every pushed event up to this position is handled or parked. Examines every event."""
         return all(item.position > position for item in self._unsettled())
 
     def handled_up_to(self) -> int:
-        """The highest position with everything up to it handled or parked. Looks at every event."""
+        """The highest position up to which every event is handled or parked. Examines every event."""
         return min((item.position - 1 for item in self._unsettled()), default=self._position)
 
     def lag(self, now: float) -> float:
-        """Seconds that the oldest event neither handled nor parked has been here; 0.0 when there is none."""
+        """Seconds since the oldest event that is neither handled nor parked was pushed; 0.0 without one."""
         oldest = [item.since for item in (self._head(), self._running) if item is not None]
         oldest.extend(item.since for item in self._retrying.values())
         return now - min(oldest, default=now)
 
     def parked(self) -> list[Parked]:
-        """The events that are parked now, the newest ``queue_limit`` of them, oldest first."""
+        """The parked events, oldest first: the newest ``queue_limit`` of them."""
         return [
             Parked(item.tried, item.error)
             for item in self._parked.values()
@@ -437,7 +422,7 @@ class HandlerQueue:
         ]
 
     def clear(self) -> None:
-        """Forget everything that waits, also what is parked; the event handed out may still be answered."""
+        """Forget all waiting and parked events. The event of the last :meth:`next` may still be answered."""
         for item in self._order:
             item.earlier = item.later = None
         self._order.clear()

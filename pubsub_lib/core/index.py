@@ -11,20 +11,19 @@ from pubsub_lib.core.events import Decode, decoded
 from pubsub_lib.errors import UsageError
 
 Extract = Callable[[Any], Any] | str
-"""From a decoded value to what it is found under: a field path (``"switch"``, ``"binding.chassis"``), or a
-function that returns one hashable, or a list, set or iterator of hashables. None, and a missing field: not in
-the index.
+"""Returns the index values of a decoded value: a field path (``"switch"``, ``"binding.chassis"``), or a function that
+returns one hashable, or a list, set or iterator of hashables. None, and a missing field: not in the index.
 """
 
 
 MAX_DESCRIBED: Final = 100
-"""Objects of one index whose error is kept as text; of all others only the key is kept."""
+"""Maximum number of objects of one index whose error is kept as text; of all others only the key is kept."""
 MAX_TEXT: Final = 300
-"""Characters of an error that are kept."""
+"""Maximum number of characters of an error that are kept."""
 
 
 class IndexStatus(msgspec.Struct, frozen=True):
-    """What an index lacks at one moment."""
+    """The objects that an index lacks at one moment."""
 
     table: str
     left_out: int
@@ -32,18 +31,16 @@ class IndexStatus(msgspec.Struct, frozen=True):
     raised. ``lookup`` does not find them.
     """
     failures: int
-    """How many times that happened, ever."""
+    """How many times that happened since the index was added."""
     examples: Mapping[str, str]
     """Some of these objects: key -> error."""
 
 
 class Index:
-    """One index: value -> keys. No lock inside; the caller holds one, and no call blocks longer than
-    ``extract`` does.
+    """One index: value -> keys. The caller holds a lock around every call. No call blocks longer than ``extract`` does.
 
-    An object on which ``extract`` raises is not in the index; it is counted (:attr:`failing`,
-    :attr:`failures`) and never stops anything else. A field path goes through JSON objects and through
-    attributes of typed values.
+    An object on which ``extract`` raises is not in the index. It is counted (:attr:`failing`, :attr:`failures`) and
+    does not affect other objects. A field path goes through JSON objects and through attributes of typed values.
     """
 
     def __init__(self, name: str, table: str, extract: Extract, decode: Decode) -> None:
@@ -54,11 +51,11 @@ class Index:
         self.name = name
         self.table = table
         self.failures = 0
-        """How many times ``extract`` raised, ever."""
+        """How many times ``extract`` raised since the index was added."""
         self._extract = _by_path(extract.split(".")) if isinstance(extract, str) else extract
         self._decode = decode
         self._terms: dict[str, tuple[Hashable, ...]] = {}
-        # dicts instead of sets: their order does not depend on PYTHONHASHSEED, so lookups are repeatable
+        # dicts instead of sets: their order does not depend on PYTHONHASHSEED, so look-ups are repeatable
         self._keys: dict[Hashable, dict[str, None]] = {}
         self._failing: dict[str, str] = {}
 
@@ -71,17 +68,17 @@ class Index:
 
     @property
     def left_out(self) -> int:
-        """How many objects are not in the index because ``extract`` raised."""
+        """Number of objects that are not in the index because ``extract`` raised."""
         return len(self._failing)
 
     def status(self, examples: int) -> IndexStatus:
-        """What the index lacks, with at most so many examples."""
+        """The objects that the index lacks, with at most ``examples`` of them by name."""
         described = dict(islice((item for item in self._failing.items() if item[1]), examples))
         named = described or dict(islice(self._failing.items(), examples))
         return IndexStatus(self.table, self.left_out, self.failures, named)
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Tell that an object now has this value; None: it is gone. Never raises what ``extract`` raises."""
+        """Set the value of an object; None: it is deleted. Does not raise when ``extract`` raises."""
         for term in self._terms.pop(key, ()):
             keys = self._keys[term]
             del keys[key]
@@ -92,7 +89,7 @@ class Index:
             return
         try:
             terms = _terms(self._extract(decoded(self._decode, self.table, key, value)))
-        except Exception as error:  # noqa: BLE001 - a user's function; this one object's fault alone
+        except Exception as error:  # noqa: BLE001 - a user's function; the fault concerns this object only
             self.failures += 1
             described = len(self._failing) < MAX_DESCRIBED
             self._failing[key] = f"{type(error).__name__}: {error}"[:MAX_TEXT] if described else ""
@@ -113,9 +110,7 @@ class Index:
 
 
 def _terms(result: Any) -> tuple[Hashable, ...]:
-    """What ``extract`` returned as distinct hashables, in their order. Raises TypeError for what is not
-    hashable.
-    """
+    """The result of ``extract`` as distinct hashables, in their order. Raises TypeError for an unhashable one."""
     if result is None:
         return ()
     many = isinstance(result, list | set | frozenset | Iterator)

@@ -1,4 +1,4 @@
-"""The bounds of every size, in one frozen place."""
+"""The limits of all sizes, in one frozen struct."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bounds in bytes and counts. What goes out over a bound is an error, what comes in is dropped and counted."""
+    """Limits in bytes and counts. Data to send beyond a limit raises an error; received data is dropped and counted."""
 
     max_value_bytes: Positive = 256 * 1024
     """One value, as canonical JSON."""
@@ -26,17 +26,19 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_waiting_links: Positive = 10_000
     """Links that wait in one chain for an earlier one (runs count each part)."""
     max_waiting_bytes: Positive = 64 * 1024 * 1024
-    """Changes that wait in one chain: table, key and value of each, and 200 bytes for what is around them, so that
+    """Changes that wait in one chain: table, key and value of each, and 200 bytes for the object itself, so that
     deletes count as well."""
 
 
 def check_name(kind: str, name: str) -> str:
-    """Refuse a topic, table or service name that is empty, over-long, no text, or holds a NUL; else return it."""
+    """Return a topic, table or service name. Raises InvalidValueError when it is empty, too long, not text, or holds a
+    NUL.
+    """
     return _check(kind, name, MAX_NAME_BYTES)
 
 
 def check_key(key: str) -> str:
-    """Refuse a key that is empty, over-long, no text, or holds a NUL; else return it."""
+    """Return a key. Raises InvalidValueError when it is empty, too long, not text, or holds a NUL."""
     return _check("key", key, MAX_KEY_BYTES)
 
 
@@ -50,9 +52,7 @@ def _check(kind: str, text: str, maximum: int) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise InvalidValueError(
-            f"the {kind} {text!r} is no valid Unicode text ({error.reason}); clean it first"
-        ) from None
+        raise InvalidValueError(f"the {kind} {text!r} is not valid Unicode ({error.reason}); clean it first") from None
     if size > maximum:
         raise InvalidValueError(f"the {kind} {text[:40]!r}... has {size} bytes; at most {maximum} are allowed")
     return text

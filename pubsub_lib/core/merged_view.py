@@ -1,16 +1,15 @@
-"""The merged view: one object per (table, key), whatever topics hold it at the moment.
+"""The merged view: one object per (table, key), also while several topics hold it.
 
-Topics are chains of their own. An object that moves from topic A to topic B is a delete in A and a create in
-B, and the two arrive in either order, so an object can be in both for a while. Shown is the highest version.
-What a link's delete took away stays away: an entry with a lower version in a topic that lags behind is
-history, not the object come back. That is remembered as a *tombstone*, together with the topic whose chain it
-came from. What a snapshot of a topic lacks leaves a tombstone too, at the last version that was known there.
+Each topic is a chain of its own. An object that moves from topic A to topic B is a delete in A and a create in B. The
+two arrive in either order, so an object can be in both topics for a while. The highest version is shown. A delete of a
+link leaves a *tombstone*, together with the topic whose chain it came from: it hides entries with a lower version in
+topics that lag behind. An object that a snapshot of a topic lacks leaves a tombstone too, at its last known version.
 
-A tombstone of a history that a restore has undone would hide what stands in another topic. So tombstones are forgotten
-when their topic is seen to have changed its history or is dropped, and a tombstone ends when it is *disproved*: a
-topic that has everything up to the tombstone's position, and yet holds an older entry, does not lag. A topic's
-tombstones are never above its own position, nor that above the store's, so the next proof of every topic ends each
-wrong one.
+A tombstone of a history that a restore has undone would hide an object that exists in another topic. So a topic's
+tombstones are forgotten when its history is seen to have changed, or when it is dropped. A tombstone also ends when it
+is *disproved*: a topic that has everything up to the tombstone's position, and still holds an older entry, does not
+lag. A topic's tombstones are never above its own position, and that position is never above the store's. So the next
+proof of every topic ends each wrong tombstone.
 """
 
 from collections import OrderedDict
@@ -21,8 +20,8 @@ import msgspec
 from pubsub_lib.core.events import Decode, Event, plain
 
 MAX_TOMBSTONES = 10_000
-"""How many tombstones of objects that nobody holds are kept. Forgetting one can only show a late old object for a
-moment: it ends when the topic that lags has caught up.
+"""Maximum number of tombstones of objects that no topic holds. A forgotten tombstone can only let a late old object
+show until the lagging topic has caught up.
 """
 
 Ident = tuple[str, str]
@@ -32,8 +31,8 @@ Ident = tuple[str, str]
 class HeldObject(msgspec.Struct, gc=False):
     """One object in one topic of a replica. ``value`` is canonical JSON as stored.
 
-    Never leaves the cache. Not frozen: a ``set``, which is most of what comes, writes into the entry that topic and
-    merged view share, instead of making a new one and storing it twice.
+    Never leaves the cache. Not frozen: a ``set``, the most frequent change, writes into the entry that topic and merged
+    view share, instead of making a new one and storing it twice.
     """
 
     version: int
@@ -43,7 +42,7 @@ class HeldObject(msgspec.Struct, gc=False):
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False):
-    """An end, seen in ``topic``: nothing up to ``version`` is shown any more."""
+    """A delete, seen in ``topic``: no version up to ``version`` is shown any more."""
 
     version: int
     topic: str
@@ -63,7 +62,7 @@ class Contest:
 
 
 class MergedView:
-    """What a replica shows. No lock inside: the caller holds one.
+    """The objects that a replica shows. The caller holds a lock around every call.
 
     ``shown`` (table -> key -> entry), ``contested`` and ``tombstones`` are read by :class:`~.cache.Cache`, whose
     path for objects in a single topic writes ``shown`` directly: a call for each change would double its
@@ -75,11 +74,11 @@ class MergedView:
         self.contested: dict[Ident, Contest] = {}
         self.tombstones: OrderedDict[Ident, Tombstone] = OrderedDict()
         self.lagging: dict[str, dict[Ident, None]] = {}
-        """Per topic the objects whose entry there a tombstone hides, and perhaps some of which that is over."""
+        """Per topic the objects whose entry there a tombstone hides, and perhaps some that are shown again."""
         self._tombstones_by_topic: dict[str, dict[Ident, None]] = {}
-        """Per topic the objects that a tombstone of it is kept of, here or in a contest: never more than one each.
+        """Per topic the objects with a tombstone of this topic, here or in a contest: at most one tombstone each.
 
-        In order of insertion, unlike sets: events must come in the same order in every process.
+        A dict keeps the order of insertion, unlike a set: events must come in the same order in every process.
         """
         self._decoders = dict(decoders)
 
@@ -88,14 +87,14 @@ class MergedView:
         return self._decoders.get(table, plain)
 
     def table(self, table: str) -> dict[str, HeldObject]:
-        """The shown objects of a table, made when it is new."""
+        """The shown objects of a table; adds an empty dict for a new table."""
         shown = self.shown.get(table)
         if shown is None:
             shown = self.shown[table] = {}
         return shown
 
     def add_tombstone(self, ident: Ident, tombstone: Tombstone) -> None:
-        """Remember the tombstone of an object that nobody holds any more."""
+        """Remember the tombstone of an object that no topic holds any more."""
         self.tombstones[ident] = tombstone
         self._tombstones_by_topic.setdefault(tombstone.topic, {})[ident] = None
         if len(self.tombstones) > MAX_TOMBSTONES:
@@ -119,9 +118,9 @@ class MergedView:
         written_at: float = 0.0,
         ended: int | None = None,
     ) -> Event | None:
-        """Tell that a topic's entry of an object is now ``new`` (None: gone, by a link's delete of version
-        ``deleted``, or inferred when that is None; then ``ended`` is a version that is over for certain, or None).
-        Returns what changed for the viewer, or None.
+        """Set a topic's entry of an object to ``new``. None: it is deleted, by a link's delete of version ``deleted``;
+        or a snapshot lacks it when that is None, and ``ended`` is a version that certainly does not exist any more, or
+        None. Returns the event of the merged view, or None when the view did not change.
         """
         tombstone = ended if deleted is None else deleted
         table, key = ident
@@ -152,8 +151,8 @@ class MergedView:
         return self._resolve(ident, contest, deleted, position, written_at)
 
     def drop_tombstones(self, topic: str, position: int, above: int = -1) -> list[Event]:
-        """Forget the tombstones of a topic, all or those above a version: its chain is not the same any more. Returns
-        the events of the objects that show again by it.
+        """Forget the tombstones of a topic, all or those above a version, because its chain has changed. Returns the
+        events of the objects that show again.
         """
         events = []
         for ident in list(self._tombstones_by_topic.get(topic, ())):
@@ -172,8 +171,9 @@ class MergedView:
         return events
 
     def drop_disproved_tombstones(self, topic: str, upto: int, position: int) -> list[Event]:
-        """A topic has everything up to a position of the store: what it holds below a tombstone that is not above that
-        does not lag, so the tombstone is of another history. Returns the events of what shows again.
+        """A topic has everything up to the position ``upto`` of the store. Its entries below a tombstone that is not
+        above ``upto`` do not lag, so the tombstone is of another history. Returns the events of the objects that show
+        again.
         """
         events = []
         still: dict[Ident, None] = {}
@@ -205,7 +205,7 @@ class MergedView:
             if entry.version <= contest.tombstone.version:
                 self.lagging.setdefault(entry.topic, {})[ident] = None
                 continue
-            # Equal versions in two topics come from two histories: what is shown stays until one is replaced.
+            # Equal versions in two topics come from two histories: the shown entry stays until one is replaced.
             if best is None or (entry.version, entry is old) > (best.version, best is old):
                 best = entry
         alone = len(contest.holders) == 1 and best is not None

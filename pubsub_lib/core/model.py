@@ -1,8 +1,8 @@
-"""The words of the protocol as frozen data (docs/architecture.md, "Words").
+"""The terms of the protocol as frozen data (docs/architecture.md, "Words").
 
-All structs are array-like and ``gc=False``: they hold no cycles, and a million of them must not slow the
-collector down; ``tools/measure_objects.py`` measures memory and collections against parsed dicts.
-Fields may only ever be appended, with a default: these structs are also the wire format.
+All structs are array-like and ``gc=False``: they hold no cycles, and a million of them must not slow down the
+collector; ``tools/measure_objects.py`` measures memory and collections against parsed dicts.
+Fields may only be appended, with a default: these structs are also the wire format.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,17 @@ from typing import Annotated, Literal
 import msgspec
 
 ALL = ""
-"""In place of a topic: everything. An empty topic is refused by the store, so it cannot be mistaken."""
+"""In place of a topic: all topics. The store refuses an empty topic, so the name cannot be ambiguous."""
 DEFAULT_TOPIC = "default"
-"""The topic of an object that was never given one. A replica of named topics follows it as well, unless it is told not
-to: what has no topic is everybody's."""
+"""The topic of an object that was never given one. A replica of named topics follows it as well, unless configured
+otherwise, because objects without a topic belong to all replicas."""
 
 MAX_NAME_BYTES = 255
-"""Bound of a topic's, a table's and a service's UTF-8, in bytes."""
+"""Maximum length of a topic's, a table's and a service's UTF-8, in bytes."""
 MAX_KEY_BYTES = 512
-"""Bound of a key's UTF-8, in bytes."""
+"""Maximum length of a key's UTF-8, in bytes."""
 MAX_TRACE_CHARACTERS = 600
-"""Bound of a trace context: 55 of a W3C traceparent, a space, 512 of a tracestate, and some to spare."""
+"""Maximum length of a trace context: 55 of a W3C traceparent, a space, 512 of a tracestate, and a reserve."""
 
 # Character bounds for decoding: a string of at most N bytes has at most N characters.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_BYTES)]
@@ -62,15 +62,15 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one transaction did to one topic.
+    """The changes of one transaction in one topic.
 
     ``prev`` is the topic's head before, ``point`` the transaction's point (and so the topic's head after it);
     ``count`` and ``digest`` are the topic's after it. ``tx_prev`` is the previous transaction's point and
     ``tx_links`` the number of links of this transaction: a replica of everything follows that chain.
     ``origin`` names the service that is to publish it ("" = none). ``written_at`` is the writer's wall clock in
-    Unix seconds: for latency figures only, nothing is ever decided by it. ``trace`` is the writer's trace context:
-    a W3C traceparent, and after a space its tracestate when there is one ("" = none). It travels with messages only,
-    and is not stored: a link that was read from the store has none.
+    Unix seconds: for latency figures only, no decision depends on it. ``trace`` is the writer's trace context:
+    a W3C traceparent, and after a space its tracestate when there is one ("" = none). It is sent in messages only and
+    is not stored: a link that was read from the store has none.
     """
 
     topic: Name
@@ -99,9 +99,9 @@ EMPTY = Head(ZERO, 0, 0)
 
 
 class Heads(msgspec.Struct, frozen=True):
-    """One consistent reading: the store's point, and the heads of the topics that were asked for.
+    """One consistent reading: the store's point, and the heads of the requested topics.
 
-    A topic that was asked for and never written stands here as ``EMPTY``.
+    The head of a requested topic that was never written is ``EMPTY``.
     """
 
     store: Point
@@ -120,9 +120,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class TopicSnapshot(msgspec.Struct, frozen=True):
     """All objects of one topic and its head, of one consistent reading.
 
-    ``buckets`` is None for the whole topic; else only objects of these buckets are here, and all of them
-    (the repair of a digest mismatch). ``changes`` are the last changes of objects in other buckets, since the point up
-    to which the asker had everything.
+    ``buckets`` is None for the whole topic; else ``records`` has all objects of these buckets and no others (the repair
+    of a digest mismatch). ``changes`` are the last changes of objects in other buckets, since the point up to which the
+    requesting replica had everything.
     """
 
     head: Head
@@ -132,12 +132,12 @@ class TopicSnapshot(msgspec.Struct, frozen=True):
 
 
 class Want(msgspec.Struct, frozen=True):
-    """What a sync asks for one chain.
+    """A sync's request for one chain.
 
     ``after``: the links after this point. None: all objects; or, when ``buckets`` holds the replica's own bucket
     digests (``{bucket: digest}``), only the objects of the buckets that differ. ``known`` is the point up to which the
-    asker has everything, and at which its bucket digests hold: the answer says whether the history contains that point,
-    and may give the changes since then in place of the buckets that differ by them.
+    replica has everything, and at which its bucket digests hold. The answer shows whether the history contains that
+    point, and may give the changes since then in place of the buckets that differ by them.
     """
 
     after: Point | None = None
@@ -146,7 +146,7 @@ class Want(msgspec.Struct, frozen=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """The links of a chain after the asked point, complete and in chain order, and the chain's head.
+    """The links of a chain after the requested point, complete and in chain order, and the chain's head.
 
     For ``ALL`` the links of all topics in commit order, and the store's point as head.
     """
@@ -156,7 +156,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Incomplete(msgspec.Struct, frozen=True):
-    """The asked point is not in the store's history, or the changelog no longer reaches it: full sync."""
+    """The requested point is not in the store's history, or the changelog no longer reaches it: full sync."""
 
 
 class Full(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class Object(msgspec.Struct, Generic[T], frozen=True):
-    """One object of a replica, or of a store, at one moment: where it is found, its topic, version and value.
+    """One object of a replica, or of a store, at one moment: table, key, topic, version and value.
 
-    Immutable; any thread; nothing blocks.
+    Immutable; any thread; no call blocks.
     """
 
     table: str
@@ -25,7 +25,7 @@ class Object(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def value(self) -> T:
-        """The value, as ``get`` gives it: of the table's declared type, or plain data. Decoded anew at each access.
+        """The value, as ``get`` returns it: of the table's declared type, or plain data. Decoded at each access.
         Raises InvalidValueError when it does not fit the type.
         """
         value: T = self.read(self)

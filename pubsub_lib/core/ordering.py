@@ -1,7 +1,7 @@
-"""The order in which a handler of several tables is told what a full sync found (docs/guarantees.md, "Order").
+"""The order of a full sync's events for a handler of several tables (docs/guarantees.md, "Order").
 
-A full sync knows states and no history: neither when each object came to be, nor when it went. So what it tells is
-ordered by what refers to what: first what others refer to, and the other way round for what is gone.
+A full sync reads states and no history: not when an object was created, nor when it was deleted. So its events are
+ordered by references between tables: referenced objects are created first and deleted last.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from pubsub_lib.core.model import Action
 
 
 def in_order(events: Iterable[Event], order: Sequence[str]) -> list[Event]:
-    """What a full sync told, reordered: first creates and sets, by their tables' places in ``order``, then deletes, by
-    the same places backward. Tables that are not named come last, and their deletes first. Within a table the order
-    stays.
+    """The events of a full sync, reordered: first creates and sets, by their tables' places in ``order``, then deletes,
+    in reverse order of these places. Tables that are not named come last, and their deletes first. Within a table the
+    order stays.
 
-    Several events of one object, which its move between two topics makes, become one: from the first one's old value
-    to the last one's new one, or none at all.
+    A move of an object between two topics makes several events. They become one event, from the first one's old value
+    to the last one's new value, or none if the object existed neither before nor after.
     """
     place = {table: number for number, table in enumerate(order)}
     folded: dict[tuple[str, str], Event] = {}

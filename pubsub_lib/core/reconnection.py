@@ -1,7 +1,7 @@
-"""What a replica asks because a connection is there again, and what the answers mean (rule 6).
+"""Hello requests after a connection, and the meaning of their replies (rule 6).
 
-What was sent before a connection cannot come on it any more. A publisher's reading that began after it shows what the
-store held then; the window for late messages need not be waited for.
+Messages that were sent before a connection cannot arrive on it any more. A publisher's reading that began after the
+connection shows the store's contents at that time. So the replica need not wait for the window for late messages.
 """
 
 import random
@@ -13,7 +13,7 @@ NEVER_DUE = float("inf")
 
 
 class Reconnection:
-    """The last connection, and the chains of which no reading that began after it came yet."""
+    """The last connection, and the chains without a reading that began after it."""
 
     def __init__(self, timing: Timing, rng: random.Random) -> None:
         self._timing = timing
@@ -22,10 +22,10 @@ class Reconnection:
         self._unread: dict[str, None] = {}
         self._asked = False
         self.ask_at = NEVER_DUE
-        """When ``due`` next has something to say."""
+        """When ``due`` will next return chains."""
 
     def connected(self, chains: Iterable[str], now: float) -> None:
-        """A connection is there. Several within the jitter lead to one question."""
+        """A connection was made. Several within the jitter lead to one hello request."""
         self._since = now
         self._unread = dict.fromkeys(chains)
         self._asked = False
@@ -36,10 +36,10 @@ class Reconnection:
         self._unread.pop(chain, None)
 
     def due(self, now: float) -> list[str]:
-        """Chains to ask about now: those that no reading since the connection told of.
+        """Chains to ask about now: those without a reading since the connection.
 
-        A publisher may answer from a reading that is older than the connection, and as old as ``reading_age``. So what
-        is still open when no such answer can come any more is asked about once again.
+        A publisher may answer from a reading that is older than the connection, and as old as ``reading_age``. So the
+        chains still without a reading are asked about once more, when no such answer can be received any more.
         """
         if now < self.ask_at:
             return []
@@ -49,15 +49,15 @@ class Reconnection:
         return list(self._unread)
 
     def read(self, chain: str, began: float) -> None:
-        """A reading of this chain that began then came: a publisher's or a sync's."""
+        """A reading of this chain was received, a publisher's or a sync's, which began at ``began``."""
         if began >= self._since:
             self._unread.pop(chain, None)
 
     def lost_at(self, chain: str, asked: float, now: float) -> float:
-        """When a head that this answer tells of, and that is not known, has to be read from the store; infinite for an
-        answer that has nothing to do with the connection.
+        """When a head in this reply that known has not reached must be read from the store; infinite for a reply that
+        is unrelated to the connection.
 
-        What was sent after the connection may still be on its way: as long as the question and its answer were.
+        Messages sent after the connection may still be on their way, for as long as the request and its reply took.
         """
         return now + (now - asked) if chain in self._unread and asked >= self._since else NEVER_DUE
 

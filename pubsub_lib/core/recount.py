@@ -1,4 +1,4 @@
-"""When a replica's memory is counted anew: every object within a stated time, a bounded number at each step."""
+"""When a replica's memory is recounted: every object within a configured time, a bounded number at each step."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -9,15 +9,15 @@ from pubsub_lib.core.topic_objects import Rot, Walk
 STEP_OBJECTS: Final = 500
 """Objects of one step: the replica's lock is held for about half a millisecond."""
 TOPIC_COST: Final = 5
-"""What a topic counts for besides its objects."""
+"""Cost of a topic without its objects, in objects."""
 PAUSE: Final = 0.01
 """Seconds between two steps."""
 NEVER_DUE: Final = float("inf")
 
 
 class Recount:
-    """Rounds over all topics, two in each ``within`` seconds (0: none), so that what goes wrong right behind a round
-    is found by the next one in time. Not thread-safe: the caller holds the replica's lock.
+    """Rounds over all topics, two in each ``within`` seconds (0: none), so that the next round still finds in time an
+    object that is altered right after a round checked it. Not thread-safe: the caller holds the replica's lock.
     """
 
     def __init__(self, within: float, now: float) -> None:
@@ -27,16 +27,16 @@ class Recount:
         self._walk: Walk | None = None
         self._pause = PAUSE
         self.next_time = self._round_at
-        """When ``step`` has something to do."""
+        """When ``step`` is next due."""
         self.rounds = 0
-        """Rounds that were ended."""
+        """Completed rounds."""
         self.objects = 0
-        """Objects that were looked at."""
+        """Objects that were checked."""
 
     def step(self, cache: Cache, stands_still: Callable[[str], bool], now: float) -> Sequence[Rot]:
-        """Look at the next objects; what was found in topics that were looked at to their end.
+        """Check the next objects. Returns the faults of the topics whose check ended in this step.
 
-        ``stands_still``: topics that are to be read anew anyway, which are left out.
+        ``stands_still``: whether a topic is to be read again anyway; such topics are left out.
         """
         if now < self.next_time:
             return ()
@@ -71,5 +71,5 @@ class Recount:
         self._round_at = now + self._period
         self._topics = cache.topics()
         weight = sum(cache.head(name)[0] + TOPIC_COST for name in self._topics)
-        # A round of very much, or within a very short time, must go faster to end before the next one.
+        # A round over very many objects, or within a very short time, must be faster to end before the next one.
         self._pause = min(PAUSE, self._period / 2 / (1 + weight / STEP_OBJECTS))

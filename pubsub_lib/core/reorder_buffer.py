@@ -8,11 +8,11 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import Link, Point
 
 CHANGE_OVERHEAD = 200
-"""Bytes that a change needs in memory besides the text of its table, key and value: the objects around them."""
+"""Bytes that a change needs in memory besides the text of its table, key and value: its Python objects."""
 
 
 class PendingStep:
-    """One step of a chain, perhaps not all of it yet: the messages that lead from ``prev`` to ``point``."""
+    """One step of a chain, perhaps incomplete: the messages that lead from ``prev`` to ``point``."""
 
     __slots__ = ("_needed", "_parts", "_totals", "point", "prev", "received", "size", "turn")
 
@@ -27,12 +27,12 @@ class PendingStep:
         self._totals: dict[str, int] = {}
 
     def has(self, message: Message) -> bool:
-        """True when this message is here already."""
+        """True when the step has this message already."""
         return (message.link.topic, message.part) in self._parts
 
     def add(self, message: Message) -> bool:
-        """Take one message in. False: it is here already, or its run was cut differently from the one that is here
-        (two publishers with different bounds of a frame): parts of the two together make no link.
+        """Add one message. False: the step has it already, or its run was cut differently from the run of the other
+        messages (two publishers with different ``max_frame_bytes``): the parts of the two do not make a link.
         """
         if self.has(message) or self._totals.get(message.link.topic, message.parts) != message.parts:
             return False
@@ -43,12 +43,12 @@ class PendingStep:
 
     @property
     def messages(self) -> int:
-        """How many messages are here."""
+        """Number of messages of the step that were received."""
         return len(self._parts)
 
     @property
     def complete(self) -> bool:
-        """True when every link of the step is here, and of every run each part."""
+        """True when every link of the step was received, and every part of each run."""
         return len(self._totals) == self._needed and len(self._parts) == sum(self._totals.values())
 
     def links(self) -> list[Link]:
@@ -61,7 +61,7 @@ class PendingStep:
 
 
 class ReorderBuffer:
-    """The held steps of one chain, by the point that each waits for, oldest first; bounded."""
+    """The pending steps of one chain, by the point that each waits for, oldest first; bounded."""
 
     __slots__ = ("_bytes", "_limits", "_messages", "_steps")
 
@@ -90,8 +90,8 @@ class ReorderBuffer:
         return next(iter(self._steps.values()), None)
 
     def hold(self, message: Message, prev: Point, needed: int, now: float, turn: int) -> bool:
-        """Keep one message. False: no room; the message was not kept. A repeated one is kept once and its first
-        arrival counts: the clock belongs to the oldest.
+        """Keep one message. False: the buffer is full; the message was not kept. A repeated message is kept once, with
+        the time of its first arrival, because the clock runs from the oldest.
         """
         step = self._steps.get(prev)
         size = size_of(message.link)
@@ -99,7 +99,7 @@ class ReorderBuffer:
             return step is not None and step.point == message.link.point and step.has(message)
         received = now
         if step is not None and step.point != message.link.point:
-            # Two histories meet at one point: the later message is the likelier one. The clock goes on.
+            # Two histories continue from one point: the later message is more likely right. The clock goes on.
             received = step.received
             self._messages -= step.messages
             self._bytes -= step.size
@@ -112,7 +112,7 @@ class ReorderBuffer:
         return True
 
     def take(self, known: Point) -> PendingStep | None:
-        """Remove and return the step that follows ``known``, if all of it is here."""
+        """Remove and return the step that follows ``known``, if it is complete."""
         step = self._steps.get(known)
         if step is None or not step.complete:
             return None
@@ -120,7 +120,7 @@ class ReorderBuffer:
         return step
 
     def drop_old(self, known: Point, *, everywhere: bool) -> int:
-        """Drop steps at or behind known; returns their number. Only from the oldest on, unless ``everywhere``."""
+        """Drop steps at or behind known; returns their number. Stops at the first later step, unless ``everywhere``."""
         old = []
         for step in self._steps.values():
             if step.point.position <= known.position:
@@ -132,14 +132,14 @@ class ReorderBuffer:
         return len(old)
 
     def drop_before(self, turn: int) -> int:
-        """Drop steps whose first message came before this turn; returns their number."""
+        """Drop steps whose first message was received before this turn; returns their number."""
         early = [step for step in self._steps.values() if step.turn < turn]
         for step in early:
             self._remove(step)
         return len(early)
 
     def points(self) -> Iterator[Point]:
-        """The points that are waited with, oldest first."""
+        """The points of the pending steps, oldest first."""
         return (step.point for step in self._steps.values())
 
     def _remove(self, step: PendingStep) -> None:
@@ -149,9 +149,9 @@ class ReorderBuffer:
 
 
 def size_of(link: Link) -> int:
-    """Bytes of a link's changes: table, key and value, and what each needs besides. A delete is not for nothing.
+    """Bytes of a link's changes: table, key, value and ``CHANGE_OVERHEAD`` of each. So a delete has a size too.
 
-    Names count by their characters: to encode each would cost more than the bound is exact.
+    Names count by their characters: encoding each is too expensive for an approximate limit.
     """
     return sum(
         CHANGE_OVERHEAD + len(change.table) + len(change.key) + (0 if change.value is None else len(change.value))

@@ -1,7 +1,7 @@
-"""Tracker and cache together: what a replica is, without its threads, sockets and clocks.
+"""Tracker and cache together: the state of a replica, without its threads, sockets and clocks.
 
-The threaded replica and the simulator are two shells around this one class. Not thread-safe: the caller holds one
-lock around everything here, and may call ``cache`` under the same lock.
+The threaded replica and the simulator both use this one class. Not thread-safe: the caller holds one lock around every
+call, and may call ``cache`` under the same lock.
 """
 
 import random
@@ -26,48 +26,48 @@ from pubsub_lib.errors import NotSubscribedError
 
 
 class Faults(msgspec.Struct):
-    """What must never happen, counted. Anything but zero is worth an alarm."""
+    """Counters of faults that must never happen. Any value but zero is worth an alarm."""
 
     guarded: int = 0
-    """Changes that the version guard kept out: an older version tried to replace a newer one."""
+    """Changes that were not applied because their version is older than the object's."""
     mismatches: int = 0
     """Times that a topic's count or digest differed from the store's."""
     rotted: int = 0
-    """Objects that were altered or lost in this replica's memory, found by a recount."""
+    """Objects that were altered or lost in this replica's memory, as found by a recount."""
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What a step led to: events for the handlers in chain order (perhaps none while nobody listens), and what the
-    shell must do now. ``by_sync``: so many of the first events come of a full sync or of an unsubscribe, which know no
-    order of changes; the others come of links.
+    """The result of a step: events for the handlers in chain order (perhaps none without handlers), and the operations
+    that the caller must do now. ``by_sync``: number of events at the begin that come from a full sync or an
+    unsubscribe, which do not know the order of changes; the others come from links.
     """
 
     events: Sequence[Event] = ()
     hello_requests: Sequence[RequestHello] = ()
     sync: StartSync | None = None
     rotted: Sequence[Rot] = ()
-    """What a recount found; the repair is on its way."""
+    """Faults that a recount found; their repair was started."""
     by_sync: int = 0
     history: HistoryChange | None = None
-    """The store's history changed: to be told before ``events``, in which versions may go back."""
+    """The store's history changed: handlers must be notified before ``events``, in which versions may go back."""
 
 
 NOTHING = StepResult()
 MAX_COMPARED: Final = 100
-"""Topics that a replica of everything asks about with each of its questions."""
+"""Maximum number of topics in each hello request of a replica of everything."""
 
 
 class Witness(Protocol):
-    """Is told what arrived and what was decided, before anything is applied: a journal."""
+    """A journal. It is called with each input and the resulting effects, before they are applied."""
 
     def received(self, envelope: Envelope, effects: Sequence[Effect], tracker: Tracker) -> None:
-        """An envelope arrived, and this is to be done now."""
+        """An envelope was received; the effects follow from it."""
 
     def synced(self, answer: SyncAnswer, number: int, effects: Sequence[Effect], tracker: Tracker) -> None:
-        """The store answered sync ``number``, and this is to be done now."""
+        """The store answered sync ``number``; the effects follow from it."""
 
     def drained(self, links: Sequence[Link], tracker: Tracker) -> None:
-        """These links had waited, and are applied now, before differing buckets are asked for."""
+        """These links had waited, and are applied now, before the differing buckets are requested."""
 
 
 class ReplicaState:
@@ -78,14 +78,14 @@ class ReplicaState:
         self.tracker = Tracker(timing, limits, rng, now)
         self.recount = Recount(timing.recount_time, now)
         self._unasked: list[str] = []
-        """Topics whose heads this replica of everything is still to ask about, in this round over all of them."""
+        """Topics whose heads this replica of everything has not requested yet in this round over all of them."""
         self.faults = Faults()
         self.witness: Witness | None = None
         self.listens: Callable[[], bool] = lambda: True
-        """False while nobody would look at events: then none need be made. Asked with the caller's lock held."""
+        """False while no handler needs events: then none need be made. Called with the caller's lock held."""
 
     def subscribe(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> StepResult:
-        """Follow more topics; subscribe to them before. Raises as ``check_subscribe``."""
+        """Follow more topics, to which the driver must be subscribed already. Raises as ``check_subscribe``."""
         self.check_subscribe(topics)
         return self._carry_out(self.tracker.subscribe(topics, now, known), now)
 
@@ -107,7 +107,7 @@ class ReplicaState:
         return StepResult(events, by_sync=len(events))
 
     def feed(self, envelope: Envelope, now: float) -> StepResult:
-        """An envelope arrived."""
+        """An envelope was received."""
         effects = self.tracker.feed(envelope, now)
         if self.witness is not None:
             self.witness.received(envelope, effects, self.tracker)
@@ -115,8 +115,8 @@ class ReplicaState:
         return outcome if envelope.hello is None or not self.cache.lagging else self._prove(outcome)
 
     def connected(self, now: float) -> None:
-        """A connection to a publisher is there, for the first time or again: ``tick`` will ask for hello replies. Call
-        it when everything that is followed is subscribed to."""
+        """A connection to a publisher was made, for the first time or again: ``tick`` will request hello replies. Call
+        it when the driver is subscribed to all followed topics."""
         self.tracker.connected(now)
 
     def tick(self, now: float) -> StepResult:
@@ -131,13 +131,13 @@ class ReplicaState:
         return msgspec.structs.replace(outcome, rotted=rotted) if rotted else outcome
 
     def next_time(self) -> float:
-        """When ``tick`` has something to do next."""
+        """When ``tick`` is next due."""
         return min(self.tracker.next_time(), self.recount.next_time)
 
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
         """The store answered."""
-        # First what was read, of all topics together, then what had waited for it: chains do not depend on each other,
-        # and a handler may want the former in an order of its own.
+        # First the contents that were read, of all topics together, then the links that had waited for them: chains do
+        # not depend on each other, and a handler may want the former in an order of its own.
         effects = sorted(self.tracker.sync_done(number, answer, now), key=lambda each: not isinstance(each, Replace))
         if self.witness is not None:
             self.witness.synced(answer, number, effects, self.tracker)
@@ -150,12 +150,12 @@ class ReplicaState:
 
     def _carry_out(self, effects: Sequence[Effect], now: float) -> StepResult:
         events: list[Event] = []
-        questions: list[RequestHello] = []
+        hello_requests: list[RequestHello] = []
         sync: StartSync | None = None
         by_sync = 0
         changed: dict[str, tuple[Point, Point]] = {}
         for effect in effects:
-            if isinstance(effect, Apply):  # most of all: to match it as a pattern takes four times as long
+            if isinstance(effect, Apply):  # the most frequent effect; a match statement takes four times as long
                 self._apply(effect.links, events, now)
             elif isinstance(effect, Replace):
                 before, after = effect.before, effect.answer.head
@@ -167,7 +167,7 @@ class ReplicaState:
             elif isinstance(effect, Compare):
                 self._compare(effect.heads, now)
             elif isinstance(effect, RequestHello):
-                questions.append(self._about_topics(effect) if effect.topics == (ALL,) else effect)
+                hello_requests.append(self._about_topics(effect) if effect.topics == (ALL,) else effect)
             elif isinstance(effect, StartSync):
                 wants = {name: self._fill(name, want) for name, want in effect.wants.items()}
                 sync = StartSync(effect.number, wants, effect.causes)
@@ -175,18 +175,18 @@ class ReplicaState:
                 assert_never(effect)
         self.tracker.counters.history_changes += len(changed)
         history = HistoryChange(changed) if changed else None
-        return StepResult(events, questions, sync, by_sync=by_sync, history=history)
+        return StepResult(events, hello_requests, sync, by_sync=by_sync, history=history)
 
     def _apply(self, links: Sequence[Link], events: list[Event], now: float) -> None:
         for topic, guarded, intact in self.cache.apply_run(links, events if self.listens() else None):
             self._faulty(topic, guarded, intact, now)
 
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
-        """Take a full sync's answer; whether its history contains what was known.
+        """Take a full sync's answer. Returns whether its history contains the known point.
 
-        The store says so. Versions are no evidence while it can: what has rotted in memory looks as if it went back,
-        and a repair of some buckets shows only a part. When the changelog no longer reaches back so far, the history is
-        taken for another one if something went back.
+        The store's answer decides, not the versions: an object that was altered in memory also looks as if it went
+        back, and a repair of some buckets shows only a part. When the changelog no longer reaches back to the known
+        point, a version that went back means another history.
         """
         if chain == ALL:
             for topic in [each for each in self.cache.topics() if each not in answer.topics]:
@@ -194,7 +194,7 @@ class ReplicaState:
         back = False
         for topic, snapshot in answer.topics.items():
             applied = self.cache.replace(
-                topic, snapshot, told=self.listens(), reached=reached, same_history=answer.contains_known
+                topic, snapshot, with_events=self.listens(), reached=reached, same_history=answer.contains_known
             )
             events.extend(applied.events)
             self._faulty(topic, applied.guarded, applied.intact, now)
@@ -212,20 +212,20 @@ class ReplicaState:
             if self.cache.differs(topic, head):
                 self._faulty(topic, 0, False, now)
 
-    def _about_topics(self, question: RequestHello) -> RequestHello:
-        """A replica of everything asks about some of its topics, others each time: their heads carry digests."""
+    def _about_topics(self, request: RequestHello) -> RequestHello:
+        """Add some topics, others each time, to the request of a replica of everything: their heads carry digests."""
         if not self._unasked:
             self._unasked = self.cache.topics()
         portion = next(cut(self._unasked[-MAX_COMPARED:][::-1]), ())
         del self._unasked[len(self._unasked) - len(portion) :]
-        return RequestHello(question.nonce, (ALL, *portion))
+        return RequestHello(request.nonce, (ALL, *portion))
 
     def _recount(self, now: float) -> Sequence[Rot]:
-        """Count the next objects in memory anew. A topic with something wrong has its differing buckets fetched."""
+        """Recount the next objects in memory. For a topic with a fault the differing buckets are fetched."""
         found = self.recount.step(self.cache, self._to_be_read, now)
         for rot in found:
             self.faults.rotted += rot.objects
-            if not self._to_be_read(rot.topic):  # else the answer that is awaited is compared with what is here
+            if not self._to_be_read(rot.topic):  # else the pending answer is compared with the cache
                 self.mismatched(rot.topic, now)
         return found
 
@@ -235,7 +235,7 @@ class ReplicaState:
         return name not in topics or self.tracker.chain(name).frozen
 
     def _prove(self, outcome: StepResult) -> StepResult:
-        """What a topic holds below a tombstone although it lags no longer is shown after all: its version goes back.
+        """Show objects that a topic holds below a tombstone although it lags no longer: their versions go back.
 
         So the delete that made the tombstone is undone, and handlers are notified, also when no reading showed it.
         """
@@ -253,11 +253,11 @@ class ReplicaState:
         return msgspec.structs.replace(outcome, events=events, history=history)
 
     def mismatched(self, topic: str, now: float) -> None:
-        """A topic's count or digest is not the store's: have the differing buckets fetched (rule 10)."""
+        """A topic's count or digest differs from the store's: fetch the differing buckets (rule 10)."""
         self.tracker.mismatched(topic, now)
 
     def resync(self, topics: Collection[str], now: float) -> None:
-        """Read these chains again as soon as the rate limit allows. Raises NotSubscribedError, then does nothing."""
+        """Read these chains again as soon as the rate limit allows. Raises NotSubscribedError and then reads none."""
         for topic in topics:
             self._check_subscribed(topic)
         self.tracker.resync(topics, now)

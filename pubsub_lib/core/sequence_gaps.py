@@ -1,4 +1,4 @@
-"""Where exactly messages were lost: gaps in the sequences per (publisher UUID, topic). Decides nothing (rule 11)."""
+"""Lost messages: gaps in the sequences per (publisher UUID, topic). For statistics only (rule 11)."""
 
 from collections import OrderedDict
 
@@ -7,28 +7,29 @@ import msgspec
 from pubsub_lib.core.model import ALL
 
 MAX_STREAMS_OF_A_SERVICE = 2
-"""UUIDs of one service name whose streams are remembered: the running one and the one before."""
+"""Maximum number of remembered UUIDs of one service name: the running one and the one before."""
 MAX_MISSING = 1000
-"""Single numbers of one stream that may still arrive late; older ones are given up as lost."""
+"""Maximum number of missing sequences of one stream that may still arrive late; older ones count as lost."""
 MAX_UUIDS = 1_000
-"""UUIDs of all services that are remembered: those heard last. What a forgotten one sends next is no hole."""
+"""Maximum number of remembered UUIDs of all services: those received last. The next message of a forgotten UUID is not
+a gap."""
 MAX_STREAMS = 100_000
-"""Streams of all of them, ..."""
+"""Maximum number of streams of all UUIDs."""
 MAX_MISSING_IN_ALL = 100_000
-"""... and single numbers of all streams."""
+"""Maximum number of missing sequences of all streams."""
 
 
 class Tally(msgspec.Struct):
-    """What the sequences told so far."""
+    """Counters of the sequences."""
 
     holes: int = 0
-    """Messages that were missing when a later one (or a hello) came."""
+    """Messages that were missing when a later one (or a hello) was received."""
     filled: int = 0
-    """Of these, those that came after all: reordered, not lost."""
+    """Messages counted in ``holes`` that were received later: reordered, not lost."""
     duplicates: int = 0
-    """Messages that came again."""
+    """Messages that were received again."""
     restarts: int = 0
-    """Publishers that came back under the same service name with a new UUID."""
+    """Publishers that started again under the same service name with a new UUID."""
 
 
 class _Stream:
@@ -40,20 +41,20 @@ class _Stream:
 
 
 class SequenceGaps:
-    """The streams of messages that somebody hears, and what is missing in them. Not thread-safe: a replica's tracker
-    uses it under its lock, a driver in its one receiving thread."""
+    """The received streams of messages, and their missing sequences. Not thread-safe: a replica's tracker uses it under
+    its lock, a driver in its one receiving thread."""
 
     def __init__(self) -> None:
         self.tally = Tally()
         self._streams: OrderedDict[str, dict[str, _Stream]] = OrderedDict()
-        """By UUID, the one heard last at the end."""
+        """By UUID; the UUID of the last message stands at the end."""
         self._services: dict[str, str] = {}
         self._uuids: dict[str, list[str]] = {}
         self._count = 0
         self._missing = 0
 
     def received(self, service: str, uuid: str, topic: str, first: int, count: int) -> None:
-        """Messages ``first`` .. ``first + count - 1`` came."""
+        """Messages ``first`` .. ``first + count - 1`` were received."""
         topics = self._topics(service, uuid)
         stream = topics.get(topic)
         last = first + count - 1
@@ -65,7 +66,7 @@ class SequenceGaps:
             self._out_of_order(stream, first, last)
 
     def announced(self, service: str, uuid: str, topic: str, last: int) -> None:
-        """A hello says that ``last`` was the last message sent: what is missing up to there is a hole."""
+        """A hello has ``last`` as the last message sent: messages missing up to there count as ``holes``."""
         topics = self._topics(service, uuid)
         stream = topics.get(topic)
         if stream is None:
@@ -75,7 +76,7 @@ class SequenceGaps:
             stream.highest = last
 
     def forget_topic(self, topic: str) -> None:
-        """The topic (``ALL``: everything) is no longer followed; coming back to it later is no hole."""
+        """The topic (``ALL``: everything) is no longer followed. Following it again later is not a gap."""
         for topics in self._streams.values():
             for each in list(topics) if topic == ALL else [topic]:
                 self._end(topics, each)
@@ -98,7 +99,7 @@ class SequenceGaps:
         return topics
 
     def _begin(self, topics: dict[str, _Stream], topic: str, last: int) -> None:
-        """A stream of the UUID that was heard just now, so it is the last to be forgotten."""
+        """Begin a stream of the UUID of the current message, which is the last UUID to be forgotten."""
         topics[topic] = _Stream(last)
         self._count += 1
         while self._count > MAX_STREAMS and len(self._streams) > 1:
@@ -142,7 +143,7 @@ class SequenceGaps:
         before = len(stream.missing)
         for number in range(max(first, last - MAX_MISSING + 1), last + 1):
             stream.missing[number] = None
-        # When other streams miss so much that no room is left, this one gives up what it misses.
+        # When other streams use up MAX_MISSING_IN_ALL, this one forgets its missing sequences.
         maximum = min(MAX_MISSING, max(0, MAX_MISSING_IN_ALL - self._missing + before))
         while len(stream.missing) > maximum:
             del stream.missing[next(iter(stream.missing))]

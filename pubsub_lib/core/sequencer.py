@@ -1,9 +1,9 @@
-"""A publisher's bookkeeping: it numbers every message, and says hello at start, when it is idle and when it is asked.
+"""A publisher's bookkeeping: it numbers every message, and makes hellos at start, when idle and on request.
 
-Sans-I/O: links, questions, connections, readings and the clock in; envelopes to send out. ``now`` is in seconds of a
-clock that never goes back. Not thread-safe: the caller holds a lock around every call. It sends links under that lock
-too, in the order in which it got them. Hellos it sends without the lock: one that a later link overtakes names an older
-sequence, which is harmless, and its age only has to be true when it was made.
+Sans-I/O: links, hello requests, connections, readings and the clock in; envelopes to send out. ``now`` is in seconds of
+a clock that never goes back. Not thread-safe: the caller holds a lock around every call. The caller sends links under
+that lock too, in the order in which it got them. It sends hellos without the lock: a hello that a later link overtakes
+names an older sequence, which is harmless, and its age only has to be true when the hello was made.
 """
 
 from collections import deque
@@ -20,18 +20,19 @@ from pubsub_lib.core.timing import Timing
 
 NEVER_YET = float("-inf")
 MAX_REQUESTS = 10_000
-"""Questions that wait for a reading; more are not answered, and their askers ask again. Drivers remember as many: a
-replica asks about 200 topics at a time, so 64 would leave one of 20,000 topics without most of its answers.
+"""Maximum number of hello requests that wait for a reading. Further ones are not answered, and the replicas send them
+again. Drivers remember as many: a replica requests 200 topics at a time, so with 64 a replica of 20,000 topics would
+not get most of its replies.
 """
 HELLO_TOPICS = 200
-"""Topics in one hello at most; fewer when their names are too long for ``max_frame_bytes``."""
+"""Maximum number of topics in one hello; fewer when their names are too long for ``max_frame_bytes``."""
 HELLO_DELAY = 0.1
 """Seconds from a connection to the hello that it causes: the subscriptions arrive after the connection, and one hello
-serves all who connect meanwhile."""
+is enough for all subscribers that connect meanwhile."""
 HELLO_SPACING = 1.0
-"""Seconds between two broadcast hellos at least, however many subscribers connect."""
+"""Minimum seconds between two broadcast hellos, however many subscribers connect."""
 MAX_BACKOFF = 30.0
-"""Seconds at most between attempts to read the heads while the store does not answer, and between broadcasts that the
+"""Maximum seconds between attempts to read the heads while the store does not answer, and between broadcasts that the
 transport refuses."""
 _TOPIC = attrgetter("topic")
 
@@ -47,43 +48,43 @@ class Sequencer:
         self._sequences: dict[str, int] = {}
         """The last sequence of each topic; the topic that was sent on last stands at the end."""
         self._sent_at = now
-        """When something was last sent to everybody."""
+        """When a link or a broadcast hello was last sent."""
         self._broadcast_at = NEVER_YET
-        """When the last broadcast hello was said."""
+        """When the last broadcast hello was made."""
         self._connected_at = NEVER_YET
         self._hello_at = now
         """When a hello is due although the publisher is not idle: at the start, after a connection, after a refusal."""
         self._broadcast_last = False
-        """The hello that was made last is a broadcast."""
+        """Whether the last hello was a broadcast."""
         self._refusals = 0
-        """Broadcasts refused since the last that was not."""
+        """Consecutive broadcasts that were refused."""
         self._refused_last = False
-        """The last broadcast was refused."""
+        """Whether the last broadcast was refused."""
         self._requests: dict[str, HelloRequest] = {}
-        """Wait for a reading."""
+        """Requests that wait for a reading."""
         self._answers: deque[HelloRequest] = deque()
-        """To be answered now."""
+        """Requests to be answered now."""
         self._portions: deque[HelloRequest] = deque()
-        """What is left of the question that is being answered, in parts that one hello answers."""
+        """The rest of the request that is being answered, in parts for one hello each."""
         self._heads: Heads | None = None
         self._all_read = NEVER_YET
-        """When the reading of all these heads began; ..."""
+        """When the reading of all these heads began."""
         self._began = NEVER_YET
-        """... and when it was last known that they hold."""
+        """When a reading last confirmed these heads."""
         self._reading = False
         self._failed = False
-        """A hello is due and the reading for it failed: what is known is told, with its true age."""
+        """A hello is due and its reading failed: the hello is made from the last reading, with its true age."""
         self._failures = 0
         self._read_from = now
 
-    # -- what is sent ------------------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------------------------
 
     def publish(self, links: Sequence[Link], now: float) -> list[Envelope]:
-        """Number these links, in this order. A large link becomes a run; neighbours on a topic share an envelope.
+        """Number these links, in this order. A large link becomes a run; adjacent links of a topic share an envelope.
 
-        Raises FrameError("oversized") when one change does not fit in a frame; then nothing was numbered.
+        Raises FrameError("oversized") when one change does not fit in a frame; then no link was numbered.
         """
-        # All is encoded before anything is numbered.
+        # All links are encoded before one is numbered.
         ready = (
             [(links[0].topic, packed(links, self._limits))]
             if len(links) == 1
@@ -91,7 +92,7 @@ class Sequencer:
         )
         envelopes = []
         for topic, frames in ready:
-            last = self._sequences.pop(topic, 0)  # to the end: the hello speaks of the latest
+            last = self._sequences.pop(topic, 0)  # to the end: the hello names the latest topics
             for messages in frames:
                 envelopes.append(Envelope(self.service, self.uuid, topic, last + 1, messages))
                 last += len(messages)
@@ -100,7 +101,7 @@ class Sequencer:
         return envelopes
 
     def hello_requested(self, ask: HelloRequest, now: float) -> None:
-        """A replica asks for a hello reply: answered now when the last reading is young enough, else after the next."""
+        """A replica requests a hello reply: made now when the last reading is young enough, else after the next."""
         if len(self._requests) + len(self._answers) >= MAX_REQUESTS:
             return
         if self._fresh(now):
@@ -109,19 +110,19 @@ class Sequencer:
             self._requests[ask.nonce] = ask
 
     def connected(self, now: float) -> None:
-        """A subscriber has connected: it is to hear a hello, which tells it where the store stands. A herd of
-        subscribers is told together.
+        """A subscriber has connected: it is to receive a hello with the store's point. One hello serves all subscribers
+        that connect at about the same time.
         """
         self._connected_at = now
         self._hello_at = min(self._hello_at, max(now + HELLO_DELAY, self._broadcast_at + HELLO_SPACING))
 
     def next_hello(self, now: float) -> Envelope | None:
-        """The next hello to send, None when there is none: call it until then, after everything else here. Answers to
-        questions first. Each is made by itself, so that the caller's lock is not held for long.
+        """The next hello to send, or None. Call it until it returns None, after every other method. Replies to requests
+        come first. Each call makes one hello, so that the caller's lock is not held for long.
         """
         self._broadcast_last = False
         if self._answers and not self._portions:
-            # One question at a time: to cut all that wait for a reading would hold up commits.
+            # One request at a time: cutting all that waited for a reading would delay commits.
             self._portions.extend(self._cut(self._answers.popleft()))
         if self._portions:
             ask = self._portions.popleft()
@@ -130,7 +131,7 @@ class Sequencer:
             return self._hello(topics, heads, now, nonce=ask.nonce)
         if self._heads is None or now < self._due() or not (self._failed or self._fresh(now)):
             return None
-        # Who connected just now may not be subscribed yet.
+        # A subscriber that connected just now may not be subscribed yet.
         again = self._connected_at > now - HELLO_DELAY
         self._hello_at = now + HELLO_SPACING if again else float("inf")
         self._sent_at = self._broadcast_at = now
@@ -140,13 +141,13 @@ class Sequencer:
             self._refusals = 0
         self._refused_last = False
         latest = next(portions(reversed(self._sequences), HELLO_TOPICS, self._limits))
-        # Of a topic that the reading does not show yet nothing is known.
+        # A topic that is not in the reading has no known head yet.
         known = self._heads.topics
         return self._hello(latest, {topic: known[topic] for topic in latest if topic in known}, now)
 
     def refused(self) -> int:
-        """The transport refused the last hello: it would refuse the others too. The answers that are due are dropped,
-        and their askers ask again. Returns how many. A broadcast is said again after a pause, which grows.
+        """The transport refused the last hello: it would refuse the others too. The replies that are due are dropped,
+        and their replicas request them again. Returns their number. A broadcast is retried after a growing pause.
         """
         if self._broadcast_last:
             pause = min(HELLO_SPACING * 2.0 ** min(self._refusals, 32), MAX_BACKOFF)
@@ -166,20 +167,20 @@ class Sequencer:
     # -- readings of the store's heads ---------------------------------------------------------------------------------
 
     def wants_reading(self, now: float) -> bool:
-        """True when the caller should read the store: its point, and unless :meth:`heads_at` has them the heads of
-        ``ALL`` topics. It brings them to ``heads_read``.
+        """True when the caller should read the store: its point, and the heads of ``ALL`` topics unless
+        :meth:`heads_at` has them. The caller passes them to ``heads_read``.
         """
         return not self._reading and now >= self._read_from and self._needs_reading(now)
 
     def begin_reading(self) -> None:
-        """The caller reads now."""
+        """The caller begins to read the store."""
         self._reading = True
 
     def heads_at(self, store: Point, now: float) -> Heads | None:
-        """The heads of the last reading, when the store stands where it stood then: they need not be read again.
+        """The heads of the last reading if the store's point is the same as then: they need not be read again.
 
-        Not for longer than ``stale_after``: a repair of the database corrects a head's count and digest without a new
-        point, and replicas would compare theirs with the wrong ones until the next commit.
+        None after ``stale_after``: a repair of the database corrects a head's count and digest without a new point, and
+        replicas would compare theirs with the wrong ones until the next commit.
         """
         if self._heads is None or self._heads.store != store or now >= self._all_read + self._timing.stale_after:
             return None
@@ -196,7 +197,7 @@ class Sequencer:
         self._answer_all()
 
     def heads_failed(self, now: float) -> None:
-        """The store did not answer. Questions are answered with what is known, which says its true age."""
+        """The store did not answer. Requests are answered from the last reading, with its true age."""
         self._reading = False
         self._failed = now >= self._due()
         self._read_from = now + min(self._timing.reading_age * 2.0 ** min(self._failures, 32), MAX_BACKOFF)
@@ -206,7 +207,7 @@ class Sequencer:
         self._answer_all()
 
     def next_time(self) -> float:
-        """When ``next_hello`` or ``wants_reading`` next has something to say; infinite while the caller reads."""
+        """When ``next_hello`` or ``wants_reading`` is next due; infinite while the caller reads."""
         if self._reading:
             return float("inf")
         if self._heads is None or self._requests:
@@ -249,10 +250,10 @@ class Sequencer:
         return Envelope(self.service, self.uuid, ALL, 0, (), hello)
 
     def _head(self, topic: str) -> Head:
-        # A reading is of all topics: one that it does not show was never written.
+        # A reading is of all topics: a topic that is not in it was never written.
         return EMPTY if self._heads is None else self._heads.topics.get(topic, EMPTY)
 
     def _cut(self, ask: HelloRequest) -> Iterator[HelloRequest]:
-        """A question in parts that one hello answers."""
+        """A request in parts for one hello each."""
         for topics in portions(ask.topics, HELLO_TOPICS, self._limits):
             yield HelloRequest(ask.nonce, topics)

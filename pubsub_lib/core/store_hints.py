@@ -1,7 +1,7 @@
-"""When a replica of topics asks because a broadcast hello shows that the store stands beyond what it has (rule 6).
+"""Hello requests of a replica of topics after a broadcast hello with a later point of the store (rule 6).
 
-A broadcast names few topics, of a publisher that was just started none. Its store's point is all that tells a replica
-of the others that something may be missing. It says nothing about a topic, so the replica asks.
+A broadcast names few topics, that of a just started publisher none. For the other topics only the store's point shows a
+replica that changes may be missing. The point belongs to no topic, so the replica sends a hello request.
 """
 
 import random
@@ -13,9 +13,9 @@ NEVER_DUE = float("inf")
 
 
 class StoreHints:
-    """The chains to ask about before the next round of questions about all chains, and when.
+    """The chains to ask about before the next round of hello requests about all chains, and when.
 
-    At most once between two such rounds: on a busy store every broadcast of every idle publisher shows a later point.
+    At most once between two such rounds: on a busy store every broadcast of every idle publisher has a later point.
     """
 
     def __init__(self, timing: Timing, rng: random.Random) -> None:
@@ -25,33 +25,31 @@ class StoreHints:
         self._position = 0
         self._asked = False
         self.ask_at = NEVER_DUE
-        """When ``due`` next has something to say."""
+        """When ``due`` will next return chains."""
 
     @property
     def wanted(self) -> bool:
-        """False while a hint would lead to nothing: the next round of questions is near enough."""
+        """False while hints are ignored: the next round of hello requests is near enough."""
         return not self._asked
 
     @property
     def waits(self) -> bool:
-        """True while a question is to be asked."""
+        """True while a hello request is to be sent."""
         return self.ask_at != NEVER_DUE
 
     def received(self, position: int, behind: Iterable[str], now: float) -> None:
-        """A broadcast shows that the store stands at ``position``; ``behind`` are the chains of which so much is not
-        proved to be here.
-        """
+        """A broadcast has the store's ``position``; ``behind`` are the chains that are not proved up to it."""
         chains = dict.fromkeys(behind)
         if self._asked or not chains:
             return
         self._chains.update(chains)
         self._position = max(self._position, position)
-        # A herd of replicas received the same hello. Not later than the clock of a link that begins to wait meanwhile.
+        # Many replicas received the same hello. Not later than the clock of a link that begins to wait meanwhile.
         jitter = min(self._timing.connect_jitter, self._timing.message_delay_window)
         self.ask_at = min(self.ask_at, now + self._rng.random() * jitter)
 
     def due(self, now: float, is_behind: Callable[[str, int], bool]) -> Sequence[str]:
-        """The chains to ask about now: those that are still behind the position that was shown."""
+        """The chains to ask about now: those that are still behind the position of the broadcasts."""
         if now < self.ask_at:
             return ()
         due = [name for name in self._chains if is_behind(name, self._position)]
@@ -60,7 +58,7 @@ class StoreHints:
         return due
 
     def asked_about_all(self) -> None:
-        """A round of questions about all chains goes out."""
+        """A round of hello requests about all chains was sent."""
         self._clear()
         self._asked = False
 

@@ -1,4 +1,4 @@
-"""When a sync may start: one at a time, jittered, rate-limited, backing off; no need is ever forgotten (rule 9)."""
+"""When a sync may start: one at a time, jittered, rate-limited, with backoff; no need is forgotten (rule 9)."""
 
 import random
 
@@ -6,13 +6,15 @@ from pubsub_lib.core.timing import Timing
 
 
 def backoff(timing: Timing, failures: int) -> float:
-    """Seconds to wait after so many failures before this one: each doubles the wait, up to a bound."""
-    # The exponent is bounded because a float's is: 2.0**1024 overflows after a long outage.
+    """Seconds to wait after a failure. ``failures``: number of failures before it; each doubles the wait, up to
+    ``max_sync_backoff``.
+    """
+    # The exponent is bounded because 2.0**1024 overflows after a long outage.
     return min(timing.sync_backoff * 2.0 ** min(failures, 32), timing.max_sync_backoff)
 
 
 class SyncScheduler:
-    """The one sync of a replica. Knows nothing of what is synced."""
+    """The one sync of a replica. Independent of the synced chains."""
 
     def __init__(self, timing: Timing, rng: random.Random, now: float) -> None:
         self._timing = timing
@@ -21,22 +23,22 @@ class SyncScheduler:
         self._free_from = now
         self._failures = 0
         self.number = 0
-        """Of the sync that runs or ran last; an answer under another number is late and ignored."""
+        """Number of the sync that runs or ran last; an answer with another number is late and ignored."""
         self.running = False
         self.begun = 0.0
         self.turn = 0
 
     def need(self, now: float) -> None:
-        """Some chain needs a sync. Calling it again changes nothing: the first need keeps its time."""
+        """A chain needs a sync. Another call has no effect: the first need keeps its time."""
         if self._due is None:
             self._due = now + self._rng.random() * self._timing.sync_jitter
 
     def need_now(self, now: float) -> None:
-        """The answer just read calls for another reading: the same sync goes on."""
+        """The answer just read needs another reading: the same sync goes on."""
         self._due = self._free_from = now
 
     def no_need(self) -> None:
-        """Nothing is due any more (the topic was dropped)."""
+        """No sync is due any more (the topic was dropped)."""
         self._due = None
 
     def may_begin(self, now: float) -> bool:
@@ -53,13 +55,13 @@ class SyncScheduler:
         return self.number
 
     def ended(self, now: float) -> None:
-        """It succeeded."""
+        """The sync succeeded."""
         self.running = False
         self._failures = 0
         self._free_from = now + self._timing.sync_interval
 
     def failed(self, now: float) -> None:
-        """It failed: each failure doubles the wait before the next."""
+        """The sync failed: each failure doubles the wait before the next."""
         self.running = False
         self._free_from = now + backoff(self._timing, self._failures)
         self._failures += 1
@@ -71,7 +73,7 @@ class SyncScheduler:
 
     @property
     def failures(self) -> int:
-        """Syncs that failed in a row."""
+        """Consecutive syncs that failed."""
         return self._failures
 
     def timed_out(self, now: float) -> bool:
@@ -79,7 +81,7 @@ class SyncScheduler:
         return self.running and now >= self.begun + self._timing.sync_timeout
 
     def next_time(self) -> float:
-        """When ``may_begin`` or ``timed_out`` will next be true; infinite when there is nothing to wait for."""
+        """When ``may_begin`` or ``timed_out`` will next be true; infinite when no sync is due or runs."""
         if self.running:
             return self.begun + self._timing.sync_timeout
         return float("inf") if self._due is None else max(self._due, self._free_from)

@@ -1,4 +1,4 @@
-"""Tables with a type: handles for type checkers, and which tables a replica or a store has."""
+"""Tables with a type: handles for type checkers, and the tables of a replica or a store."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
@@ -15,9 +15,9 @@ T = TypeVar("T")
 class Table(msgspec.Struct, Generic[T], frozen=True):
     """A table and the type of its values: ``ports = Table("lport", Port)``.
 
-    Declared once for a replica or a store (``tables=[ports]``), it can be given wherever a table's name can; type
-    checkers then know the type of the value. ``type`` is a msgspec Struct, or anything else that msgspec can decode.
-    Raises InvalidValueError for a bad name, ConfigError for a type that msgspec cannot decode.
+    Declared once for a replica or a store (``tables=[ports]``), it can be used wherever a table's name can; type
+    checkers then know the type of the value. ``type`` is a msgspec Struct, or any other type that msgspec can decode.
+    Raises InvalidValueError for an invalid name, ConfigError for a type that msgspec cannot decode.
     """
 
     name: str
@@ -35,18 +35,18 @@ Declared = Mapping[str, type[Any]] | Iterable[Table[Any]]
 class TableTypes:
     """The declared tables. None declared: every table holds any JSON. Some declared: only those exist.
 
-    Immutable; any thread; nothing blocks.
+    Immutable; any thread; no call blocks.
     """
 
     def __init__(self, declared: Declared | None = None) -> None:
-        """Raises InvalidValueError for a bad name, ConfigError for a type that msgspec cannot decode, or for a table
-        that is declared twice.
+        """Raises InvalidValueError for an invalid name, ConfigError for a type that msgspec cannot decode, or for a
+        table that is declared twice.
         """
         self.types = _types(declared or ())
 
     def name(self, table: str | Table[Any]) -> str:
-        """The name of a table. Raises InvalidValueError for a bad name, for a table that is not declared where some
-        are, and for a handle that was not declared.
+        """The name of a table. Raises InvalidValueError for an invalid name, for a table that is not declared although
+        others are, and for a handle that was not declared.
         """
         if isinstance(table, Table):
             if self.types.get(table.name) != table.type:
@@ -57,7 +57,8 @@ class TableTypes:
             return table.name
         check_name("table", table)
         if self.types and table not in self.types:
-            raise InvalidValueError(f"the table {table!r} is not declared; there are {', '.join(sorted(self.types))}")
+            names = ", ".join(sorted(self.types))
+            raise InvalidValueError(f"the table {table!r} is not declared; the declared tables are {names}")
         return table
 
 

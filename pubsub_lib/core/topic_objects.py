@@ -1,8 +1,7 @@
-"""The objects of one topic in a replica, with their number and digest, and the walk that counts them anew.
+"""The objects of one topic in a replica, with their number and digest, and the walk that counts them again.
 
-Count and digest are running sums: nothing that happens to an object in memory behind their back shows in them. A
-:class:`Walk` looks at every object once, a bounded number at a time, and compares what it finds with the sums, while
-links go on changing the topic.
+Count and digest are running sums: an object that is altered in memory does not change them. A :class:`Walk` reads every
+object once, a bounded number at a time, and compares the result with the sums, while links go on changing the topic.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pubsub_lib.core.merged_view import HeldObject, Ident, MergedView
 from pubsub_lib.core.model import Link
 
 MAX_NAMED: Final = 20
-"""Objects that a walk names; it counts all."""
+"""Maximum number of objects that a walk names; it counts all."""
 
 
 class TopicObjects:
@@ -29,7 +28,7 @@ class TopicObjects:
         self.digest = 0
         self.position = 0
         self.walk: Walk | None = None
-        """Counts the topic anew; it must be told of a link before that is applied."""
+        """The running recount of the topic; its ``touch`` must be called with a link before that is applied."""
 
     def objects(self) -> Iterator[tuple[str, str, HeldObject]]:
         """Every object: table, key, entry."""
@@ -38,14 +37,14 @@ class TopicObjects:
                 yield table, key, entry
 
     def recount(self) -> None:
-        """Count and digest anew: a sum that went astray would have the topic repaired for ever, to no end."""
+        """Compute count and digest from the objects: with a wrong sum the topic would be repaired again and again."""
         self.count = sum(map(len, self.tables.values()))
         self.digest = sum(entry.fingerprint for _, _, entry in self.objects()) & MASK
 
 
 class Rot(msgspec.Struct, frozen=True):
-    """Objects of a topic that are not, in memory, what was applied. ``names``: (table, key) of the first
-    ``MAX_NAMED``; none when only count or digest tell that something is wrong.
+    """Objects of a topic that were altered or lost in memory. ``names``: (table, key) of the first ``MAX_NAMED``; none
+    when only count or digest is wrong.
     """
 
     topic: str
@@ -54,11 +53,11 @@ class Rot(msgspec.Struct, frozen=True):
 
 
 class Walk:
-    """One look at every object of a topic, as the topic was when the walk began.
+    """One check of every object of a topic, as the topic was when the walk began.
 
-    To begin takes a list of the topic's keys (6 ms for a million objects); each ``step`` looks at a bounded number.
-    An object that a link changes before the walk comes to it counts with the fingerprint that it had at the begin
-    (``touch``), so the sums must be right however busy the topic is.
+    The begin makes a list of the topic's keys (6 ms for a million objects); each ``step`` checks a bounded number of
+    objects. An object that a link changes before its check counts with the fingerprint that it had at the begin
+    (``touch``). So the sums must be right however busy the topic is.
     """
 
     def __init__(self, name: str, topic: TopicObjects, merged: MergedView) -> None:
@@ -77,7 +76,7 @@ class Walk:
 
     @property
     def over(self) -> bool:
-        """True when a sync has replaced the topic, or it was dropped, since the walk began: nothing is to be told."""
+        """True when a sync has replaced the topic, or it was dropped, since the walk began: the walk has no result."""
         return self._topic.walk is not self
 
     def touch(self, link: Link) -> None:
@@ -90,7 +89,7 @@ class Walk:
                 touched[change.table, change.key] = entry.fingerprint
 
     def step(self, maximum: int) -> int:
-        """Look at so many objects at most; how many were. Fewer: that was the end (see ``result``)."""
+        """Check at most ``maximum`` objects. Returns their number; fewer means the end (see ``result``)."""
         looked = 0
         while self._left and looked < maximum:
             table, keys = self._left[-1]
@@ -106,11 +105,11 @@ class Walk:
 
     @property
     def done(self) -> bool:
-        """True when every object was looked at."""
+        """True when every object was checked."""
         return not self._left
 
     def result(self) -> Rot | None:
-        """At the end: what is wrong, None when nothing is. Ends the walk."""
+        """End the walk, when it is done. Returns the fault, or None."""
         self._topic.walk = None
         if (self._count, self._sum & MASK) == self._expected and not self._wrong:
             return None
@@ -120,7 +119,7 @@ class Walk:
         self._count += 1
         if entry is None or entry.version > self._begun:
             before = self._touched.get((table, key))
-            if before is None:  # no link took it away, and none wrote it
+            if before is None:  # no link deleted or wrote it
                 self._count -= 1
                 if entry is not None:  # its version was altered; so its bucket must differ from the store's
                     entry.fingerprint = fingerprint(table, key, entry.version, entry.value)
@@ -133,7 +132,7 @@ class Walk:
         shown = self._merged.table(table)
         hidden = shown.get(key) is not entry and (table, key) not in self._merged.contested
         if hidden:
-            shown[key] = entry  # its topic has it; only what is shown had lost it
+            shown[key] = entry  # its topic has it; only the merged view had lost it
         if real != entry.fingerprint or hidden:
             entry.fingerprint = real  # so that its bucket differs from the store's
             self._blame(table, key)

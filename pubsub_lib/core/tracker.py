@@ -1,7 +1,7 @@
 """The state machine of a replica: envelopes and the clock in, effects out. Rules 1 to 13.
 
-Everything that changes a topic is a link that connects, or a full sync. The tracker knows no cache, no socket, no
-store and no clock: ``now`` is an argument, in seconds of any clock that never goes back.
+Only a link that connects, or a full sync, changes a topic. The tracker uses no cache, no socket, no store and no clock:
+``now`` is an argument, in seconds of any clock that never goes back.
 Not thread-safe: the caller holds one lock around tracker and cache.
 """
 
@@ -24,11 +24,11 @@ from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.transitions import DUE, SYNCING, State, Trigger
 
 _FOLLOWING = State.FOLLOWING
-"""For every message: an enumeration's member is found through its class in ten times the time."""
+"""Used for every message: the look-up of an enumeration's member through its class is 10 times slower."""
 
 
 class Counters(msgspec.Struct):
-    """What became of what came in."""
+    """Counters of received messages and of syncs."""
 
     applied: int = 0
     """Links applied."""
@@ -39,15 +39,15 @@ class Counters(msgspec.Struct):
     waited: int = 0
     """Messages that had to wait for an earlier one."""
     overflowed: int = 0
-    """Messages dropped because too much waited."""
+    """Messages dropped because too many waited."""
     unsubscribed: int = 0
     """Messages of topics that are not subscribed to (any more)."""
     history_changes: int = 0
-    """Times that a chain was read anew because the store's history changed."""
+    """Times that a chain was read again because the store's history changed."""
     late_answers: int = 0
-    """Sync answers that nobody waited for any more."""
+    """Sync answers that were received too late and ignored."""
     syncs_failed: int = 0
-    """Syncs that failed or took too long."""
+    """Syncs that failed or timed out."""
     deltas: dict[str, int] = {}
     """Deltas begun, by cause."""
     fulls: dict[str, int] = {}
@@ -55,10 +55,10 @@ class Counters(msgspec.Struct):
 
 
 class PersistentMismatch(msgspec.Struct):
-    """Everything of a chain was read, and the answer did not fit its own count or digest: so it is in the store."""
+    """All of a chain was read, and the answer did not fit its own count or digest: so the fault is in the store."""
 
     topic: str
-    """The first that did not fit."""
+    """The first topic that did not fit."""
     again_at: float
     """When the chain is read again; infinite while that is due or runs."""
 
@@ -84,17 +84,17 @@ class Tracker:
         self._reconnection = Reconnection(timing, rng)
         self._hints = StoreHints(timing, rng)
         self._reached_store: Point | None = None
-        """A point of the store up to which everything of all chains was here. It stays so until a chain is added, or
-        replaced: what is covered goes back otherwise only when the store does, and its point is another one then."""
+        """A point of the store up to which all chains were complete. Valid until a chain is added or replaced:
+        otherwise the covered position goes back only when the store does, and then the store's point is another one."""
         self.gaps = SequenceGaps()
         self.counters = Counters()
 
-    # -- what is followed ----------------------------------------------------------------------------------------
+    # -- subscriptions -------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str], now: float, known: Mapping[str, Point] | None = None) -> list[Effect]:
-        """Follow more topics. Subscribe to them first: the question that is asked here proves the subscription.
+        """Follow more topics. Subscribe to them first: the reply to this call's hello request proves the subscription.
 
-        ``known`` gives points at hand, from which a delta is enough.
+        ``known``: points that the replica has, from which a delta is enough.
         """
         fresh = [topic for topic in topics if topic not in self._chains]
         if not fresh:
@@ -123,9 +123,9 @@ class Tracker:
 
     @property
     def restless(self) -> bool:
-        """True while a clock, a sync's start or a question may come sooner than the last ``next_time()`` said; as long
-        as it stays true, only a hello makes something come sooner still, or a count or digest that differs: its sync
-        may then start late by up to ``message_delay_window`` (docs/scheduler.md)."""
+        """True while a clock, a sync's start or a hello request may be due sooner than the last ``next_time()``. While
+        it stays true, only a hello, or a count or digest that differs, makes one due sooner still: its sync may then
+        start late by up to ``message_delay_window`` (docs/scheduler.md)."""
         return bool(self._holding) or self.syncs.waits or self._hints.waits
 
     @property
@@ -134,39 +134,39 @@ class Tracker:
         return self._chains.keys()
 
     def chain(self, topic: str) -> Chain:
-        """One chain, to look at. KeyError when it is not subscribed to."""
+        """One chain, read-only. KeyError when it is not subscribed to."""
         return self._chains[topic]
 
     @property
     def synced(self) -> bool:
-        """True when some chain is followed and every one was synced once (its initial handlers are the caller's part of
-        rule 8). Nothing is known where nothing is followed.
+        """True when at least one chain is followed and every chain was synced once (the calls of initial handlers are
+        the caller's part of rule 8). False without a chain.
         """
         return bool(self._chains) and all(chain.synced for chain in self._chains.values())
 
     @property
     def mismatching(self) -> Collection[str]:
-        """Topics of which the store's own count or digest does not fit what it holds, as far as is known: of each
-        chain the first. Nothing proves that these are right.
+        """Topics whose count or digest in the store does not fit its objects, as far as is known: the first of each
+        chain. Their contents are not proved to be right.
         """
         return [mismatch.topic for mismatch in self._persistent.values()]
 
     def staleness(self, now: float) -> float:
-        """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first, and while nothing is
-        followed: then there is no proof of anything.
+        """Seconds since the oldest of the chains' best proofs (rule 7); infinite before the first proof, and while no
+        chain is followed.
         """
         return max((self.freshness.staleness(name, now) for name in self._chains), default=float("inf"))
 
     def covered(self, topics: Collection[str] | None = None) -> int:
-        """Position up to which everything is here, of these topics (None: of all that are subscribed to); 0 when one of
-        them is not subscribed to, or nothing is.
+        """Position up to which the replica has everything of these topics (None: of all subscribed ones); 0 when one of
+        them is not subscribed to, or without any.
         """
         names = self._chains if topics is None else [self._chain_of(topic) for topic in topics]
         return min((self._covered(self._chains.get(name)) for name in names), default=0)
 
     def connected(self, now: float) -> None:
-        """A connection to a publisher (or the broker) is there, for the first time or again: hello replies about
-        everything that is followed are asked for, after a jitter. Call it when what is followed is subscribed to.
+        """A connection to a publisher (or the broker) was made, for the first time or again: hello replies about all
+        chains are requested after a jitter. Call it when the driver is subscribed to all followed topics.
         """
         self._turn += 1
         self._reconnection.connected(self._chains, now)
@@ -174,13 +174,13 @@ class Tracker:
     # -- in --------------------------------------------------------------------------------------------------------
 
     def feed(self, envelope: Envelope, now: float) -> list[Effect]:
-        """An envelope arrived."""
+        """An envelope was received."""
         self._turn += 1
         if envelope.hello is not None:
             return self._receive_hello(envelope, envelope.hello, now)
         chain = self._chains.get(self._chain_of(envelope.topic))
         if chain is None:
-            # Not counted in the sequences either: what follows a straggler is no hole when the topic comes back.
+            # Not counted in the sequences either: after a late message, following the topic again is not a gap.
             self.counters.unsubscribed += len(envelope.messages)
             return []
         self.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, len(envelope.messages))
@@ -255,15 +255,15 @@ class Tracker:
         self._remember_needs(now)
 
     def mismatched(self, topic: str, now: float) -> None:
-        """Count or digest of a topic differ after a link or a sync (rule 10): fetch what differs. After a sync, call
-        it before anything else is fed.
+        """Count or digest of a topic differ after a link or a sync (rule 10): fetch the differing buckets. After a
+        sync, call it before the next input.
         """
         chain = self._chains.get(self._chain_of(topic))
         if chain is None or chain.name in self._persistent:
-            return  # what is in doubt has its time to be read again (rule 9), and goes on with what comes meanwhile
+            return  # a mismatching chain is read again at its time (rule 9), and links go on meanwhile
         if chain.frozen and chain.state in SYNCING:
-            return  # a link that was applied when this very repair began: the digests that it asks with include it
-        # Buckets first; when they came and it still differs, everything.
+            return  # a link that was applied when this repair began: the digests of its request include the link
+        # First the differing buckets; if the topic still differs after them, everything.
         after_reading = chain.read_in == self._turn
         if after_reading and (chain.read_whole or chain.mismatched_readings):
             self._persistent[chain.name] = PersistentMismatch(
@@ -275,20 +275,20 @@ class Tracker:
         self._trigger(chain, Trigger.MISMATCHED, now)
 
     def resync(self, topics: Collection[str], now: float) -> None:
-        """Somebody asks for these chains to be read anew. Nothing to do for one whose reading runs, or is to come after
-        its greeting.
+        """The caller requests that these chains are read again. No effect on a chain that is being read, or that will
+        be read when it has joined.
         """
         for name in topics:
             chain = self._chains[self._chain_of(name)]
             due = chain.state is State.FULL_DUE
             if due or (not chain.frozen and chain.state is not State.JOINING):
-                # Everything, and not only differing buckets: a value that rotted in memory need not show in them.
+                # Everything, and not only differing buckets: a value altered in memory need not show in them.
                 chain.repair = False
                 if not due:
                     self._trigger(chain, Trigger.ASKED, now)
 
     def next_time(self) -> float:
-        """When ``tick`` has something to do next; infinite when nothing is followed."""
+        """When ``tick`` is next due; infinite when no chain is followed."""
         clocks = [self._expires(chain) for chain in self._holding.values()]
         mismatches = [mismatch.again_at for mismatch in self._persistent.values()]
         asks = min(self._reconnection.ask_at, self._hints.ask_at)
@@ -299,9 +299,9 @@ class Tracker:
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def _receive_run(self, chain: Chain, messages: Sequence[Message], now: float, applied: list[Link]) -> int:
-        """Apply the messages that connect one after the other, as one step; how many there were.
+        """Apply the messages at the begin that connect to each other, as one step. Returns their number.
 
-        Nearly all of them, under load: ``_hear`` would do the same with each for four times the cost.
+        Under load these are nearly all messages. ``_receive`` does the same with each, at four times the cost.
         """
         known = chain.known
         if known is None or self.freshness.of(chain.name).pending:
@@ -322,7 +322,7 @@ class Tracker:
             points.append(point)
             known = point
         if run:
-            chain.recent.extend(points[:-1])  # the last one is where known goes
+            chain.recent.extend(points[:-1])  # the last one becomes known
             self._apply(chain, known, run, now, applied)
         return len(run)
 
@@ -335,7 +335,7 @@ class Tracker:
             self._drop_old(chain, link)
         elif chain.previous(link) == known and chain.is_whole(message):
             self._apply(chain, link.point, [link], now, applied)
-            if chain.state is not State.FOLLOWING:  # in which nothing waits
+            if chain.state is not State.FOLLOWING:  # in which no link waits
                 self._drain(chain, now, applied)
         else:
             self._hold(chain, message, now)
@@ -358,7 +358,7 @@ class Tracker:
         link = message.link
         prev = chain.previous(link)
         if prev.position >= link.point.position:
-            self.counters.foreign += 1  # known would go backwards; nobody who follows the rules sends that
+            self.counters.foreign += 1  # known would go backwards; a correct publisher does not send that
         elif chain.reorder_buffer.hold(message, prev, chain.needed(link), now, self._turn):
             self.counters.waited += 1
             self._trigger(chain, Trigger.HELD, now)
@@ -367,7 +367,7 @@ class Tracker:
             self._trigger(chain, Trigger.OVERFLOWED, now)
 
     def _drain(self, chain: Chain, now: float, applied: list[Link]) -> None:
-        """Apply what waited for known, and forget what known has passed."""
+        """Apply the steps that waited for known, and drop those that known has passed."""
         while chain.known is not None and len(chain.reorder_buffer):
             step = chain.reorder_buffer.take(chain.known)
             if step is None:
@@ -393,8 +393,8 @@ class Tracker:
                 self.gaps.announced(envelope.service, envelope.uuid, topic, last)
         request = self.freshness.request_of(hello.nonce) if hello.nonce else None
         if hello.nonce and request is None:
-            return []  # the answer to a question so old that it is forgotten proves nothing
-        # The reading began at the earliest so long ago, on our own clock; of a broadcast nothing is known.
+            return []  # the reply to a forgotten request proves nothing
+        # The earliest begin of the reading on this replica's clock; unknown for a broadcast.
         began = None if request is None else request.asked - hello.age
         for topic, point in self._hello_heads(hello):
             lost_at = float("inf") if request is None else self._reconnection.lost_at(topic, request.asked, now)
@@ -410,13 +410,13 @@ class Tracker:
         return [Compare(reached)] if reached else []
 
     def _take_hint(self, hello: Hello, now: float) -> None:
-        """A broadcast names the heads of few topics: of the others only the store's point tells that something may be
-        missing. Who stops cannot be asked any more.
+        """A broadcast names the heads of few topics: for the others only the store's point shows that changes may be
+        missing. A stopping publisher cannot answer a request any more.
         """
         if hello.store is None or hello.goodbye or not self._hints.wanted or ALL in self._chains:
-            return  # the store's point is the head of everything, and was judged
+            return  # the store's point is the head of ALL, and was judged
         if hello.store == self._reached_store:
-            return  # as nearly always while the store is idle: no look at each of many topics
+            return  # nearly always while the store is idle: no check of each of many topics
         position = hello.store.position
         late = [name for name, chain in self._chains.items()
                 if chain.state is not _FOLLOWING or self._covered(chain) < position]  # fmt: skip
@@ -427,14 +427,14 @@ class Tracker:
             self._reached_store = hello.store
 
     def _is_behind(self, name: str, position: int) -> bool:
-        """True when nothing shows that all of this chain up to the store's position is here, and nothing is under way
-        that will.
+        """True when this chain is not proved to be complete up to the store's position, and no wait or sync that will
+        prove it is under way.
         """
         chain = self._chains.get(name)
         return chain is not None and chain.state is _FOLLOWING and self._covered(chain) < position
 
     def _reached(self, hello: Hello) -> dict[str, Head]:
-        """The heads at which this replica stands, or of which it is certain that it passed them."""
+        """The heads that known equals, or that it has certainly passed."""
         everything = self._chains.get(ALL)
         if everything is None:
             chains = ((topic, head, self._chains.get(topic)) for topic, head in hello.heads.items())
@@ -447,7 +447,7 @@ class Tracker:
         return dict(hello.heads) if passed else {}
 
     def _may_compare(self, chain: Chain) -> bool:
-        # What is in doubt was compared, in vain, and has its time to be read again.
+        # A mismatching chain was compared without success, and is read again at its time.
         return not chain.frozen and chain.name not in self._persistent
 
     def _hello_heads(self, hello: Hello) -> Iterator[tuple[str, Point]]:
@@ -467,7 +467,7 @@ class Tracker:
             position = hello.store.position if hello.store is not None else head.position
             self.freshness.of(chain.name).add_reading(chain, head, HeadReading(began, position, publisher=True), now)
         if known is None or chain.frozen:
-            # Judged when the sync has set known. What comes before a sync began is answered by that sync.
+            # Judged when the sync has set known. A head received before a sync began is covered by that sync.
             if chain.state in SYNCING:
                 chain.remember_head(head, now, self._turn, lost_at)
         elif head == known:
@@ -484,7 +484,7 @@ class Tracker:
         return head.position < chain.known_position and began > chain.known_at
 
     def _greeted(self, chain: Chain, now: float) -> None:
-        """The wait of a new topic ended, by an answer or by its time (rule 8)."""
+        """The wait of a new topic ended, by a reply or by its timeout (rule 8)."""
         del self._joining[chain.name]
         if chain.state is State.JOINING:
             self._trigger(chain, Trigger.GREETED if chain.known is None else Trigger.RESUMED, now)
@@ -510,7 +510,7 @@ class Tracker:
             self._trigger(chain, Trigger.POLLED, now)
 
     def _hello_requests(self, topics: Collection[str], now: float) -> Iterator[RequestHello]:
-        # Each portion under its own nonce: its answer greets these topics, and no others.
+        # Each portion has its own nonce: its reply ends the wait of these topics only.
         for portion in cut(topics):
             nonce = f"{self._rng.getrandbits(96):024x}"
             self.freshness.request_sent(nonce, portion, now)
@@ -526,7 +526,7 @@ class Tracker:
         applied: list[Link] = []
         for chain in due:
             if chain.repair and chain.known is not None:
-                # Only buckets that differ are to be read: what has come since must not make further ones differ.
+                # Only buckets that differ are to be read: links received since must not make further ones differ.
                 self._drain(chain, now, applied)
         number = self.syncs.begin(now, self._turn)
         wants: dict[str, Want] = {}
@@ -542,7 +542,7 @@ class Tracker:
     def _want(self, chain: Chain) -> Want:
         if chain.state is State.DELTA_DUE:
             return Want(after=chain.known)
-        # Empty buckets stand for "those that differ": the caller, who has the cache, fills in its own digests.
+        # Empty buckets stand for "those that differ": the caller, which has the cache, fills in its own digests.
         return Want(buckets={}) if chain.repair else Want()
 
     def _caught_up(self, chain: Chain, delta: Delta, store: Point, now: float) -> list[Effect]:
@@ -573,22 +573,22 @@ class Tracker:
         fresh.restart(full.head, HeadReading(self.syncs.begun, store.position, publisher=False), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = False
-        # If it does not fit this time either, the caller says so in this very turn.
+        # If the answer does not fit this time either, the caller calls mismatched() in this turn.
         if self._persistent.pop(chain.name, None) is None:
             chain.mismatched_readings = 0
         self._trigger(chain, Trigger.REPLACED, now)
         applied: list[Link] = []
         chain.drop_heads_before(self.syncs.turn)
-        told = list(chain.heads)
+        heads = list(chain.heads)
         chain.heads.clear()
         self._after_sync(chain, now, applied)
-        for head in told:
+        for head in heads:
             self._judge_hello_head(chain, head, now)
         return [Replace(chain.name, full, before), *self._applied(applied)]
 
     def _judge_hello_head(self, chain: Chain, head: HelloHead, now: float) -> None:
-        """A head that a hello told of while known stood still. One behind known was read before or during the sync,
-        for all that can be known, and says nothing.
+        """A head of a hello that was received while known did not change. A head behind known may have been read before
+        or during the sync, so it proves nothing.
         """
         if head.point.position > chain.known_position:
             chain.heads.append(head)
@@ -598,7 +598,7 @@ class Tracker:
             self._trigger(chain, Trigger.HISTORY_CHANGED, now)
 
     def _after_sync(self, chain: Chain, now: float, applied: list[Link]) -> None:
-        """What was received before the reading began is answered by it; the rest goes on as if it came now."""
+        """Links and heads received before the reading began are covered by it; the others count as received now."""
         self.counters.old += chain.reorder_buffer.drop_before(self.syncs.turn)
         chain.drop_heads_before(self.syncs.turn)
         self._drain(chain, now, applied)
@@ -607,7 +607,7 @@ class Tracker:
             self._trigger(chain, Trigger.HELD, now)
 
     def _read_again(self, name: str, now: float) -> None:
-        """Look whether a chain's count and digest fit by now: by its buckets, since everything was read in vain."""
+        """Check whether a chain's count and digest fit now: by its buckets, since reading everything did not help."""
         self._persistent[name].again_at = float("inf")
         chain = self._chains[name]
         if not chain.frozen:  # else all its objects, or differing buckets, are to be read anyway
@@ -630,7 +630,7 @@ class Tracker:
         else:
             self._due.pop(chain.name, None)
 
-    # -- small things ------------------------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------------------------------
 
     def _chain_of(self, topic: str) -> str:
         return ALL if ALL in self._chains else topic

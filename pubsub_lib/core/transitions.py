@@ -1,7 +1,7 @@
-"""The life of one chain in a replica, as a table. ``docs/tracker-states.md`` is drawn from it.
+"""The states of one chain in a replica, as a table. ``docs/tracker-states.md`` is generated from it.
 
-A *chain* is one topic's links, or (for a replica of everything) all transactions. What may be applied depends on the
-state alone: in the ``FULL…`` states links wait and ``known`` stands still; in all others a link that connects is
+A *chain* is one topic's links, or (for a replica of everything) all transactions. Only the state decides whether links
+are applied: in the ``FULL…`` states links wait and ``known`` does not change; in all others a link that connects is
 applied at once.
 """
 
@@ -11,14 +11,14 @@ from types import MappingProxyType
 
 
 class State(StrEnum):
-    """Where a chain stands."""
+    """The state of a chain."""
 
     JOINING = "joining"
-    """Subscribed; waits a bounded moment for a hello reply before the first sync."""
+    """Subscribed; waits a bounded time for a hello reply before the first sync."""
     FOLLOWING = "following"
-    """Everything that was heard of is applied."""
+    """Every received link is applied, and known has reached every received head."""
     HOLDING = "holding"
-    """A link waits for an earlier one, or a hello told of a head beyond known: the clock runs."""
+    """A link waits for an earlier one, or a hello has a head beyond known: the clock runs."""
     DELTA_DUE = "delta due"
     """Needs the links after known; waits for its turn."""
     DELTA = "delta"
@@ -30,48 +30,48 @@ class State(StrEnum):
     FULL = "full"
     """All objects are being read."""
     FULL_AGAIN = "full again"
-    """All objects are being read, and links that came meanwhile were dropped for want of room."""
+    """All objects are being read, and links that were received meanwhile were dropped because the buffer was full."""
 
 
 class Trigger(StrEnum):
-    """What can happen to a chain."""
+    """The events that change a chain's state."""
 
     GREETED = "greeted"
-    """The first hello reply came, or the wait for it ended; nothing is known yet."""
+    """The first hello reply was received, or the wait for it timed out; no point is known yet."""
     RESUMED = "resumed"
-    """The same, with a point at hand."""
+    """The same, with a known point."""
     HELD = "held"
-    """Something waits now."""
+    """A link or a head waits now."""
     SETTLED = "settled"
-    """Nothing waits any more."""
+    """No link or head waits any more."""
     EXPIRED = "expired"
     """The clock ended."""
     RECONNECTED = "reconnected"
-    """An answer after a connection told of a head beyond known, and what was on its way has had its time."""
+    """A reply after a connection had a head beyond known, and the wait for messages on their way is over."""
     HISTORY_CHANGED = "history changed"
     """A hello proved that the store's history changed."""
     OVERFLOWED = "overflowed"
     """A link was dropped because too much waits."""
     POLLED = "polled"
-    """No publisher proves to be fresh: look into the store."""
+    """No publisher proves to be fresh: read the store."""
     MISMATCHED = "mismatched"
     """Count or digest differ from the link's or the snapshot's."""
     ASKED = "asked"
-    """Somebody asked for everything to be read anew."""
+    """The caller requested that everything is read again."""
     BEGUN = "begun"
     """The sync was started."""
     CAUGHT_UP = "caught up"
     """The delta's links were applied up to its head."""
     BEHIND = "behind"
-    """The delta's head was passed before it arrived: dropped."""
+    """Known passed the delta's head before the delta was received: it is dropped."""
     BROKEN = "broken"
-    """The delta was complete and yet does not lead to its head: known moved into another history meanwhile."""
+    """The delta was complete but does not lead to its head: known moved into another history meanwhile."""
     INCOMPLETE = "incomplete"
     """The store cannot give the links after that point."""
     REPLACED = "replaced"
     """A full sync's answer replaced the contents."""
     FAILED = "failed"
-    """The sync failed or took too long."""
+    """The sync failed or timed out."""
 
 
 _S = State
@@ -141,7 +141,7 @@ TRANSITIONS: Mapping[State, Mapping[Trigger, State]] = MappingProxyType(
         _S.FULL_DUE: {
             _H.HELD: _S.FULL_DUE,
             _H.OVERFLOWED: _S.FULL_DUE,
-            # The rest of a run of links that was handed out together with the one that did not match.
+            # The rest of a run of links that was applied together with the one that did not match.
             _H.MISMATCHED: _S.FULL_DUE,
             _H.BEGUN: _S.FULL,
         },
@@ -161,15 +161,15 @@ TRANSITIONS: Mapping[State, Mapping[Trigger, State]] = MappingProxyType(
 )
 
 FROZEN = frozenset({State.FULL_DUE, State.FULL, State.FULL_AGAIN})
-"""States in which links wait and known stands still."""
+"""States in which links wait and known does not change."""
 DUE = frozenset({State.DELTA_DUE, State.FULL_DUE})
 """States that wait for a sync to begin."""
 SYNCING = frozenset({State.DELTA, State.DELTA_AGAIN, State.FULL, State.FULL_AGAIN})
 """States in which a sync runs for the chain."""
 DONE = frozenset({Trigger.CAUGHT_UP, Trigger.BEHIND, Trigger.REPLACED})
-"""Happenings that complete a sync."""
+"""Triggers that complete a sync."""
 
 
 def after(state: State, trigger: Trigger) -> State:
-    """The state after ``happening``. KeyError: the happening cannot happen in this state, so the caller has a bug."""
+    """The state after ``trigger``. KeyError: the trigger is not possible in this state, so the caller has a bug."""
     return TRANSITIONS[state][trigger]

@@ -1,7 +1,7 @@
-"""Which links of the changelog a running service publishes itself: those that nobody handed over (rule S10).
+"""The links of the changelog that a running service publishes itself: those that no worker handed over (rule S10).
 
-This lowers the load and shortens the delay; it is not what makes replicas right, which hellos do. So everything here
-is bounded, and forgetting is harmless.
+This lowers the load and shortens the delay. Replicas converge without it, by hellos. So all memory is bounded, and
+forgetting a link is harmless.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ import msgspec
 from pubsub_lib.core.model import Link, Point
 
 MAX_REMEMBERED = 100_000
-"""Links handed over, or seen in the changelog, that are remembered."""
+"""Maximum number of remembered links that were handed over, and of those seen in the changelog."""
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -21,11 +21,11 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 class UnpublishedLinks:
-    """A service's view of what is published and what is not. Sans-I/O, not thread-safe.
+    """A service's knowledge of published and unpublished links. Sans-I/O, not thread-safe.
 
-    ``grace``: seconds that a worker has to hand a committed link over. ``keep``: seconds after which a link that is
-    another live service's to publish is forgotten; at least twice the lease time, so that a service's death is seen.
-    One that is our own is never forgotten before its grace is over, however short ``keep`` is.
+    ``grace``: seconds that a worker has to hand a committed link over. ``keep``: seconds after which a link that
+    another live service must publish is forgotten; at least twice the lease time, so that a service's death is seen.
+    A link of this service is never forgotten before its grace is over, however short ``keep`` is.
     """
 
     def __init__(self, service: str, grace: float, keep: float) -> None:
@@ -37,11 +37,11 @@ class UnpublishedLinks:
         self._pending: OrderedDict[tuple[str, Point], _Seen] = OrderedDict()
 
     def handed_over(self, links: Sequence[Link]) -> list[Link]:
-        """A worker hands links over. Returns those to publish: all that were not published already."""
+        """A worker hands links over. Returns the links to publish: all that were not published before."""
         return [link for link in links if self._publish(link)]
 
     def in_changelog(self, links: Sequence[Link], now: float) -> None:
-        """The changelog shows links, in commit order."""
+        """Links were read from the changelog, in commit order."""
         for link in links:
             name = (link.topic, link.point)
             if name not in self._published and name not in self._pending:
@@ -50,8 +50,8 @@ class UnpublishedLinks:
             self._pending.popitem(last=False)
 
     def due(self, now: float, live: Collection[str], holds_orphans: bool) -> list[Link]:
-        """Links whose grace is over and that are this service's to publish, in commit order: its own, and while it
-        holds the lease for orphans those of origins that are not ``live`` and of none.
+        """Links whose grace is over and that this service must publish, in commit order: its own, and while it holds
+        the lease for orphans also those of no origin and of origins that are not ``live``.
         """
         self._looked = now
         ours = [
@@ -66,8 +66,8 @@ class UnpublishedLinks:
         return ours
 
     def next_time(self) -> float:
-        """When a further link's grace ends; infinite when none will. Call ``due`` also when ``live`` or the lease
-        changes: links of others wait here for that, and would have a caller spin that looked at the oldest alone.
+        """When the grace of a further link ends; infinite without one. Call ``due`` also when ``live`` or the lease
+        changes: links of other services wait for that. With the time of the oldest link the caller would loop busily.
         """
         ends = (seen.since + self._grace for seen in self._pending.values())
         return next((end for end in ends if end > self._looked), float("inf"))

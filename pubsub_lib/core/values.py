@@ -1,8 +1,8 @@
 """Canonical JSON: the one byte form of a value. Encoded once by the writer, then stored, sent and compared verbatim.
 
 Object members are sorted by name, there are no spaces, text is UTF-8 and not escaped. NaN and the infinities, integers
-outside of 64 bits and everything that JSON does not know are refused, never changed silently. After RFC 8785 (JSON
-Canonicalization Scheme), but with the members sorted by code point and with integers of the full 64 bits.
+outside of 64 bits and all other values that JSON does not have are refused, never changed silently. After RFC 8785
+(JSON Canonicalization Scheme), but with the members sorted by code point and with integers of the full 64 bits.
 """
 
 import math
@@ -22,7 +22,7 @@ def encode(value: object, limits: Limits) -> bytes:
     """Return the canonical JSON of a value made of dict, list, tuple, str, int, float, bool and None.
 
     Raises InvalidValueError when the value holds anything else, NaN, an infinity, an integer outside of 64 bits, text
-    that is no Unicode, more nesting than ``limits.max_value_depth`` (a cycle, too), or more than
+    that is not valid Unicode, more nesting than ``limits.max_value_depth`` (a cycle, too), or more than
     ``limits.max_value_bytes``. Any thread; does not block.
     """
     _check(value, limits)
@@ -30,10 +30,10 @@ def encode(value: object, limits: Limits) -> bytes:
         data = _ENCODER.encode(value)
     except UnicodeEncodeError as error:
         raise InvalidValueError(
-            f"the value holds text that is no valid Unicode ({error.reason}); clean it first"
+            f"the value holds text that is not valid Unicode ({error.reason}); clean it first"
         ) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidValueError(f"the value is no JSON: {error}") from error
+        raise InvalidValueError(f"the value cannot be encoded as JSON: {error}") from error
     if len(data) > limits.max_value_bytes:
         raise InvalidValueError(
             f"the value has {len(data)} bytes of JSON; at most {limits.max_value_bytes} are allowed"
@@ -42,16 +42,16 @@ def encode(value: object, limits: Limits) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of canonical (or any other) JSON. Raises InvalidValueError when it is no JSON. Any thread."""
+    """Return the value of canonical (or any other) JSON. Raises InvalidValueError for invalid JSON. Any thread."""
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidValueError(f"the bytes {data[:40]!r} are no JSON: {error}") from error
+        raise InvalidValueError(f"the bytes {data[:40]!r} are not valid JSON: {error}") from error
 
 
 def _check(value: object, limits: Limits) -> None:
-    """Walk without recursion. Every node costs at least one byte of JSON, so their number is bounded by the bytes:
-    a small graph that shares its parts cannot unfold for ever."""
+    """Check without recursion. Every node costs at least one byte of JSON, so ``max_value_bytes`` bounds their number,
+    also for a small graph that shares its parts."""
     nodes = 0
     stack: list[Iterator[object]] = [iter((value,))]
     while stack:
@@ -74,7 +74,7 @@ def _check(value: object, limits: Limits) -> None:
 
 
 def _inner(item: object) -> Iterator[object] | None:
-    """The members of a container, or None for a leaf that JSON can say."""
+    """The members of a container, or None for a leaf that JSON has."""
     kind = type(item)
     if kind is str or kind is bool or item is None:
         return None
@@ -95,6 +95,6 @@ def _inner(item: object) -> Iterator[object] | None:
     if kind is float:
         assert isinstance(item, float)
         if not math.isfinite(item):
-            raise InvalidValueError(f"the value holds {item}, which JSON does not know; use null or a string")
+            raise InvalidValueError(f"the value holds {item}, which JSON does not have; use null or a string")
         return None
-    raise InvalidValueError(f"the value holds {item!r:.80}, a {kind.__name__}, which is no JSON; convert it first")
+    raise InvalidValueError(f"the value holds {item!r:.80}, a {kind.__name__}, which JSON does not have; convert it")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from pubsub_lib.arguments import wrong
-from pubsub_lib.core.awaited import Awaited, PlaceQuestion
+from pubsub_lib.core.awaited import Awaited, HistoryQuery
 from pubsub_lib.core.model import ALL, Link, Point
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.errors import StoreError
@@ -57,7 +57,7 @@ class Readback:
         self._number = target if isinstance(target, int) else target.point.position
         self._awaited = None if isinstance(target, int) else Awaited(target.point, now)
         self._wrote = frozenset() if isinstance(target, int) else frozenset(link.topic for link in target.links)
-        self.question: PlaceQuestion | None = None
+        self.question: HistoryQuery | None = None
         """What the store is to be asked before anybody waits on."""
 
     @property
@@ -79,7 +79,7 @@ class Readback:
     def _look_at(self, tracker: Tracker, chains: Collection[str]) -> bool:
         assert self._awaited is not None
         found = self._awaited.look(tracker, [name for name in chains if name in tracker.topics])
-        self.question = found if isinstance(found, PlaceQuestion) else None
+        self.question = found if isinstance(found, HistoryQuery) else None
         return found is True
 
     def ask(self) -> StoreError | None:

@@ -122,7 +122,7 @@ def test_invalid_unicode_argument_is_rejected(small: World) -> None:
     process = small.process("add", "t", b"\xff".decode(errors="surrogateescape"), "1")
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
-    assert "is no valid Unicode text" in err
+    assert "is not valid Unicode" in err
     assert err.count("\n") == 1
 
 

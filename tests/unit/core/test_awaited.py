@@ -2,7 +2,7 @@
 
 import pytest
 
-from pubsub_lib.core.awaited import Awaited, PlaceQuestion
+from pubsub_lib.core.awaited import Awaited, HistoryQuery
 from pubsub_lib.core.model import ALL, Link, Point
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown
 from tests.unit.core.builders import Bench, History
@@ -43,7 +43,7 @@ def test_another_point_at_the_same_position_is_asked_about(chain: str) -> None:
     assert known.position == lost.point.position
     wait = wait_for(bench, lost)
     question = wait.look(bench.tracker, [chain])
-    assert question == PlaceQuestion(chain, (lost.point, known))
+    assert question == HistoryQuery(chain, (lost.point, known))
     assert wait.look(bench.tracker, [chain]) is False, "asked once"
     with pytest.raises(HistoryChanged, match="not in the store's history") as raised:
         wait.answered(question, [False, True])
@@ -58,7 +58,7 @@ def test_what_a_full_sync_jumped_over_is_asked_about_and_believed(chain: str) ->
     history, bench = following(chain, history)
     wait = wait_for(bench, early)
     question = wait.look(bench.tracker, [chain])
-    assert isinstance(question, PlaceQuestion)
+    assert isinstance(question, HistoryQuery)
     wait.answered(question, [True, True])
     assert wait.look(bench.tracker, [chain]) is True
 
@@ -69,7 +69,7 @@ def test_what_nobody_can_tell_is_not_called_applied() -> None:
     history, bench = following("t", history)
     wait = wait_for(bench, history.links[0])
     question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, PlaceQuestion)
+    assert isinstance(question, HistoryQuery)
     with pytest.raises(OutcomeUnknown, match="does not reach back") as raised:
         wait.answered(question, [None, True])
     assert raised.value.nonce == history.links[0].point.nonce
@@ -85,7 +85,7 @@ def test_a_replica_that_is_still_in_the_old_history_waits_until_it_has_noticed(c
     link = now.one()
     wait = wait_for(bench, link)
     question = wait.look(bench.tracker, [chain])
-    assert isinstance(question, PlaceQuestion)
+    assert isinstance(question, HistoryQuery)
     wait.answered(question, [True, False])
     assert wait.look(bench.tracker, [chain]) is False
     bench.hear(now.reading(), nonce=bench.ask().nonce)
@@ -106,7 +106,7 @@ def test_a_commit_that_the_store_lost_is_asked_about_when_the_store_was_read_lat
     nonce = bench.ask().nonce
     bench.hear(history.reading(), nonce=nonce)
     question = wait.look(bench.tracker, [chain])
-    assert isinstance(question, PlaceQuestion)
+    assert isinstance(question, HistoryQuery)
     with pytest.raises(HistoryChanged):
         wait.answered(question, [False, True])
 
@@ -125,7 +125,7 @@ def test_a_store_that_could_not_be_asked_is_asked_again() -> None:
     history, bench = following("t", history)
     wait = wait_for(bench, history.links[0])
     question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, PlaceQuestion)
+    assert isinstance(question, HistoryQuery)
     assert wait.look(bench.tracker, ["t"]) is False
     wait.forget(question)
     assert wait.look(bench.tracker, ["t"]) == question
@@ -185,7 +185,7 @@ def test_a_commit_that_a_restore_takes_away_meanwhile_is_asked_about_again() -> 
     assert known != lost
     bench.history.one("t")
     question = wait.look(bench.tracker, ["t", "u"])
-    assert question == PlaceQuestion("t", (lost, known)), "t went back"
+    assert question == HistoryQuery("t", (lost, known)), "t went back"
     bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
     assert wait.look(bench.tracker, ["t", "u"]) is False
     with pytest.raises(HistoryChanged):
@@ -199,12 +199,12 @@ def test_what_the_store_said_of_a_history_that_was_replaced_meanwhile_is_not_bel
     history, bench = following("t", history)
     wait = wait_for(bench, early)
     question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, PlaceQuestion)
+    assert isinstance(question, HistoryQuery)
     bench.tracker.resync(["t"], bench.now)
     bench.wait(1.0)
     bench.answer()
     wait.answered(question, [True, True])
-    assert isinstance(wait.look(bench.tracker, ["t"]), PlaceQuestion), "asked of the chain as it is now"
+    assert isinstance(wait.look(bench.tracker, ["t"]), HistoryQuery), "asked of the chain as it is now"
 
 
 def test_a_point_of_nobody_is_never_called_applied_whatever_the_store_says_of_known() -> None:
@@ -212,7 +212,7 @@ def test_a_point_of_nobody_is_never_called_applied_whatever_the_store_says_of_kn
     stranger = Point(1, 424242)
     wait = Awaited(stranger, bench.now)
     question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, PlaceQuestion)
+    assert isinstance(question, HistoryQuery)
     for known in (True, False, None):
         with pytest.raises(HistoryChanged):
             wait.answered(question, [False, known])

@@ -19,7 +19,7 @@ def test_a_good_name_is_given_back(good: str) -> None:
     [
         ("", "the topic is empty"),
         ("a\0b", r"the topic 'a\\x00b' holds a NUL"),
-        ("\ud800", "no valid Unicode text"),
+        ("\ud800", "not valid Unicode"),
         ("a" * (MAX_NAME_BYTES + 1), "has 256 bytes; at most 255 are allowed"),
         ("é" * 128, "has 256 bytes"),
         (7, "the topic 7 is a int; give a string"),

@@ -65,7 +65,7 @@ def test_an_update_is_checked_once_merged(open_store: Opener) -> None:
 def test_an_unknown_table_is_refused_where_some_are_declared(open_store: Opener) -> None:
     store = open_store(tables=TYPES)
     with (
-        pytest.raises(InvalidValueError, match="'lprot' is not declared; there are free, lport"),
+        pytest.raises(InvalidValueError, match="'lprot' is not declared; the declared tables are free, lport"),
         store.transaction() as tx,
     ):
         tx.set("lprot", "p1", {})
