@@ -1,4 +1,4 @@
-"""``tools/simulate``: run many seeds, or look at one.
+"""``tools/simulate``: run many seeds, or one with its trace.
 
 Exit status: 0 every invariant held; 1 one did not (the shrunk seed is printed as a command); 2 wrong arguments.
 """
@@ -22,15 +22,15 @@ from simulator.shrink import command, shrink
 
 MUTANTS = Path(__file__).resolve().parents[1] / "tests" / "simulator" / "mutants.py"
 MAX_SHRUNK = 3
-"""Failing seeds that are shrunk; the others are only named."""
+"""Maximum number of failing seeds that are shrunk; the others are only listed."""
 
 Infection = Callable[[str], AbstractContextManager[None]]
 _here: list[tuple[Cuts, AbstractContextManager[None]]] = []
-"""In a worker process: what every seed is run with."""
+"""In a worker process: the cuts and the mutant of every run."""
 
 
 def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
-    """Run what the arguments say; returns the exit status."""
+    """Run the command; returns the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     wrong = _wrong(options)
@@ -46,17 +46,17 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tools/simulate", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=300, metavar="N", help="how many seeds (300)")
-    parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them (0)")
-    parser.add_argument("--seed", type=int, metavar="S", help="run this seed alone")
-    parser.add_argument("--trace", action="store_true", help="print every step of it")
+    parser.add_argument("--seeds", type=int, default=300, metavar="N", help="number of seeds (300)")
+    parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed (0)")
+    parser.add_argument("--seed", type=int, metavar="S", help="run this seed only")
+    parser.add_argument("--trace", action="store_true", help="print every step of --seed")
     parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes (2)")
     parser.add_argument("--mutant", default="", metavar="NAME", help="with this bug of tests/simulator/mutants.py")
     without = f"leave out faults: {', '.join(FAULTS)}"
     parser.add_argument("--without", type=_kinds, default=(), metavar="KIND,…", help=without)
     parser.add_argument("--ops", type=int, metavar="N", help="transactions before faults stop, and after")
     for name in ("writers", "services", "replicas"):
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"at most so many {name}")
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"maximum number of {name}")
     parser.add_argument("--calm", type=float, metavar="SECONDS", help="when faults stop")
     return parser
 
@@ -65,12 +65,12 @@ def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(text.split(","))
     unknown = [kind for kind in kinds if kind not in FAULTS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no such fault: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+        raise argparse.ArgumentTypeError(f"unknown fault: {', '.join(unknown)}; the faults are {', '.join(FAULTS)}")
     return kinds
 
 
 def _wrong(options: argparse.Namespace) -> str:
-    """What no run can be made of; "" for nothing."""
+    """The error in the options; "" without one."""
     for name in ("seeds", "jobs"):
         if getattr(options, name) < 1:
             return f"--{name} must be 1 or more, not {getattr(options, name)}"
@@ -79,9 +79,9 @@ def _wrong(options: argparse.Namespace) -> str:
         if value is not None and value < 0:
             return f"--{name} must not be negative, but is {value}"
     if options.trace and options.seed is None:
-        return "--trace shows one seed: say which by --seed S"
+        return "--trace shows one seed; give it by --seed S"
     if options.mutant and options.mutant not in (names := _mutants().MUTANTS):
-        return f"there is no mutant {options.mutant!r}; there are {', '.join(names)}"
+        return f"unknown mutant {options.mutant!r}; the mutants are {', '.join(names)}"
     return ""
 
 
@@ -106,14 +106,14 @@ def _infection(mutant: str) -> AbstractContextManager[None]:
 
 
 def _one(seed: int, cuts: Cuts, mutant: str, trace: bool, out: TextIO) -> int:
-    result = run_seed(seed, cuts, tracing=True, show=(lambda line: _say(out, line)) if trace else None)
-    _say(out, f"seed {seed}: {result.transactions} transactions, {result.steps} steps, trace {result.trace_hash}")
+    result = run_seed(seed, cuts, tracing=True, show=(lambda line: _print(out, line)) if trace else None)
+    _print(out, f"seed {seed}: {result.transactions} transactions, {result.steps} steps, trace {result.trace_hash}")
     if not result.invariant:
-        _say(out, "every invariant held")
+        _print(out, "every invariant held")
         return 0
-    _say(out, f"violation at {result.ended:.4f} s: {result.what}")
+    _print(out, f"violation at {result.ended:.4f} s: {result.what}")
     if not trace:
-        _say(out, command(seed, shrink(seed, cuts, result.invariant), mutant))
+        _print(out, command(seed, shrink(seed, cuts, result.invariant), mutant))
     return 1
 
 
@@ -126,14 +126,14 @@ def _many(options: argparse.Namespace, cuts: Cuts, out: TextIO) -> int:
     seconds = time.monotonic() - started
     failed = sorted((result for result in results if result.invariant), key=lambda result: result.seed)
     for line in table(results):
-        _say(out, line)
-    _say(out, f"{len(results)} seeds in {seconds:.0f} s, {len(failed)} with a violation")
+        _print(out, line)
+    _print(out, f"{len(results)} seeds in {seconds:.0f} s, {len(failed)} with a violation")
     with _infection(options.mutant):
         for result in failed[:MAX_SHRUNK]:
-            _say(out, f"seed {result.seed}: {result.what[:400]}")
-            _say(out, f"  {command(result.seed, shrink(result.seed, cuts, result.invariant), options.mutant)}")
+            _print(out, f"seed {result.seed}: {result.what[:400]}")
+            _print(out, f"  {command(result.seed, shrink(result.seed, cuts, result.invariant), options.mutant)}")
     if len(failed) > MAX_SHRUNK:
-        _say(out, "also: " + ", ".join(f"{result.seed} ({result.invariant})" for result in failed[MAX_SHRUNK:][:40]))
+        _print(out, "also: " + ", ".join(f"{result.seed} ({result.invariant})" for result in failed[MAX_SHRUNK:][:40]))
     return 1 if failed else 0
 
 
@@ -146,13 +146,13 @@ def _run_all(options: argparse.Namespace, cuts: Cuts) -> Iterator[Result]:
         return
     with multiprocessing.get_context("spawn").Pool(options.jobs, _prepare, (cuts, options.mutant)) as pool:
         yield from pool.imap_unordered(_run_here, seeds, chunksize=8)
-        # To terminate idle workers may never end on a busy machine: a new one can be started while they are ended.
+        # terminate() may never end on a busy machine: the pool can start a new worker while it ends the others.
         pool.close()
         pool.join()
 
 
 def _prepare(cuts: Cuts, mutant: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     infection = _infection(mutant)
     infection.__enter__()  # until the worker ends
     _here.append((cuts, infection))
@@ -173,7 +173,7 @@ def _progress(results: Iterable[Result], total: int, out: TextIO) -> Iterable[Re
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """What struck, what was synced and what was hit, as lines."""
+    """The injected faults, the syncs by cause and the steps with faults, as lines."""
     counts: Counter[str] = Counter()
     seeds: Counter[str] = Counter()
     syncs: Counter[str] = Counter()
@@ -194,5 +194,5 @@ def table(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _say(out: TextIO, line: str) -> None:
+def _print(out: TextIO, line: str) -> None:
     out.write(line + "\n")

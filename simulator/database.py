@@ -1,4 +1,4 @@
-"""The database server around the model store: latency, locks, sessions, outages, and what clients see of them."""
+"""The database server around the model store: latency, locks, sessions, outages, and their errors at clients."""
 
 import random
 from collections.abc import Callable, Generator, Sequence
@@ -12,10 +12,10 @@ from simulator.store import Commit, ModelStore, State, Verb
 
 T = TypeVar("T")
 IDLE_IN_TRANSACTION = 0.5
-"""Seconds after which a session that holds locks and does nothing is ended by the server."""
+"""Seconds after which the server ends an idle session that holds locks."""
 NO_TRIM = -1
 LOST_AFTER = 0.3
-"""Seconds until a client notices that the server is gone."""
+"""Seconds until a client detects that the server is down."""
 
 
 class Session:
@@ -28,7 +28,7 @@ class Session:
 
 
 class Database:
-    """One server. Methods without ``yield`` act at once at the server; the generators add the way there and back."""
+    """One server. Methods without ``yield`` act at once at the server; the generators add the latency of both ways."""
 
     def __init__(self, kernel: Kernel, store: ModelStore, history: History, count: Callable[[str], None]) -> None:
         self.kernel = kernel
@@ -39,15 +39,15 @@ class Database:
         self.slowness = 0.0
         self.hang_chance = 0.0
         self.stalled = False
-        """It answers nobody, and then everybody at once: its disk stands still. Answers that were given up come while
-        later ones are awaited."""
+        """The disk hangs: no client gets an answer, and then all get theirs at once. So answers of timed-out requests
+        arrive while clients wait for later ones."""
         self.deadlock_chance = 0.0
         self.commit_loss_chance = 0.0
         self.readers = 0
         self.trimmed_on_read = NO_TRIM
-        """Links that are kept when somebody reads pages; NEVER: reading trims nothing."""
+        """Number of links that are kept when a client reads pages; NO_TRIM: reading does not trim."""
         self.blind: dict[str, None] = {}
-        """Clients whose requests do not arrive."""
+        """Clients whose requests are lost."""
         self._count = count
         self._epoch = 0
         self._rng: random.Random = kernel.rng("database")
@@ -79,7 +79,7 @@ class Database:
         return answer
 
     def pages(self, label: str, ask: Callable[[], T], pages: int) -> Generator[Sleep | Await, None, T]:
-        """A reading of several pages in one snapshot, which stands from the first query on."""
+        """A reading of several pages in one snapshot, which the first query takes."""
         epoch = self._epoch
         yield Sleep(label + " begun", self.latency())
         yield from self._reach(label, epoch)
@@ -139,9 +139,7 @@ class Database:
         yield Sleep("committed", self.latency())
         return commit
 
-    def _write(
-        self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int, serial: int
-    ) -> Commit | None:
+    def _write(self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int, serial: int) -> Commit | None:
         commit = self.store.commit(verbs, origin, written_at, nonce)
         if commit is not None:
             self.history.committed(commit, self.kernel.now, serial)
@@ -167,10 +165,10 @@ class Database:
     def _end(self, session: Session) -> None:
         session.open = False
 
-    # -- what the nemesis does -------------------------------------------------------------------------------------
+    # -- faults of the nemesis -------------------------------------------------------------------------------------
 
     def go_down(self) -> None:
-        """Every session ends, every request is lost."""
+        """End every session; requests are lost from now on."""
         self.up = False
         self._epoch += 1
         self._locks.clear()
@@ -182,7 +180,7 @@ class Database:
         self.kernel.trace("store", "up")
 
     def restore(self, backup: State, kind: str = "restore") -> None:
-        """Everything since the backup is gone. ``kind``: the fault that is counted."""
+        """Remove everything since the backup. ``kind``: the fault that is counted."""
         self._epoch += 1
         self._locks.clear()
         self.store.restore(backup)
@@ -191,8 +189,8 @@ class Database:
         self.kernel.trace("store", "restored", self.store.state.point)
 
     def restore_and_rewrite(self, backup: State, serial: Callable[[], int]) -> None:
-        """Everything since the backup is gone, and at once as many changes take its place: every head has the position
-        that it had, with another nonce. What the changelog does not hold any more is not rewritten.
+        """Remove everything since the backup and write the same number of other changes at once: every head gets its
+        former position, with another nonce. Links that were trimmed from the changelog are not rewritten.
         """
         undone = [link for link in self.store.state.links if link.point.position > backup.point.position]
         self.restore(backup, "same_position")

@@ -1,6 +1,6 @@
-"""Watches the broadcast hellos of publishers: what they cost, what they may name, and that who connects gets one.
+"""Checks the broadcast hellos of publishers: their rate, their topics, and one hello after each connection.
 
-The evidence is what a publisher handed to its transport, and which connections it was notified of.
+The evidence is the hellos that a publisher gave to its transport, and the connections that it was notified of.
 """
 
 from pubsub_lib.core.envelope import Envelope, Hello
@@ -10,8 +10,8 @@ from simulator.plan import QUICK, TIMING
 
 NEVER_YET = float("-inf")
 GREETING = HELLO_DELAY + HELLO_SPACING + 2 * QUICK
-"""Seconds from a connection to the broadcast that it causes, while the database is well: its subscriptions, the
-distance to the broadcast before, a reading."""
+"""Maximum seconds from a connection to the broadcast that it causes, while the database works: its subscriptions, the
+interval since the previous broadcast, a reading."""
 
 
 class HelloWatch:
@@ -20,7 +20,7 @@ class HelloWatch:
     def __init__(self, name: str) -> None:
         self._name = name
         self._sent_on: set[str] = set()
-        self._spoke = NEVER_YET
+        self._sent_at = NEVER_YET
         self._broadcast = NEVER_YET
         self._connected = NEVER_YET
         self._refused = False
@@ -31,7 +31,7 @@ class HelloWatch:
         self._connected = now
 
     def burst(self) -> None:
-        """The publisher begins to send all hellos that are due."""
+        """The publisher begins to send all due hellos."""
         self._refused = False
 
     def refused(self) -> None:
@@ -39,19 +39,19 @@ class HelloWatch:
         self._refused = True
         self._broadcast_refused |= self._broadcast_last
 
-    def said(self, envelope: Envelope, now: float) -> None:
-        """The publisher made this, to be sent at once."""
+    def sent(self, envelope: Envelope, now: float) -> None:
+        """The publisher made this envelope, to be sent at once."""
         hello = envelope.hello
         if hello is None:
             self._sent_on.add(envelope.topic)
-            self._spoke = now
+            self._sent_at = now
             return
         if self._refused:
             raise Violation("refusal", f"{self._name} makes another hello right after one was refused")
         if not hello.nonce and not hello.goodbye:
             self._check_topics(hello)
             self._check_time(now)
-            self._broadcast = self._spoke = now
+            self._broadcast = self._sent_at = now
             self._broadcast_refused = False
         self._broadcast_last = not hello.nonce
 
@@ -63,19 +63,19 @@ class HelloWatch:
             raise Violation("own topics", f"{self._name} names {len(named)} topics in one broadcast")
 
     def _check_time(self, now: float) -> None:
-        """One for a start, for an idle time, for the connections of a moment, and for one that was refused; whatever
-        the store holds.
+        """A broadcast needs a reason: a start, an idle time, recent connections or a refused broadcast. The contents of
+        the store are not one.
         """
         apart = now - self._broadcast
         if apart < HELLO_SPACING - CLOCK_SLACK:
-            raise Violation("broadcasts", f"{self._name} says two within {apart:.3f} s")
-        # Who connected right before a broadcast may have missed it.
+            raise Violation("broadcasts", f"{self._name} sends two within {apart:.3f} s")
+        # A subscriber that connected right before a broadcast may have missed it.
         called_for = self._broadcast == NEVER_YET or self._connected >= self._broadcast - HELLO_DELAY - CLOCK_SLACK
         called_for = called_for or self._broadcast_refused
-        if not called_for and now - self._spoke < TIMING.max_idle_time - CLOCK_SLACK:
-            raise Violation("broadcasts", f"{self._name} is not idle, and nobody has connected")
+        if not called_for and now - self._sent_at < TIMING.max_idle_time - CLOCK_SLACK:
+            raise Violation("broadcasts", f"{self._name} is not idle, and no subscriber has connected")
 
     def check_greeting(self, since: float, now: float) -> None:
-        """Who connected is greeted in time. ``since``: from when on the database was well."""
+        """A connected subscriber gets a hello in time. ``since``: when the database began to work."""
         if since <= self._connected < now - GREETING and self._broadcast < self._connected:
-            raise Violation("greeted", f"{self._name} said no hello in {now - self._connected:.3f} s from a connection")
+            raise Violation("greeted", f"{self._name} sent no hello in {now - self._connected:.3f} s from a connection")

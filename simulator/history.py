@@ -1,4 +1,4 @@
-"""What really happened: every point that was ever committed, and which head the store showed when."""
+"""The true history: every point that was ever committed, and the store's heads over time."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ Content = dict[Ident, tuple[int, bytes]]
 
 
 class History:
-    """The truth that invariants compare with. All times are true times."""
+    """The reference for the invariants. All times are true times."""
 
     def __init__(self) -> None:
         self.contents: dict[tuple[str, Point], Content] = {}
         self.heads_at: dict[Point, dict[str, Point]] = {ZERO: {}}
-        """Of a transaction's point: every topic's head then."""
+        """A transaction's point -> every topic's head at that point."""
         self.transactions = 0
         self.restored_at = float("-inf")
         self.trims = 0
         self.repeated = 0
-        """A transaction that is in one history twice, by its serial; 0: none."""
+        """Serial of a transaction that is in one history twice; 0: none."""
         self._serials: dict[int, list[Point]] = {}
         self._parents: dict[tuple[str, Point], Point] = {}
         self._times: dict[str, list[float]] = {}
@@ -54,7 +54,7 @@ class History:
         self._show(link.topic, link.point, now)
 
     def restored(self, store: ModelStore, now: float) -> None:
-        """The store went back to what it was."""
+        """The store was restored to an earlier state."""
         self.restored_at = now
         for chain in list(self._times):
             self._show(chain, store.state.point if chain == ALL else store.head(chain).point, now)
@@ -78,7 +78,7 @@ class History:
         return younger == older
 
     def shown(self, chain: str, since: float, until: float) -> Iterable[Point]:
-        """The heads that the store showed in this time, oldest first; the first may have stood before it."""
+        """The heads of the store in this time, oldest first; the first may be older than ``since``."""
         times, points = self._times.get(chain, []), self._points.get(chain, [])
         first = bisect_right(times, since)
         if first == 0:
@@ -89,5 +89,5 @@ class History:
             yield points[index]
 
     def covers(self, chain: str, known: Point, since: float, until: float) -> bool:
-        """True when ``known`` holds everything that the store showed at some moment in this time."""
+        """True when ``known`` contains everything that the store had at some moment in this time."""
         return any(self.is_ancestor(chain, head, known) for head in self.shown(chain, since, until))

@@ -1,4 +1,4 @@
-"""What must hold, one small function each. A function returns what is wrong, or None."""
+"""The invariants, one small function each. A function returns a description of the violation, or None."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -26,14 +26,14 @@ class Violation(Exception):
 
 
 def content_of(replica: "Replica", topic: str) -> "Content":
-    """What a replica holds of a topic."""
+    """A replica's objects of a topic."""
     return {(at.table, at.key): (at.version, at.value) for at in replica.cache.topic_records(topic)}
 
 
 def known_is_committed(history: "History", chain: Chain) -> str | None:
-    """Nothing is applied that was not committed."""
+    """Only committed points are applied."""
     if chain.known is not None and not history.was_committed(chain.name, chain.known):
-        return f"{chain.name!r} stands at {chain.known}, which was never committed"
+        return f"{chain.name!r} is at {chain.known}, which was never committed"
     return None
 
 
@@ -53,8 +53,8 @@ def known_never_goes_back(history: "History", chain: Chain, before: Point | None
 def notice_is_right(
     history: "History", chain: Chain, before: Point | None, *, noticed: tuple[Point, Point] | None
 ) -> str | None:
-    """A replica says that the history changed when, and only when, what it had reached is undone. ``noticed``: the
-    points of its notice. Where the changelog was trimmed it need not know, as long as no version goes back.
+    """A replica notifies of a changed history if, and only if, its reached point is undone. ``noticed``: the points of
+    its notice. With a trimmed changelog it need not notify, as long as no version goes back.
     """
     if noticed is not None:
         lost, found = noticed
@@ -65,11 +65,11 @@ def notice_is_right(
         return None
     if before is None or history.trims or chain.known is None or history.is_ancestor(chain.name, before, chain.known):
         return None
-    return f"{chain.name!r}: {before} is undone at {chain.known}, and no notice says so"
+    return f"{chain.name!r}: {before} is undone at {chain.known}, and no notice was made"
 
 
 def content_is_whole(history: "History", replica: "Replica", chain: Chain) -> str | None:
-    """A replica shows exactly what a chain's point stands for: whole links, nothing more, nothing less."""
+    """A replica shows exactly the objects of a chain's point: whole links, no more and no less."""
     if chain.known is None:
         return None
     if chain.name == ALL:
@@ -85,13 +85,13 @@ def content_is_whole(history: "History", replica: "Replica", chain: Chain) -> st
 
 
 def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) -> str | None:
-    """A proof as of T means: everything that the store showed at some moment since T is here."""
+    """A proof as of T means: the replica has everything that the store had at some moment since T."""
     local = replica.clock.now()
     staleness = replica.replica_state.tracker.freshness.staleness(chain.name, local)
     if staleness == float("inf"):
         return None
     if chain.known is None:
-        return f"{chain.name!r} claims {staleness:.3f} s and knows nothing"
+        return f"{chain.name!r} claims {staleness:.3f} s and has no known point"
     now = replica.world.kernel.now
     since = replica.clock.true(local - staleness) - CLOCK_SLACK
     if staleness < -CLOCK_SLACK or not history.covers(chain.name, chain.known, since, now):
@@ -101,7 +101,7 @@ def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) ->
 
 
 def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
-    """Everything that waits is within its limit."""
+    """Each buffer is within its limit."""
     limits = replica.world.plan.limits
     pending = len(replica.replica_state.tracker.freshness.of(chain.name).pending)
     if chain.reorder_buffer.messages > limits.max_waiting_links:
@@ -121,7 +121,7 @@ def handlers_are_bounded(handler: "Handler", objects: int) -> str | None:
 
 
 def syncs_end(replica: "Replica") -> str | None:
-    """A sync that runs has an end."""
+    """A running sync ends or times out."""
     syncs = replica.replica_state.tracker.syncs
     if syncs.running and replica.clock.now() > syncs.begun + TIMING.sync_timeout + 0.1:
         return f"sync {syncs.number} runs since {replica.clock.now() - syncs.begun:.3f} s"
@@ -129,50 +129,50 @@ def syncs_end(replica: "Replica") -> str | None:
 
 
 def late_answer_is_ignored(replica: "Replica", running: int) -> str | None:
-    """An answer that came too late does not end the sync that runs by now."""
+    """An answer that is received too late does not end the sync that runs now."""
     syncs = replica.replica_state.tracker.syncs
     now_running = syncs.number if syncs.running else 0
     return None if now_running == running else f"a late answer ended sync {running}"
 
 
 def needs_are_remembered(replica: "Replica", chain: Chain) -> str | None:
-    """A chain that needs a sync gets its turn."""
+    """A chain that needs a sync gets one."""
     syncs = replica.replica_state.tracker.syncs
     if chain.state in DUE and not syncs.waits and not syncs.running:
         return f"{chain.name!r} is {chain.state.value} ({chain.cause}) and no sync is planned"
     return None
 
 
-def clock_runs(replica: "Replica", chain: Chain, heard: Mapping[Point, float]) -> str | None:
-    """What was heard of and is not here does not wait longer than the window before a delta is due."""
+def clock_runs(replica: "Replica", chain: Chain, received: Mapping[Point, float]) -> str | None:
+    """A received point that known has not reached waits at most for the window before a delta is due."""
     if chain.state not in (State.FOLLOWING, State.HOLDING):
         return None
-    waits = [when for point, when in heard.items() if point.position > chain.known_position]
+    waits = [when for point, when in received.items() if point.position > chain.known_position]
     waited = replica.clock.now() - min(waits, default=replica.clock.now())
     if waited > TIMING.message_delay_window + 0.1:
-        return f"{chain.name!r} is {chain.state.value} and something waits for {waited:.3f} s"
+        return f"{chain.name!r} is {chain.state.value} and a point waits for {waited:.3f} s"
     return None
 
 
 def is_asked_about(replica: "Replica", chain: Chain, hinted: tuple[int, float] | None) -> str | None:
-    """A chain that may be behind the store's point of a broadcast is asked about, or brought up to it otherwise."""
+    """A chain that may be behind the store's point of a broadcast gets a hello request, or reaches the point anyway."""
     if hinted is None or chain.state is not State.FOLLOWING:
         return None
     position, due = hinted
     late = replica.clock.now() - due
     if late > 0.1:
-        return f"{chain.name!r} at {chain.known}, of a store at {position}, is to be asked about since {late:.3f} s"
+        return f"{chain.name!r} at {chain.known}, store at {position}: its hello request is late by {late:.3f} s"
     return None
 
 
 def is_back(history: "History", chain: Chain, since: float, now: float) -> str | None:
-    """After a connection everything is here that was committed before it."""
+    """After a connection the replica has everything that was committed before it."""
     if chain.known is not None and history.covers(chain.name, chain.known, since, now):
         return None
-    return f"{chain.name!r} at {chain.known} lacks what was lost before a connection {now - since:.3f} s ago"
+    return f"{chain.name!r} at {chain.known} lacks changes from before a connection {now - since:.3f} s ago"
 
 
 def guard_never_fires(replica: "Replica") -> str | None:
-    """No older version ever tries to replace a newer one."""
+    """No older version tries to replace a newer one."""
     guarded = replica.replica_state.faults.guarded
-    return f"{guarded} changes were kept out" if guarded else None
+    return f"{guarded} changes were refused by their versions" if guarded else None

@@ -1,7 +1,7 @@
 """Virtual time: a heap of events, processes made of tasks, and the trace.
 
-Nothing here reads a clock or depends on the order of a set: the same seed gives the same run. A task is a generator
-that yields where it would wait. Between two yields nothing else runs, so each yield is a place where the process can
+This module reads no clock and depends on no order of a set: the same seed gives the same run. A task is a generator
+that yields where it would wait. No other task runs between two yields, so each yield is a place where the process can
 be killed or paused.
 """
 
@@ -15,11 +15,11 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 FOREVER = float("inf")
 MAX_STEPS = 60_000
-"""Steps of one run; a run that needs more goes round in circles."""
+"""Maximum number of steps of one run; a run with more is in an endless loop."""
 
 
 class Sleep(NamedTuple):
-    """Wait so many seconds of true time. ``label`` names the step that follows."""
+    """Wait for ``seconds`` of true time. ``label`` names the step that follows."""
 
     label: str
     seconds: float
@@ -56,7 +56,7 @@ class Mailbox(Signal, Generic[T]):
         self.items: deque[T] = deque()
 
     def put(self, item: T) -> bool:
-        """False: no room, the item is dropped."""
+        """False: the mailbox is full; the item is dropped."""
         if len(self.items) >= self.maximum:
             return False
         self.items.append(item)
@@ -65,7 +65,7 @@ class Mailbox(Signal, Generic[T]):
 
 
 class Await(NamedTuple):
-    """Wait until the signal is set, or so many seconds of true time passed. The signal is cleared on waking."""
+    """Wait until the signal is set, or until ``seconds`` of true time passed. The signal is cleared on waking."""
 
     label: str
     signal: Signal
@@ -93,12 +93,12 @@ class LocalClock:
         return (local - self._offset) / self._rate
 
     def wall(self) -> float:
-        """Seconds since 1970, as this host believes."""
+        """Seconds since 1970 on this host's clock."""
         return 1.7e9 + self.now() + self.jumped
 
 
 class Process:
-    """A program that runs on a host: it can be killed, paused, and go on."""
+    """A program on a host. It can be killed, paused and continued."""
 
     def __init__(self, kernel: "Kernel", kind: str, name: str, clock: LocalClock) -> None:
         self.kernel = kernel
@@ -117,7 +117,7 @@ class Process:
         task.wake(task.token)
 
     def kill(self) -> None:
-        """End at once: nothing of it runs any more."""
+        """End at once: none of its tasks runs any more."""
         self.alive = False
         for task in self._tasks:
             task.token = -1
@@ -126,7 +126,7 @@ class Process:
         self.kernel.trace(self.name, "killed")
 
     def pause(self, seconds: float) -> None:
-        """Stand still; clocks go on and messages pile up."""
+        """Suspend all tasks; clocks go on and messages queue up."""
         if self.paused:
             return
         self.paused = True
@@ -134,7 +134,7 @@ class Process:
         self.kernel.at(self.kernel.now + seconds, self.unpause)
 
     def unpause(self) -> None:
-        """Go on where it stood."""
+        """Continue all tasks."""
         if not self.paused:
             return
         self.paused = False
@@ -144,7 +144,7 @@ class Process:
             task.wake(token)
 
     def is_paused(self) -> bool:
-        """Whether it stands still now: the step's own hook may have paused it."""
+        """Whether the process is paused now: the step's own hook may have paused it."""
         return self.paused
 
     def stall(self, task: "Task", token: int) -> None:
@@ -153,11 +153,11 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """True while it has anything left to do."""
+        """True while it has a task."""
         return self.alive and bool(self._tasks)
 
     def ended(self, task: "Task") -> None:
-        """A task came to its end."""
+        """A task ended."""
         self._tasks.remove(task)
 
 
@@ -174,7 +174,7 @@ class Task:
         self.signal: Signal | None = None
 
     def wake(self, token: int) -> None:
-        """Run now, unless something else woke it before."""
+        """Run now, unless another wake-up came before."""
         self.process.kernel.at(self.process.kernel.now, self.resume, token)
 
     def resume(self, token: int) -> None:
@@ -225,19 +225,17 @@ class Task:
 
 
 def _no_hook(process: Process, label: str) -> None:
-    """Nothing happens before a step."""
+    """No hook before a step."""
 
 
 def _no_check(process: Process) -> None:
-    """Nothing is checked after a step."""
+    """No check after a step."""
 
 
 class Kernel:
     """Virtual time of one run."""
 
-    def __init__(
-        self, seed: int, *, tracing: bool = False, show: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, seed: int, *, tracing: bool = False, show: Callable[[str], None] | None = None) -> None:
         self.seed = seed
         self.now = 0.0
         self.steps = 0
@@ -250,11 +248,11 @@ class Kernel:
         self._count = 0
 
     def rng(self, concern: str) -> random.Random:
-        """The random numbers of one concern: changing one concern does not reshuffle the others."""
+        """The random numbers of one concern: a change in one concern does not change the others' numbers."""
         return random.Random(f"{self.seed} {concern}")
 
     def at(self, when: float, call: Callable[..., None], *arguments: object) -> None:
-        """Call at a true time; what is due at the same time runs in the order in which it was asked for."""
+        """Call at a true time; calls that are due at the same time run in the order of their ``at``."""
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, call, arguments))
 
@@ -265,7 +263,7 @@ class Kernel:
             when, _, call, arguments = heapq.heappop(heap)
             self.now = max(self.now, when)
             if self.steps > MAX_STEPS:
-                raise RuntimeError(f"more than {MAX_STEPS} steps: something goes round in circles")
+                raise RuntimeError(f"more than {MAX_STEPS} steps: the run is in an endless loop")
             call(*arguments)
         self.now = until
 

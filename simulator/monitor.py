@@ -1,4 +1,4 @@
-"""Watches a run: calls every invariant where it can break, with evidence of its own rather than the tracker's."""
+"""Checks a run: calls every invariant where it can break, with its own evidence and not the tracker's."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -29,63 +29,63 @@ PROVED_IN_CALM = (
     TIMING.message_delay_window + TIMING.sync_jitter + TIMING.sync_interval + MAX_SYNC_SECONDS + TIMING.max_idle_time
     + TIMING.round_trip + TIMING.reading_age
 )  # fmt: skip
-"""Seconds of calm after which a publisher's proof is fresh: what was lost is read, the next question is answered."""
+"""Seconds without faults after which a publisher's proof is fresh: lost changes are read, a hello request answered."""
 
 
 class Evidence:
-    """What one chain of one replica was told, written down independently of the tracker."""
+    """The input of one chain of one replica, recorded independently of the tracker."""
 
     def __init__(self, now: float) -> None:
         self.may_full = True
-        self.heard: dict[Point, float] = {}
-        """When a point was heard of first."""
-        self.heard_in_sync: dict[Point, float] = {}
-        """The same since the running sync began: that one drops what was heard before, but not what is said again."""
+        self.received: dict[Point, float] = {}
+        """When a point was first received."""
+        self.received_in_sync: dict[Point, float] = {}
+        """The same since the running sync began: the sync drops earlier points, but not those received again."""
         self.proved = now
         self.known: Point | None = None
         self.missed = False
-        """An answer to a question that followed a connection told of a head beyond known."""
+        """A reply to a hello request after a connection had a head beyond known."""
         self.hinted: tuple[int, float] | None = None
-        """A broadcast showed that the store stands at this position, beyond what was ever shown; and when to ask."""
+        """The position of the store in a broadcast, beyond all earlier ones; and when the hello request is due."""
         self.cause = ""
-        """What is wrong with the cause of the sync that is due; "" for nothing."""
+        """The fault in the cause of the sync that is due; "" without one."""
         self.due = False
         self.resynced = False
-        """A user asked for everything of it: answers that came meanwhile proved nothing, so it may have to poll."""
+        """A resync was requested: replies during it proved nothing, so the chain may have to poll."""
         self.replaced: dict[Point, None] = {}
-        """Points that nobody needs to wait for: another history's link took the place of theirs."""
+        """Points that need not be waited for: a link of another history replaced theirs."""
         self._after: dict[Point, Point] = {}
-        """The link that was heard last, by the point that it waits for."""
+        """The last received link, by the point that it waits for."""
 
-    def hear(self, point: Point, now: float) -> None:
-        """A link or a hello told of this point."""
-        self.heard.setdefault(point, now)
-        self.heard_in_sync.setdefault(point, now)
+    def receive(self, point: Point, now: float) -> None:
+        """A link or a hello with this point was received."""
+        self.received.setdefault(point, now)
+        self.received_in_sync.setdefault(point, now)
 
-    def hear_link(self, prev: Point, point: Point, now: float) -> None:
-        """A link told of this point. Where two histories meet, the later link takes the place of the one before."""
+    def receive_link(self, prev: Point, point: Point, now: float) -> None:
+        """A link with this point was received. Where two histories meet, the later link replaces the earlier one."""
         self.replaced.pop(point, None)
         other = self._after.get(prev, point)
         if other != point:
             self.replaced[other] = None
         self._after[prev] = point
-        self.hear(point, now)
+        self.receive(point, now)
 
     def waits(self) -> dict[Point, float]:
-        """What must not wait for longer than the window, and since when it does."""
-        return {point: when for point, when in self.heard.items() if point not in self.replaced}
+        """The points that must not wait for longer than the window, and since when they wait."""
+        return {point: when for point, when in self.received.items() if point not in self.replaced}
 
     def covers(self, position: int) -> None:
-        """All up to this position of the store is here, or something is under way that will bring it."""
+        """The replica has everything up to this position of the store, or a sync under way will bring it."""
         if self.hinted is not None and position >= self.hinted[0]:
             self.hinted = None
 
     def forget(self, position: int) -> None:
-        """What is not beyond this position any more waits for nothing."""
-        self.missed = self.missed and any(at.position > position for at in self.heard)
+        """Points up to this position do not wait any more."""
+        self.missed = self.missed and any(at.position > position for at in self.received)
         self.covers(position)
-        self.heard = {at: when for at, when in self.heard.items() if at.position > position}
-        self.heard_in_sync = {at: when for at, when in self.heard_in_sync.items() if at.position > position}
+        self.received = {at: when for at, when in self.received.items() if at.position > position}
+        self.received_in_sync = {at: when for at, when in self.received_in_sync.items() if at.position > position}
 
 
 class Watch:
@@ -95,17 +95,17 @@ class Watch:
         self.chains: dict[str, Evidence] = {}
         self.asked: dict[str, float] = {}
         self.rounds: list[float] = []
-        """When questions went out, of the last ``max_idle_time``."""
+        """When hello requests were sent, within the last ``max_idle_time``."""
         self.shown = 0
-        """The latest position of the store that this replica was ever shown."""
+        """The latest position of the store that this replica ever received."""
         self.dropped_topics = 0
         self.running = 0
         """The number of the sync that was begun and not answered; 0: none."""
         self.begun = 0.0
         self.connected = float("inf")
-        """When the last connection came, on the replica's clock."""
+        """When the last connection was made, on the replica's clock."""
         self.back: dict[str, float] = {}
-        """Service -> the connection to it after which all that was lost before is shown to be here."""
+        """Service -> the connection to it after which the recovery of all lost changes was checked."""
 
 
 class Monitor:
@@ -130,7 +130,7 @@ class Monitor:
         self._watches[replica] = Watch()
 
     def connected(self, replica: "Replica", now: float) -> None:
-        """A replica is told of a connection."""
+        """A replica is notified of a connection."""
         self._watches[replica].connected = now
 
     def dropped(self, replica: "Replica", topic: str) -> None:
@@ -140,44 +140,44 @@ class Monitor:
         watch.dropped_topics += 1
 
     def asked(self, replica: "Replica", ask: HelloRequest, now: float) -> None:
-        """A replica asks for hello replies."""
+        """A replica sends a hello request."""
         watch = self._watches[replica]
         watch.asked[ask.nonce] = now
         watch.rounds = [at for at in watch.rounds if now - TIMING.max_idle_time < at < now] + [now]
-        # A replica of everything asks about topics as well, for their digests; they are no chains of their own.
+        # A replica of everything requests topics as well, for their digests; they are not chains of their own.
         for topic in (ALL,) if ALL in ask.topics else ask.topics:
             watch.chains.setdefault(topic, Evidence(now)).hinted = None
 
-    def heard(self, replica: "Replica", envelope: Envelope, now: float) -> None:
-        """A replica is about to be fed."""
+    def received(self, replica: "Replica", envelope: Envelope, now: float) -> None:
+        """A replica is about to process an envelope."""
         watch = self._watches[replica]
         hello = envelope.hello
         if self._world.kernel.tracing:
             self._trace_envelope(replica.name, "hears", envelope)
         if hello is not None:
-            self._heard_hello(watch, replica, hello, now)
+            self._received_hello(watch, replica, hello, now)
             return
         everything = ALL in watch.chains
         evidence = watch.chains.get(ALL if everything else envelope.topic)
         if evidence is not None:
             for message in envelope.messages:
                 link = message.link
-                evidence.hear_link(link.tx_prev if everything else link.prev, link.point, now)
+                evidence.receive_link(link.tx_prev if everything else link.prev, link.point, now)
 
-    def _heard_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
-        told = {topic: head.point for topic, head in hello.heads.items()}
+    def _received_hello(self, watch: Watch, replica: "Replica", hello: Hello, now: float) -> None:
+        points = {topic: head.point for topic, head in hello.heads.items()}
         if hello.store is not None:
-            told[ALL] = hello.store
+            points[ALL] = hello.store
         asked = watch.asked.get(hello.nonce)
         if hello.store is not None:
             if not hello.nonce and not hello.goodbye and hello.store.position > watch.shown:
                 self._hinted(watch, replica, hello, hello.store.position, now)
             watch.shown = max(watch.shown, hello.store.position)
-        for topic, point in told.items():
+        for topic, point in points.items():
             evidence = watch.chains.get(topic)
             if evidence is None or (hello.nonce and asked is None):
                 continue
-            evidence.hear(point, now)
+            evidence.receive(point, now)
             known = replica.replica_state.tracker.chain(topic).known_position if topic in replica.topics else -1
             if asked is not None and hello.store is not None:
                 evidence.covers(hello.store.position)
@@ -187,8 +187,8 @@ class Monitor:
                 evidence.proved = max(evidence.proved, asked - hello.age)
 
     def _hinted(self, watch: Watch, replica: "Replica", hello: Hello, position: int, now: float) -> None:
-        """Of topics that this broadcast does not name it tells that something may be missing: they are asked about,
-        unless questions went out twice within the last ``max_idle_time``.
+        """The store's point of this broadcast shows that changes of topics that it does not name may be missing: their
+        hello request is due, unless two rounds were sent within the last ``max_idle_time``.
         """
         spent = len([at for at in watch.rounds if at > now - TIMING.max_idle_time]) > 1
         tracker = replica.replica_state.tracker
@@ -201,7 +201,7 @@ class Monitor:
                 evidence.hinted = position, now + TIMING.connect_jitter
 
     def acted(self, replica: "Replica", outcome: StepResult) -> None:
-        """A replica did something: look at everything that may have changed."""
+        """A replica made a step: check all state that may have changed."""
         watch = self._watches[replica]
         tracker = replica.replica_state.tracker
         trace = self._world.kernel.trace
@@ -210,7 +210,7 @@ class Monitor:
             chain = tracker.chain(name)
             evidence = watch.chains.setdefault(name, Evidence(replica.clock.now()))
             if chain.state is not State.FOLLOWING:
-                evidence.hinted = None  # what is under way brings it
+                evidence.hinted = None  # the sync or wait under way brings the changes
             due = chain.state in DUE
             if due and not evidence.due and chain.state is State.DELTA_DUE:
                 evidence.cause = self._no_cause(replica, name, chain.cause, evidence, replica.clock.now()) or ""
@@ -249,13 +249,13 @@ class Monitor:
     # -- syncs -------------------------------------------------------------------------------------------------------
 
     def sync_begun(self, replica: "Replica", start: StartSync, now: float) -> None:
-        """Each sync has a cause, and there is one at a time."""
+        """Each sync has a cause, and only one runs at a time."""
         watch = self._watches[replica]
         if watch.running and now < watch.begun + TIMING.sync_timeout - EPS:
             raise Violation("one sync", f"{replica.name}: sync {start.number} begins while {watch.running} runs")
         watch.running, watch.begun = start.number, now
         for evidence in watch.chains.values():
-            evidence.heard_in_sync.clear()
+            evidence.received_in_sync.clear()
         for name, want in start.wants.items():
             evidence = watch.chains[name]
             cause = start.causes[name]
@@ -281,11 +281,11 @@ class Monitor:
         if faultless and (world.plan.services or replica.plan.polling) and not polls_after_resync:
             return f"{name!r} ({cause}) in a run without faults"
         if cause == "expired":
-            oldest = min(evidence.heard.values(), default=now)
+            oldest = min(evidence.received.values(), default=now)
             if now - oldest < TIMING.message_delay_window - EPS:
-                return f"{name!r} ({cause}): the oldest that waits came {now - oldest:.3f} s ago"
+                return f"{name!r} ({cause}): the oldest waiting point was received {now - oldest:.3f} s ago"
         elif cause == "reconnected":
-            return None if evidence.missed else f"{name!r} ({cause}) although no answer told of anything missing"
+            return None if evidence.missed else f"{name!r} ({cause}) although no reply had a head beyond known"
         elif cause == "polled":
             if now - evidence.proved < TIMING.stale_after - EPS:
                 return f"{name!r} ({cause}): a publisher proved {now - evidence.proved:.3f} s ago"
@@ -294,7 +294,7 @@ class Monitor:
         elif cause in ("history changed", "broken"):
             return None if restored else f"{name!r} ({cause}) although the history never changed"
         elif cause == "overflowed":
-            return None if overflowed else f"{name!r} ({cause}) although nothing overflowed"
+            return None if overflowed else f"{name!r} ({cause}) although no buffer overflowed"
         elif cause in ("caught up", "behind", "replaced"):
             return None if restored or overflowed else f"{name!r} ({cause}) although no need arose meanwhile"
         elif cause == "failed":
@@ -305,7 +305,7 @@ class Monitor:
         return None
 
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
-        """The answer is about to be used. False: it took too long, and another sync may run by now."""
+        """The answer is about to be used. False: it is late, and another sync may run now."""
         watch = self._watches[replica]
         syncs = replica.replica_state.tracker.syncs
         if watch.running != start.number or not syncs.running or syncs.number != start.number:
@@ -316,22 +316,22 @@ class Monitor:
         for name, part in answer.chains.items():
             evidence = watch.chains.get(name)
             if isinstance(part, Incomplete) and untouched:
-                raise Violation("incomplete", f"{replica.name}: {name!r} lost links that nobody trimmed")
+                raise Violation("incomplete", f"{replica.name}: {name!r} lost links that were not trimmed")
             if evidence is not None:
                 evidence.hinted = None
-                evidence.heard = dict(evidence.heard_in_sync)
+                evidence.received = dict(evidence.received_in_sync)
                 evidence.may_full = isinstance(part, Incomplete) or (evidence.may_full and not isinstance(part, Full))
         return True
 
     def late_answer(self, replica: "Replica", running: int) -> None:
-        """A late answer was given to the replica, which ignores it. ``running``: the sync that ran then, 0: none."""
+        """The replica received a late answer, which it must ignore. ``running``: the sync that ran then, 0: none."""
         self._demand("late answer", replica, invariants.late_answer_is_ignored(replica, running))
         for name, evidence in self._watches[replica].chains.items():
             if name in replica.topics and replica.replica_state.tracker.chain(name).known != evidence.known:
-                raise Violation("late answer", f"{replica.name}: {name!r} moved by an answer that came too late")
+                raise Violation("late answer", f"{replica.name}: {name!r} moved by an answer that was too late")
 
     def resync_asked(self, replica: "Replica", topic: str) -> None:
-        """Somebody asks for everything of a topic."""
+        """A resync of a topic was requested."""
         evidence = self._watches[replica].chains[topic]
         evidence.may_full = evidence.resynced = True
 
@@ -344,7 +344,7 @@ class Monitor:
     # -- handlers ----------------------------------------------------------------------------------------------------
 
     def handled(self, replica: "Replica", handler: "Handler", event: Event) -> None:
-        """A handler was told."""
+        """A handler was called."""
         if is_barrier(event):
             handler.versions.clear()  # they may go back from here on
             return
@@ -360,18 +360,18 @@ class Monitor:
         else:
             handler.versions[ident] = event.version
         if event.new_value is None:
-            handler.told.pop(ident, None)
+            handler.values.pop(ident, None)
         else:
-            handler.told[ident] = event.new_value
+            handler.values[ident] = event.new_value
 
     def _may_repeat(self, replica: "Replica") -> bool:
-        # A topic that is dropped takes its memory along.
+        # A dropped topic forgets its versions.
         return self._watches[replica].dropped_topics > 0
 
     # -- waiting for commits -----------------------------------------------------------------------------------------
 
     def read_back(self, replica: "Replica", point: Point, chains: Collection[str]) -> None:
-        """A wait for a commit ended well: it is on each of these chains."""
+        """A wait for a commit succeeded: the commit is on each of these chains."""
         for name in chains:
             chain = replica.replica_state.tracker.chain(name)
             if chain.known is None or not self._history.is_ancestor(name, point, chain.known):
@@ -385,7 +385,7 @@ class Monitor:
     # -- writers and services ----------------------------------------------------------------------------------------
 
     def wrote(self, verbs: Sequence[Verb], commit: Commit) -> None:
-        """A writer was told that its transaction is in."""
+        """A writer's transaction was committed successfully."""
         if not self._history.was_committed(ALL, commit.point):
             raise Violation("committed", f"{commit.point} was never committed")
         if self._history.repeated:
@@ -403,16 +403,16 @@ class Monitor:
         self._publisher(process, publishing).refused()
 
     def hello_burst(self, process: Process, publishing: Sequencer) -> None:
-        """A publisher begins to send all hellos that are due."""
+        """A publisher begins to send all due hellos."""
         self._publisher(process, publishing).burst()
 
     def waits_for_hello(self, process: Process) -> None:
-        """A link does not leave because a hello is being sent."""
+        """A link is delayed because a hello is being sent."""
         raise Violation("prompt", f"{process.name}: a commit waits for a hello")
 
-    def said(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
-        """A hello never claims more than is true."""
-        self._publisher(process, publishing).said(envelope, self._world.kernel.now)
+    def sent(self, process: Process, publishing: Sequencer, envelope: Envelope) -> None:
+        """A hello contains no false heads, ages or sequences."""
+        self._publisher(process, publishing).sent(envelope, self._world.kernel.now)
         hello = envelope.hello
         if self._world.kernel.tracing:
             self._trace_envelope(process.name, "says", envelope)
@@ -433,9 +433,9 @@ class Monitor:
         self._world.kernel.trace(who, what, topic, f"{publisher} {envelope.sequence}:", _about(envelope))
 
     def acts_under_lease(self, service: "Service") -> None:
-        """Nobody else believes to hold it."""
+        """No other service considers itself the holder."""
         if self._world.kernel.now < self._history.restored_at + LEASE_SECONDS:
-            return  # a backup brought leases back that others hold since: they act twice, which is only load
+            return  # a backup restored leases that other services took since: both act, which is only load
         for other in self._world.services.values():
             if other is not service and other.process.alive and other.orphans.held(other.process.clock.now()):
                 raise Violation("lease", f"{service.name} and {other.name} hold the same lease")
@@ -443,7 +443,7 @@ class Monitor:
     # -- at rest -----------------------------------------------------------------------------------------------------
 
     def sweep(self, replicas: Collection["Replica"]) -> None:
-        """What time alone can break."""
+        """Check the invariants that can break without a step, by time alone."""
         if "blind" not in self._world.plan.faults:
             for service in self._world.services.values():
                 watch = self._publisher(service.process, service.sender.publishing)
@@ -458,7 +458,7 @@ class Monitor:
                     self._demand("asked", replica, invariants.is_asked_about(replica, chain, evidence.hinted))
 
     def _look_back(self, replica: "Replica") -> None:
-        """In calm, what was lost before a connection is here soon after it, long before the periodic questions end."""
+        """Without faults, changes lost before a connection are here soon after it, long before a periodic request."""
         world, watch, now = self._world, self._watches[replica], self._world.kernel.now
         lasting = {"overflow", "blind"}.intersection(world.plan.faults)
         if lasting or replica.plan.polling or not world.services:

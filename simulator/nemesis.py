@@ -1,4 +1,4 @@
-"""Makes things go wrong: windows of bad weather, strokes against single steps, and the end of it all."""
+"""Injects faults: in windows of time, at single steps of processes, until it is stopped."""
 
 import random
 from collections.abc import Callable
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 Toggle = tuple[Callable[[], None], Callable[[], None]]
-"""How a fault begins, and how it ends."""
+"""Begin and end of a fault."""
 
 
 RARE_STEPS = 15.0
-"""How much likelier a step is struck when a process kind comes to it for the first time."""
+"""Factor on the probability of a fault at a step that a kind of process reaches for the first time."""
 
 RAREST = ("ask again", "outcome asked", "outcome lost", "outcome answered", "head lost", "heads lost")
-"""Steps that need another fault to be reached at all."""
+"""Steps that are reached only after another fault."""
 
 
 class Nemesis:
-    """The faults of one run. Each kind has random numbers of its own, so that leaving one out changes no other."""
+    """The faults of one run. Each kind has its own random numbers, so that leaving one kind out changes no other."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -41,7 +41,7 @@ class Nemesis:
         self.struck: dict[str, int] = {}
         """Kills and pauses by kind of process and step."""
         self.reached: dict[tuple[str, str], int] = {}
-        """How often a kind of process came to a step where it could have been struck."""
+        """How often a kind of process came to a step where a fault could have been injected."""
         for kind in self._faults:
             self._plan_windows(kind, world.kernel.rng("fault " + kind))
 
@@ -71,7 +71,7 @@ class Nemesis:
             end()
 
     def stop(self) -> None:
-        """Faults end now, and what they left behind is put right."""
+        """End all faults now, and undo their effects."""
         self.active = False
         for end in self._off:
             end()
@@ -137,7 +137,7 @@ class Nemesis:
 
     def _make_trim(self, rng: random.Random) -> Toggle:
         database, keep, period = self._world.database, rng.choice((0, 0, 1, 2, 3, 5, 8, 13)), rng.uniform(0.05, 0.5)
-        if rng.random() < 0.5:  # right under a reader, who is rarely there by chance
+        if rng.random() < 0.5:  # exactly during a reading, which is rare by chance
             name = "trimmed_on_read"
             return lambda: setattr(database, name, keep), lambda: setattr(database, name, NO_TRIM)
 
@@ -158,7 +158,7 @@ class Nemesis:
         return begin, end
 
     def _make_blind(self, rng: random.Random) -> Toggle:
-        """Services that the database does not hear any more, for good: replicas must look for themselves."""
+        """The database receives no requests of services any more, until the end: replicas must poll."""
         names = [f"service{number}" for number in range(3)]
         return lambda: self._world.database.blind.update(dict.fromkeys(names)), lambda: None
 
@@ -168,18 +168,18 @@ class Nemesis:
         return lambda: backups.append(database.store.backup()), lambda: database.restore(backups.pop())
 
     def _make_same_position(self, rng: random.Random) -> Toggle:
-        """A backup is restored, as many changes are written as were undone, and then nobody writes any more."""
+        """A backup is restored, as many changes are written as were undone, and then all writers stop."""
         world, database = self._world, self._world.database
         backups: list[State] = []
 
         def end() -> None:
             database.restore_and_rewrite(backups.pop(), world.next_serial)
-            world.hush()
+            world.stop_writers()
 
         return lambda: backups.append(database.store.backup()), end
 
     def _make_refuse(self, rng: random.Random) -> Toggle:
-        """A transport that takes nothing, and takes its time to say so."""
+        """A transport that refuses every message, after a delay."""
         name, refusing = f"service{rng.randrange(3)}", self._world.network.weather.refusing
         return lambda: refusing.add(name), lambda: refusing.discard(name)
 
@@ -243,7 +243,7 @@ class Nemesis:
             return
         step = process.kind, label
         times = self.reached[step] = self.reached.get(step, 0) + 1
-        # Some steps come a thousand times a run and others once: the rare ones are struck as well.
+        # Some steps occur a thousand times a run and others once: rare steps get faults as well.
         likelier = (1.0 + RARE_STEPS / times) * (10.0 if label in RAREST else 1.0)
         dice = self._strokes.random() / likelier
         if dice < self._kill:

@@ -1,4 +1,4 @@
-"""The wire: frames from services to replicas and questions back, each link with a bounded queue and its own faults."""
+"""The wire: frames from services to replicas, and hello requests back. Each way has a bounded queue and own faults."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -12,9 +12,9 @@ from simulator.kernel import Kernel
 
 LATENCY = (0.001, 0.008)
 DELAY = (0.1, 3.0)
-"""Seconds by which a delayed message comes later, and in a queue all behind it."""
+"""Seconds by which a message is delayed, together with all behind it in its queue."""
 REORDER = (0.01, 0.3)
-"""Seconds by which a message comes later that others overtake."""
+"""Seconds by which a message is delayed that others overtake."""
 
 
 class Receiver(Protocol):
@@ -27,7 +27,7 @@ class Receiver(Protocol):
         """An envelope arrived."""
 
     def connected(self) -> None:
-        """A connection to a service is there; what was subscribed to is subscribed to on it."""
+        """A connection to a service was made; it has all subscriptions."""
 
 
 class Answerer(Protocol):
@@ -36,14 +36,14 @@ class Answerer(Protocol):
     name: str
 
     def ask(self, ask: HelloRequest) -> None:
-        """A question arrived."""
+        """A hello request arrived."""
 
     def connected(self) -> None:
         """A replica has connected."""
 
 
 class Weather:
-    """Chances of what may happen to one message, and which ways are cut."""
+    """Probabilities of the faults of one message, and the ways that are cut."""
 
     def __init__(self) -> None:
         self.drop = 0.0
@@ -53,7 +53,7 @@ class Weather:
         self.cut: dict[tuple[str, str], str] = {}
         """(from, to) -> the fault that cut it."""
         self.refusing: set[str] = set()
-        """Services whose transport takes nothing."""
+        """Services whose transport refuses every message."""
 
 
 class Network:
@@ -74,7 +74,7 @@ class Network:
         self._askers: dict[str, Receiver] = {}
         self._dice: random.Random = kernel.rng("connections")
         self.connected_at: dict[tuple[str, str], float] = {}
-        """(service, replica) -> since when the service has the replica's subscriptions; not there while it has not."""
+        """(service, replica) -> since when the service has the replica's subscriptions; missing while it has none."""
 
     def attach(self, name: str) -> None:
         """A service or a replica of this name was started: it is connected to all of the other kind."""
@@ -85,11 +85,11 @@ class Network:
                 self.reconnect(service, replica)
 
     def cut(self, ways: Sequence[tuple[str, str]], kind: str) -> None:
-        """What is sent on these ways is lost from now on."""
+        """Messages on these ways are lost from now on."""
         self.weather.cut.update(dict.fromkeys(ways, kind))
 
     def join(self, ways: Sequence[tuple[str, str]]) -> None:
-        """They are whole again; connections over those that were cut are made anew."""
+        """These ways work again; the connections over those that were cut are made again."""
         joined = [way for way in ways if self.weather.cut.pop(way, None) is not None]
         for service, replica in dict.fromkeys(
             (source, target) if source in self.answerers else (target, source) for source, target in joined
@@ -97,7 +97,7 @@ class Network:
             self.reconnect(service, replica)
 
     def reconnect(self, service: str, replica: str) -> None:
-        """The connection ends, and the next one comes as soon as it can."""
+        """The connection ends, and the next one is made as soon as possible."""
         self.connected_at.pop((service, replica), None)
         answerer, receiver = self.answerers.get(service), self.receivers.get(replica)
         if answerer is not None and receiver is not None:
@@ -108,7 +108,7 @@ class Network:
         way = answerer.name, receiver.name
         cut = self.weather.cut
         if way in cut or way[::-1] in cut:
-            return  # made when the way is whole
+            return  # made when both ways work
         if self.answerers.get(answerer.name) is answerer and self.receivers.get(receiver.name) is receiver:
             self._subscribe(*way)
             receiver.connected()
@@ -118,7 +118,7 @@ class Network:
         self.connected_at[service, replica] = self._kernel.now
 
     def send(self, sender: str, envelope: Envelope) -> None:
-        """Send an envelope, as bytes, to everyone who subscribed to its topic; a hello reply to its asker."""
+        """Send an envelope, as bytes, to all subscribers of its topic, and a hello reply to its requester."""
         received = decode(encode(envelope, self._limits), self._limits)
         nonce = envelope.hello.nonce if envelope.hello is not None else ""
         for receiver in self._receivers(sender, nonce, envelope.topic):
@@ -128,7 +128,7 @@ class Network:
         if nonce:
             asker = self._askers.get(nonce)
             return [asker] if asker is not None and self.receivers.get(asker.name) is asker else []
-        # A hello to everybody has no topic.
+        # A broadcast hello has no topic.
         return [
             at
             for at in self.receivers.values()
@@ -136,7 +136,7 @@ class Network:
         ]
 
     def ask(self, asker: Receiver, ask: HelloRequest) -> None:
-        """Carry a question to every service."""
+        """Send a hello request to every service."""
         self._askers[ask.nonce] = asker
         for answerer in list(self.answerers.values()):
             self._fly(asker.name, answerer.name, lambda at=answerer: self._asked(at, ask))  # type: ignore[misc]
@@ -147,7 +147,7 @@ class Network:
 
     def _deliver(self, sender: str, receiver: Receiver, envelope: Envelope) -> None:
         def arrive() -> None:
-            # A connection ends with the process: what was on its way to the one before is lost.
+            # A connection ends with the process: messages on their way to the previous process are lost.
             if self.receivers.get(receiver.name) is receiver:
                 receiver.receive(envelope)
 

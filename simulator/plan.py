@@ -1,4 +1,4 @@
-"""What one seed means: who takes part, which faults may strike, how long it lasts. Drawn before the run begins."""
+"""The plan of one seed: participants, possible faults, duration. Drawn before the run begins."""
 
 import random
 from typing import Final
@@ -22,24 +22,24 @@ TIMING: Final = Timing(
     max_sync_backoff=1.0,
     sync_timeout=2.0,
 )
-"""Scaled down, in the proportions of the defaults: a run then needs fewer events for the same state space."""
+"""The defaults, scaled down in proportion: a run then needs fewer events for the same state space."""
 
 MAX_SYNC_SECONDS: Final = 0.5
-"""Seconds that a sync takes at most while the database is well: a delta that turns out incomplete, then a full."""
+"""Maximum seconds of a sync while the database works: a delta that proves incomplete, then a full sync."""
 BOUND: Final = max(
     bound(TIMING, MAX_SYNC_SECONDS, TIMING.sync_wait + TIMING.max_sync_backoff)
     for bound in (lost_message_bound, no_publisher_bound)
 )
 """Rule 13, in seconds; a backoff from before the faults stopped may still run."""
 QUICK: Final = 0.1
-"""Seconds that a question and its answer take at most while all is well."""
+"""Maximum seconds of a hello request and its reply without faults."""
 BACK: Final = reconnection_bound(
     msgspec.structs.replace(TIMING, round_trip=QUICK), MAX_SYNC_SECONDS, TIMING.sync_jitter
 )
-"""Rule 13 for what was lost before a connection, in seconds, while all is well and no other sync ran just now."""
+"""Rule 13 for changes lost before a connection, in seconds, without faults and without another recent sync."""
 LEASE_SECONDS: Final = 3.0
 DRIFT: Final = 1e-4
-"""How much faster or slower than true time a monotonic clock runs."""
+"""Maximum deviation of a monotonic clock's rate from true time."""
 
 FAULTS: Final = (
     "drop", "duplicate", "reorder", "delay", "burst", "partition", "flapping", "overflow", "slow", "kill", "pause",
@@ -48,12 +48,12 @@ FAULTS: Final = (
 )  # fmt: skip
 """Every kind of fault, by the name that ``--without`` takes."""
 SHARES: Final = {"same_position": 0.4, "refuse": 1.0}
-"""How often kinds are drawn that have random numbers of their own. One that ends the writing shows less of all
-others, so fewer runs have it."""
+"""Factors on the probabilities of kinds that have their own random numbers. A kind that ends all writing shows less of
+the other kinds, so fewer runs have it."""
 
 
 class Cuts(msgspec.Struct, frozen=True):
-    """What to leave out of a run: how a failing seed is shrunk."""
+    """The parts to leave out of a run, to shrink a failing seed."""
 
     without: tuple[str, ...] = ()
     ops: int | None = None
@@ -65,7 +65,7 @@ class Cuts(msgspec.Struct, frozen=True):
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
-    """One replica: what it follows and how."""
+    """One replica: its topics and its behaviour."""
 
     topics: tuple[str, ...]
     polling: bool
@@ -73,7 +73,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
     changes_topics: bool
     queue_limit: int
     resyncs: bool = False
-    """Somebody asks for a topic to be read anew, now and then."""
+    """A resync of a topic is requested from time to time."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -84,25 +84,25 @@ class Plan(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     writers: int
     services: tuple[float, ...]
-    """When each service is born."""
+    """When each service starts."""
     replicas: tuple[ReplicaPlan, ...]
     ops: int
-    """Most transactions of all writers together."""
+    """Maximum number of transactions of all writers together."""
     gap: float
     """Mean seconds between two transactions of one writer."""
     calm: float
     quiet: bool
-    """Nobody writes once faults have stopped."""
+    """No writer writes after the faults have stopped."""
     limits: Limits
     hwm: int
     orphan_share: float
-    """Share of transactions that nobody hands over."""
+    """Share of transactions that no worker hands over."""
     connections_seen: bool
     """Services are notified of replicas that connect. Publishers that send to a broker are not."""
 
     @property
     def faultless(self) -> bool:
-        """True when nothing is to go wrong."""
+        """True when the run has no faults."""
         return not self.faults
 
 

@@ -1,4 +1,4 @@
-"""The sending half of a service, and of a replica that polls: ``Sequencer`` with the tasks around it."""
+"""The sending part of a service, and of a replica that polls: ``Sequencer`` with its tasks."""
 
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Final
@@ -18,13 +18,14 @@ SEND_WAIT: Final = 0.1
 TURN: Final = 0.001
 
 Sending = Generator[Sleep | Await, None, bool]
-"""Steps at whose end it is known whether the transport took something."""
+"""Steps that return whether the transport accepted a message."""
 
 
 class PublisherTasks:
-    """Reads heads when ``Sequencer`` wants them, says hello when due, and sends in the order of the numbers.
+    """Reads heads when ``Sequencer`` needs them, sends hellos when due, and sends links in the order of their numbers.
 
-    As in the real shell links are sent under the lock of the numbers; hellos are made under it and leave without it.
+    As in the real publisher, links are sent under the lock of the numbers. Hellos are made under it and sent without
+    it.
     """
 
     def __init__(
@@ -44,23 +45,23 @@ class PublisherTasks:
         self._leaving = False
         """The outbox has the lock."""
         self._held = False
-        """A hello that is being sent has the lock: only a mutant's does."""
-        self._saying = False
+        """A hello that is being sent has the lock; only in a mutant."""
+        self._sending_hellos = False
         self.publishing = Sequencer(process.name, uuid, TIMING, world.plan.limits, process.clock.now())
         process.spawn(self._hellos())
         process.spawn(self._sending())
 
     def out(self, envelopes: Iterable[Envelope]) -> None:
-        """Queue links for sending. What is numbered and not sent when the process dies is lost."""
+        """Queue links for sending. Numbered links that are not sent when the process dies are lost."""
         for envelope in envelopes:
-            self._world.monitor.said(self._process, self.publishing, envelope)
+            self._world.monitor.sent(self._process, self.publishing, envelope)
             self._outbox.put(envelope)
         self._nudge.set()
 
     def asked(self, ask: HelloRequest) -> None:
-        """A question came: it is answered at once, also while the store is read."""
+        """A hello request arrived: it is answered at once, also while the store is read."""
         self.publishing.hello_requested(ask, self._process.clock.now())
-        self._process.spawn(self._say_hellos())
+        self._process.spawn(self._send_hellos())
         self._nudge.set()  # the next reading is due now
 
     def connected(self) -> None:
@@ -69,11 +70,11 @@ class PublisherTasks:
         self.publishing.connected(self._process.clock.now())
         self._nudge.set()
 
-    def _say_hellos(self) -> Steps:
-        """Send what is due; the first that is refused ends it."""
-        if self._saying:
-            return  # whoever is at it goes on until nothing is due
-        self._saying = True
+    def _send_hellos(self) -> Steps:
+        """Send all due hellos; stop at the first that is refused."""
+        if self._sending_hellos:
+            return  # the task that sends hellos goes on until none is due
+        self._sending_hellos = True
         self._world.monitor.hello_burst(self._process, self.publishing)
         while True:
             while self._leaving or self._outbox.items:
@@ -81,13 +82,13 @@ class PublisherTasks:
             hello = self.publishing.next_hello(self._process.clock.now())
             if hello is None:
                 break
-            self._world.monitor.said(self._process, self.publishing, hello)
+            self._world.monitor.sent(self._process, self.publishing, hello)
             if not (yield from self._send_hello(hello)) and self._refused():
                 break
-        self._saying = False
+        self._sending_hellos = False
 
     def _refused(self) -> bool:
-        """The transport refused a hello; whether that ends the others."""
+        """The transport refused a hello. Returns whether that ends the others."""
         self._world.monitor.hello_refused(self._process, self.publishing)
         self.publishing.refused()
         self._nudge.set()  # a broadcast is due again sooner
@@ -97,7 +98,7 @@ class PublisherTasks:
         return (yield from self._leave(hello))
 
     def _leave(self, envelope: Envelope) -> Sending:
-        """Whether the transport took it. One that refuses takes its time."""
+        """Whether the transport accepted the envelope. A refusal takes time."""
         if self._refuses():
             self._world.count("refuse")
             yield Sleep("refused", SEND_WAIT)
@@ -120,7 +121,7 @@ class PublisherTasks:
         clock, publishing, database = self._process.clock, self.publishing, self._world.database
         name = self._process.name
         while True:
-            yield from self._say_hellos()
+            yield from self._send_hellos()
             if publishing.wants_reading(clock.now()):
                 publishing.begin_reading()
                 try:
@@ -134,7 +135,7 @@ class PublisherTasks:
                     publishing.heads_failed(clock.now())
                 else:
                     publishing.heads_read(heads, began, clock.now())
-                yield from self._say_hellos()
-            self._nudge.is_set = False  # the time is asked anew right here
+                yield from self._send_hellos()
+            self._nudge.is_set = False  # next_time() is read again right here
             wait = max(clock.true(publishing.next_time()) - self._world.kernel.now, 0.001)
             yield Await("hellos", self._nudge, wait)

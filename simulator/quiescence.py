@@ -1,4 +1,4 @@
-"""What must hold when faults have stopped: a replica equals the store within the bound, and knows that it does."""
+"""Invariants after the faults have stopped: a replica equals the store within the bound, and has proofs of it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 SLACK = 0.3
-"""Seconds for the latencies of a well network and database."""
+"""Seconds for the latencies of a network and a database without faults."""
 
 
 def covered(world: "World", replica: "Replica", since: float) -> None:
-    """Everything that was committed a bound ago is here, although writers go on. Raises Violation."""
+    """The replica has everything that was committed a bound ago, while writers go on. Raises Violation."""
     tracker = replica.replica_state.tracker
     now = world.kernel.now
     for name in tracker.topics:
         known = tracker.chain(name).known
         if known is None or not world.history.covers(name, known, since, now):
-            raise Violation("bound", f"{replica.name}: {name!r} at {known} lacks what is {now - since:.1f} s old")
+            raise Violation("bound", f"{replica.name}: {name!r} at {known} lacks changes of {now - since:.1f} s ago")
     _fresh(world, replica)
 
 
 def _fresh(world: "World", replica: "Replica") -> None:
     if not replica.replica_state.tracker.topics:
-        return  # it claims nothing
+        return  # no staleness to check
     staleness = replica.replica_state.tracker.staleness(replica.clock.now())
     maximum = BOUND
     if (world.services and not world.database.blind) or replica.plan.polling:
@@ -47,18 +47,18 @@ def _difference(there: Mapping[Ident, object], expected: Mapping[Ident, object])
     return "; ".join(wrong[:3])
 
 
-def _told(handler: "Handler") -> dict[Ident, bytes]:
-    """What a handler was told last; of an object that was parked after too many failures, what it was to be told."""
-    told = dict(handler.told)
+def _last_values(handler: "Handler") -> dict[Ident, bytes]:
+    """The values of a handler's last calls; for an object that was parked after too many failures, the parked one."""
+    values = dict(handler.values)
     for parked in handler.queue.parked():
         if is_barrier(parked.event):
             continue
         ident = (parked.event.table, parked.event.key)
         if parked.event.new_value is None:
-            told.pop(ident, None)
+            values.pop(ident, None)
         else:
-            told[ident] = parked.event.new_value
-    return told
+            values[ident] = parked.event.new_value
+    return values
 
 
 def at_rest(world: "World", replica: "Replica") -> None:
@@ -75,9 +75,9 @@ def at_rest(world: "World", replica: "Replica") -> None:
     if shown != expected:
         raise Violation("view", f"{replica.name}: its view {_difference(shown, expected)}")
     for handler in replica.handlers:
-        told = _told(handler)
-        if told != expected:
-            raise Violation("handler last", f"{replica.name}: a handler {_difference(told, expected)}")
+        values = _last_values(handler)
+        if values != expected:
+            raise Violation("handler last", f"{replica.name}: a handler {_difference(values, expected)}")
     if replica_state.tracker.topics and not replica_state.tracker.synced:
         raise Violation("synced", f"{replica.name}: is not synced")
     _fresh(world, replica)

@@ -1,4 +1,4 @@
-"""A replica: the production ``ReplicaState`` and ``HandlerQueue`` with the tasks of a threaded shell around them."""
+"""A replica: the production ``ReplicaState`` and ``HandlerQueue`` with the tasks of the threaded replica."""
 
 import math
 import random
@@ -28,8 +28,8 @@ POLL_QUICK, POLL_SLOW = 0.05, 0.25
 MAX_POLLED = 30
 
 
-class WatchedFollower(ReplicaState):
-    """The production follower with repair switched off: a mismatch is a violation, not something to mend."""
+class WatchedReplicaState(ReplicaState):
+    """The production replica state with repair switched off: a mismatch is a violation and is not repaired."""
 
     monitor: "Monitor"
     owner: "Replica"
@@ -44,12 +44,12 @@ class WatchedFollower(ReplicaState):
 
 
 class Handler:
-    """One handler's queue, and what it was told."""
+    """One handler's queue, and the results of its calls."""
 
     def __init__(self, limit: int) -> None:
         self.queue = HandlerQueue(HandlerPolicy(queue_limit=limit, tries=5, backoff=0.02, max_backoff=0.2))
         self.signal = Signal()
-        self.told: dict[tuple[str, str], bytes] = {}
+        self.values: dict[tuple[str, str], bytes] = {}
         self.versions: dict[tuple[str, str], int] = {}
         self.notices = 0
 
@@ -70,7 +70,7 @@ class Replica:
         self._nudge = Signal()
         self._connected = False
         self.cache = Cache()
-        self.replica_state = WatchedFollower(TIMING, world.plan.limits, rng, self.cache, clock.now())
+        self.replica_state = WatchedReplicaState(TIMING, world.plan.limits, rng, self.cache, clock.now())
         self.replica_state.monitor = world.monitor
         self.replica_state.owner = self
         self.handlers = [Handler(plan.queue_limit)]
@@ -78,7 +78,7 @@ class Replica:
         world.monitor.born(self)
         if plan.polling:
             uuid = f"{rng.getrandbits(128):032x}"
-            self.polled = PublisherTasks(world, self.process, uuid, self._hear_myself)
+            self.polled = PublisherTasks(world, self.process, uuid, self._receive_polled)
             self.process.spawn(self._polling(self.polled))
         self.process.spawn(self._receiving())
         self.process.spawn(self._following())
@@ -92,7 +92,7 @@ class Replica:
 
     @property
     def topics(self) -> Collection[str]:
-        """What it follows."""
+        """The followed topics."""
         return self.replica_state.tracker.topics
 
     # -- in ----------------------------------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ class Replica:
             self.world.count("overflow")
 
     def connected(self) -> None:
-        """The driver has a connection to a service. One that polls has none."""
+        """The driver has a connection to a service. A polling driver has none."""
         if self.polled is None:
             self._connected = True
             self._nudge.set()
 
-    def _hear_myself(self, envelope: Envelope) -> None:
+    def _receive_polled(self, envelope: Envelope) -> None:
         if envelope.hello is not None or ALL in self.subscriptions or envelope.topic in self.subscriptions:
             self.receive(envelope)
 
@@ -118,7 +118,7 @@ class Replica:
             while self.inbox.items:
                 envelope = self.inbox.items.popleft()
                 now = self.clock.now()
-                self.world.monitor.heard(self, envelope, now)
+                self.world.monitor.received(self, envelope, now)
                 self._act(self.replica_state.feed(envelope, now))
                 slow = self.world.slowness(self.name)
                 yield Sleep("fed", slow * self._rng.random())
@@ -135,7 +135,7 @@ class Replica:
                 self.world.monitor.connected(self, self.clock.now())
                 self.replica_state.connected(self.clock.now())
             self._act(self.replica_state.tick(self.clock.now()))
-            self._nudge.is_set = False  # the time is asked anew right here
+            self._nudge.is_set = False  # next_time() is read again right here
             due = self.clock.true(self.replica_state.next_time())
             yield Await("tick", self._nudge, max(due - self.world.kernel.now, 0.0) + 1e-4)
 
@@ -156,7 +156,7 @@ class Replica:
                 self._act(self.replica_state.subscribe((topic,), self.clock.now()))
 
     def _resyncing(self, rng: random.Random) -> Steps:
-        """Somebody asks for everything of a topic to be read anew, until the faults stop."""
+        """Request resyncs of topics, until the faults stop."""
         while True:
             yield Sleep("resync", rng.uniform(2.0, 8.0))
             if self.world.calm_since <= self.world.kernel.now:
@@ -178,8 +178,8 @@ class Replica:
                 for event in outcome.events:
                     handler.queue.push(event, self.clock.now())
                 handler.signal.set()
-        for question in outcome.hello_requests:
-            ask = HelloRequest(question.nonce, question.topics)
+        for request in outcome.hello_requests:
+            ask = HelloRequest(request.nonce, request.topics)
             self.world.monitor.asked(self, ask, self.clock.now())
             if self.polled is not None:
                 self.polled.asked(ask)
@@ -214,7 +214,7 @@ class Replica:
         self._nudge.set()
 
     def _reading_back(self, rng: random.Random) -> Steps:
-        """Wait for a commit now and then, as a program does that reads its own write."""
+        """Wait for a commit from time to time, like a program that reads its own write."""
         while True:
             yield Sleep("read back", rng.uniform(0.2, 2.0))
             if self.world.commits:
@@ -234,16 +234,17 @@ class Replica:
                 monitor.read_back(self, commit.point, chains)
                 return
             if isinstance(found, HistoryQuery):
-                question = found
+                query = found
                 try:
                     held = yield from database.query(
-                        "place", lambda: database.store.holds(question.chain, question.points)  # noqa: B023 - asked at once
+                        "place",
+                        lambda: database.store.holds(query.chain, query.points),  # noqa: B023 - called at once
                     )
-                    wait.answered(question, held)
+                    wait.answered(query, held)
                 except StoreUnavailable:
-                    wait.forget(question)
+                    wait.forget(query)
                 except HistoryChanged:
-                    monitor.called_lost(self, commit.point, question.chain)
+                    monitor.called_lost(self, commit.point, query.chain)
                     return
                 except OutcomeUnknown:
                     return
@@ -261,13 +262,13 @@ class Replica:
             yield Sleep("handling", self.world.slowness(self.name) * 2 * self._rng.random())
             if self.world.handler_fails():
                 if queue.failed(clock.now(), RuntimeError("a simulated handler raised")) and is_barrier(event):
-                    self.world.monitor.handled(self, handler, event)  # given up: what follows comes all the same
+                    self.world.monitor.handled(self, handler, event)  # parked: later events come all the same
                 continue
             self.world.monitor.handled(self, handler, event)
             queue.done(clock.now())
 
     def _polling(self, source: PublisherTasks) -> Steps:
-        """What the polling driver does: follow the changelog, less often while nothing comes."""
+        """The polling driver: follow the changelog, less often while it does not grow."""
         database = self.world.database
         after: Point | None = None
         interval = POLL_QUICK
@@ -280,7 +281,8 @@ class Replica:
                     continue
                 known = after
                 links, head, complete = yield from database.query(
-                    "links", lambda: database.store.read_links(known, MAX_POLLED)  # noqa: B023 - asked at once
+                    "links",
+                    lambda: database.store.read_links(known, MAX_POLLED),  # noqa: B023 - called at once
                 )
             except StoreUnavailable:
                 continue

@@ -1,4 +1,4 @@
-"""Run one seed and say how it went."""
+"""Run one seed and return its result."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from simulator.world import World
 
 
 class Result(msgspec.Struct, frozen=True):
-    """How one seed went. ``invariant`` is "" when every one held."""
+    """The result of one seed. ``invariant`` is "" when every invariant held."""
 
     seed: int
     invariant: str
@@ -22,7 +22,7 @@ class Result(msgspec.Struct, frozen=True):
     struck: Mapping[str, int]
     """"kill" or "pause", kind of process, "before" step -> how often."""
     reached: Sequence[tuple[str, str]]
-    """Kinds of process and steps that could have been struck."""
+    """Kinds of process and steps where a fault could have been injected."""
     steps: int
     transactions: int
     ended: float
@@ -36,7 +36,7 @@ def run_seed(
     tracing: bool = False,
     show: Callable[[str], None] | None = None,
 ) -> Result:
-    """Run one seed. A crash of anything in it is a violation too; nothing is raised."""
+    """Run one seed. An exception in it is reported as a violation too and is not raised."""
     kernel = Kernel(seed, tracing=tracing, show=show)
     world = World(draw(seed, cuts), kernel)
     invariant = what = ""

@@ -1,4 +1,4 @@
-"""A publisher-service: takes links from workers, follows the changelog for those nobody handed over, renews leases."""
+"""A publisher-service: takes links from workers, reads the changelog for links not handed over, renews leases."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ SERVICE = "service "
 
 
 class Service:
-    """One start of a service: a new UUID, nothing remembered."""
+    """One start of a service: a new UUID and an empty state."""
 
     def __init__(self, world: "World", name: str, uuid: str, clock: LocalClock) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Service:
         self.process.spawn(self._leasing())
 
     def ask(self, ask: HelloRequest) -> None:
-        """A question arrived from the wire."""
+        """A hello request arrived from the wire."""
         self.inbox.put(ask)
 
     def connected(self) -> None:
@@ -82,7 +82,7 @@ class Service:
                 after = self._after
                 links, head, complete = yield from database.query(
                     "links",
-                    lambda: store.read_links(after, 50),  # noqa: B023 - asked at once
+                    lambda: store.read_links(after, 50),  # noqa: B023 - called at once
                     self.name,
                 )
             except StoreUnavailable:
@@ -122,7 +122,7 @@ class Service:
             yield Sleep("leases", max(wait, 0.01))
 
     def _renew(self, name: str, holder: str) -> bool:
-        """What the server does for one question: renew, tell who lives, collect garbage, by its own clock."""
+        """The server's work for one request: renew, list the live services, collect garbage, by its own clock."""
         store, now = self.world.database.store, self.world.database.clock.now()
         granted = store.acquire(name, holder, LEASE_SECONDS, now)
         self.live = store.live(SERVICE, now)

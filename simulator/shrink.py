@@ -1,4 +1,4 @@
-"""From a failing seed to the smallest run that still breaks the same invariant, as a command."""
+"""Reduce a failing seed to the smallest run that still breaks the same invariant, as a command."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,12 +9,12 @@ from simulator.run import Result, run_seed
 
 Run = Callable[[int, Cuts], Result]
 MAX_RUNS = 120
-"""Runs that shrinking takes at most."""
+"""Maximum number of runs of one shrinking."""
 
 
 def shrink(seed: int, cuts: Cuts, invariant: str, run: Run = run_seed) -> Cuts:
     """Leave out fault kinds, participants, transactions and time, one after the other, while the same invariant
-    breaks. Returns ``cuts`` itself when nothing can be left out."""
+    breaks. Returns ``cuts`` itself when no part can be left out."""
     runs = 0
     smaller = True
     while smaller and runs < MAX_RUNS:
@@ -53,7 +53,7 @@ def _smaller(seed: int, cuts: Cuts) -> Iterator[Cuts]:
 
 
 def command(seed: int, cuts: Cuts, mutant: str = "") -> str:
-    """What to type to see this run."""
+    """The command that shows this run."""
     words = [f"tools/simulate --seed {seed}"]
     if cuts.without:
         words.append(f"--without {','.join(cuts.without)}")

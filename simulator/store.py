@@ -1,4 +1,4 @@
-"""A small model of the SQL store (rules S1 to S3): what it answers, without how.
+"""A small model of the SQL store (rules S1 to S3): the same answers without SQL.
 
 ``tests/simulator/test_model_store.py`` checks it against the real store on all three databases: the same verbs give
 the same links, heads and answers up to nonces and times.
@@ -86,9 +86,7 @@ class ModelStore:
         """A transaction's random nonce."""
         return self._rng.getrandbits(63)
 
-    def commit(
-        self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int | None = None
-    ) -> Commit | None:
+    def commit(self, verbs: Sequence[Verb], origin: str, written_at: float, nonce: int | None = None) -> Commit | None:
         """Carry out a transaction; None when it changes nothing. Raises ConditionFailed, and writes nothing."""
         after: dict[Ident, tuple[str, bytes] | None] = {}
         for verb in verbs:
@@ -101,21 +99,21 @@ class ModelStore:
         current = after.get(ident, None if stored is None else (stored.topic, stored.value))
         if verb.version is not None and verb.version != (0 if stored is None else stored.version):
             if stored is None and verb.kind in ("update", "delete"):
-                raise NotFound(f"there is no {ident}")
+                raise NotFound(f"{ident} not found")
             raise VersionMismatch(f"{ident} is not at version {verb.version}")
         if verb.kind == "delete":
             if current is None and not verb.missing_ok:
-                raise NotFound(f"there is no {ident}")
+                raise NotFound(f"{ident} not found")
             after[ident] = None
             return
         if verb.value is None:
             raise ValueError(f"a {verb.kind} needs a value")
         if verb.kind == "create" and current is not None:
-            raise AlreadyExists(f"there is {ident} already")
+            raise AlreadyExists(f"{ident} exists already")
         value = verb.value
         if verb.kind == "update":
             if current is None:
-                raise NotFound(f"there is no {ident}")
+                raise NotFound(f"{ident} not found")
             merged = {**msgspec.json.decode(current[1]), **msgspec.json.decode(value)}
             value = msgspec.json.encode(merged, order="sorted")
         after[ident] = verb.topic or (current[0] if current is not None else DEFAULT_TOPIC), value
@@ -128,9 +126,7 @@ class ModelStore:
         changes: dict[str, list[Change]] = {}
         totals: dict[str, tuple[int, int]] = {}
 
-        def change(
-            topic: str, ident: Ident, action: Action, value: bytes | None, *, old: Stored | None
-        ) -> int:
+        def change(topic: str, ident: Ident, action: Action, value: bytes | None, *, old: Stored | None) -> int:
             nonlocal position
             position += 1
             changes.setdefault(topic, []).append(Change(*ident, action, position, value))
@@ -181,8 +177,8 @@ class ModelStore:
         return Commit(point, links)
 
     def rewrite(self, links: Sequence[Link]) -> Commit | None:
-        """A transaction that changes what an undone one had changed, to other values: with the same positions, when all
-        before it is as it was.
+        """A transaction that changes the same objects as an undone one, to other values: with the same positions, if
+        the store is as it was before the undone one.
         """
         after: dict[Ident, tuple[str, bytes] | None] = {}
         changes = [(change.version, link.topic, change) for link in links for change in link.changes]
@@ -202,8 +198,8 @@ class ModelStore:
         return self.state.heads.get(topic, EMPTY)
 
     def committed(self, nonce: int, since: Point) -> bool | None:
-        """Whether the transaction with this nonce, tried after ``since``, is in; None: the changelog was trimmed
-        behind that moment, and nobody can tell."""
+        """Whether the transaction with this nonce, tried after ``since``, was committed; None: unknown, because the
+        changelog was trimmed beyond ``since``."""
         if nonce == self.state.point.nonce or any(head.point.nonce == nonce for head in self.state.heads.values()):
             return True
         if any(link.point.nonce == nonce for link in self.state.links):
@@ -212,16 +208,14 @@ class ModelStore:
         return None if oldest.position > since.position else False
 
     def read_heads(self, topics: Collection[str]) -> Heads:
-        """The store's point and the heads of these topics; ``ALL`` among them: of all."""
+        """The store's point and the heads of these topics; ``ALL`` among them: of all topics."""
         names = [*self.state.heads] if ALL in topics else []
         names += [topic for topic in topics if topic not in (ALL, *names)]
         return Heads(self.state.point, {topic: self.head(topic) for topic in names})
 
     def read_sync(self, wants: Mapping[str, Want]) -> SyncAnswer:
         """Answer each chain's want from the same moment."""
-        return SyncAnswer(
-            self.state.point, {chain: self._answer(chain, want) for chain, want in wants.items()}
-        )
+        return SyncAnswer(self.state.point, {chain: self._answer(chain, want) for chain, want in wants.items()})
 
     def _answer(self, chain: str, want: Want) -> Delta | Incomplete | Full:
         if want.after is not None:
@@ -244,12 +238,8 @@ class ModelStore:
         return Delta(links, head) if first == after else Incomplete()
 
     def snapshot(self, topic: str, buckets: Mapping[int, int] | None = None) -> TopicSnapshot:
-        """A topic's objects; given the asker's bucket digests, those of the buckets that differ."""
-        mine = [
-            Record(*ident, at.version, at.value)
-            for ident, at in self.state.objects.items()
-            if at.topic == topic
-        ]
+        """A topic's objects; with the replica's bucket digests, those of the buckets that differ."""
+        mine = [Record(*ident, at.version, at.value) for ident, at in self.state.objects.items() if at.topic == topic]
         if buckets is None:
             return TopicSnapshot(self.head(topic), mine)
         sums: dict[int, int] = {}
@@ -277,7 +267,7 @@ class ModelStore:
         return links[:cut], head, True
 
     def holds(self, topic: str, points: Sequence[Point]) -> list[bool | None]:
-        """Of each point whether it lies in the history of a topic (``ALL``: of the store); None: nobody can tell."""
+        """For each point whether it lies in the history of a topic (``ALL``: of the store); None: unknown."""
         return [self._holds(topic, point) for point in points]
 
     def _holds(self, topic: str, point: Point) -> bool | None:
@@ -293,7 +283,8 @@ class ModelStore:
         return False if links and links[0].tx_prev.position < point.position else None
 
     def trim(self, keep_links: int) -> int:
-        """Forget the oldest transactions, so that at least so many links stay; returns how many links went."""
+        """Remove the oldest transactions, so that at least ``keep_links`` links stay; returns the number of removed
+        links."""
         links = self.state.links
         surplus = max(len(links) - keep_links, 0)
         while 0 < surplus < len(links) and not self._may_cut(links, surplus):
@@ -302,7 +293,7 @@ class ModelStore:
         return surplus
 
     def _may_cut(self, links: Sequence[Link], at: int) -> bool:
-        """True between two transactions: half a one would pass for whole in a delta of everything."""
+        """True between two transactions: a part of one would look complete in a delta of everything."""
         return links[at].point != links[at - 1].point
 
     # -- leases and backups ----------------------------------------------------------------------------------------
@@ -333,12 +324,10 @@ class ModelStore:
     def backup(self) -> State:
         """A copy of everything."""
         state = self.state
-        return State(
-            state.point, dict(state.objects), dict(state.heads), list(state.links), dict(state.leases)
-        )
+        return State(state.point, dict(state.objects), dict(state.heads), list(state.links), dict(state.leases))
 
     def restore(self, backup: State) -> None:
-        """Put a copy back: what was committed since has never been."""
+        """Restore a copy: all later commits are undone."""
         self.state = copy.copy(
             State(
                 backup.point,

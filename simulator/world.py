@@ -1,4 +1,4 @@
-"""One run: builds the participants of a plan, lets time pass, and asks at the end whether all is well."""
+"""One run: builds the participants of a plan, lets time pass, and checks the final state."""
 
 import random
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ FINISH: Final = 0.5
 """Seconds for handlers to end after the last change arrived."""
 
 LAST_PARTITION: Final = "last partition"
-"""The name under which what is lost at the end of every run is counted, whatever the plan's faults."""
+"""The counter of messages lost at the end of every run, also of a run without faults."""
 LAST_CUT: Final = 1.0
-"""Seconds for which all ways are cut in the end."""
+"""Seconds for which all ways are cut at the end."""
 LAST_OPS: Final = 12
 """Transactions in that time and shortly after it."""
 
@@ -42,12 +42,12 @@ class World:
         self.counts: dict[str, int] = {}
         self.calm_since = float("inf")
         self.rest_since = float("inf")
-        """When all was equal, so that what is wrong from then on is no late consequence of a fault."""
+        """When all replicas were equal to the store, so that a later violation is not a late effect of a fault."""
         self.bursting = False
-        self.hushed = False
-        """Nobody writes any more, whatever the plan says."""
+        self.writers_stopped = False
+        """No writer writes any more, also if the plan has transactions left."""
         self.commits: list[Commit] = []
-        """What writers were told is in, oldest first."""
+        """The successful commits of the writers, oldest first."""
         self.writes_left = plan.ops
         self.history = History()
         self.monitor = Monitor(self, self.history)
@@ -64,23 +64,23 @@ class World:
         self.nemesis = Nemesis(self)
         kernel.before_step = self.nemesis.before_step
         for number in range(plan.writers):
-            # A service follows from the head it finds: without faults it is there before the first transaction.
+            # A service follows from the current head: without faults it starts before the first transaction.
             self._birth_at(0.5 if plan.faultless else 0.0, f"writer{number}", "")
         for number, born in enumerate(plan.services):
             self._birth_at(born, f"service{number}", "late_service")
         for number, replica in enumerate(plan.replicas):
             self._birth_at(replica.born, f"replica{number}", "late_replica")
 
-    # -- what participants ask ---------------------------------------------------------------------------------------
+    # -- calls of the participants -----------------------------------------------------------------------------------
 
     def count(self, kind: str) -> None:
-        """A fault struck."""
+        """Count one fault."""
         self.kernel.trace("nemesis", "strikes", kind)
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
-    def hush(self) -> None:
-        """Writers stop, for the rest of the run."""
-        self.hushed = True
+    def stop_writers(self) -> None:
+        """Stop all writers for the rest of the run."""
+        self.writers_stopped = True
         self.writes_left = 0
 
     def next_serial(self) -> int:
@@ -89,7 +89,7 @@ class World:
         return self._serial
 
     def slowness(self, replica: str) -> float:
-        """Seconds that this replica takes for a message at most."""
+        """Maximum seconds that this replica takes for a message."""
         slowness = self.nemesis.slow.get(replica, 0.0)
         if slowness:
             self.count("slow")
@@ -101,11 +101,11 @@ class World:
 
     @property
     def settled_since(self) -> float:
-        """When the last message that a fault delayed has arrived, with all that waited behind it."""
+        """When the last message that a fault delayed has arrived, with all messages queued behind it."""
         return self.calm_since + (DELAY[1] if "delay" in self.plan.faults else 0.0)
 
     def publishers_are_well(self, replica: Replica) -> bool:
-        """True when the replica has a publisher whose database answers, and nothing slows its own syncs down."""
+        """True when the replica has a publisher whose database answers, and its own syncs are not slowed down."""
         slow = {"db_down", "db_slow", "blind"}.intersection(self.plan.faults)
         return not slow and (bool(self.services) or replica.plan.polling)
 
@@ -116,7 +116,7 @@ class World:
         return f"service{int(writer[6:]) % len(self.plan.services)}"
 
     def hand_over(self, writer: str, origin: str, links: Sequence[Link]) -> None:
-        """Step 2 and 3 of the data path; a service that is not there hears nothing."""
+        """Step 2 and 3 of the data path; a service that does not run receives nothing."""
         service = self.services.get(origin)
         if service is not None:
             service.inbox.put(links)
@@ -163,7 +163,7 @@ class World:
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Faults, then calm with writers going on, then silence. Raises Violation."""
+        """Run with faults, then without faults while writers go on, then without writers. Raises Violation."""
         calm = self.plan.calm
         self._pass(calm)
         self._calm_down()
@@ -174,7 +174,7 @@ class World:
         self._pass(self.kernel.now + 1.0)
         end = self.kernel.now + BOUND + FINISH
         self._pass(self.kernel.now + TIMING.max_idle_time + FINISH)
-        # Most runs are at rest long before the bound; the others get all of it.
+        # Most runs are at rest long before the bound; the others get the whole time.
         while self.kernel.now < end and not self._rests():
             self._pass(min(self.kernel.now + 1.0, end))
         for replica in self.replicas.values():
@@ -184,8 +184,8 @@ class World:
             at_rest(self, replica)
 
     def _lose_the_last_changes(self) -> None:
-        """All ways are cut while somebody writes, and are whole again: nothing but the connections tells of it, and
-        what was lost is here soon after them (the invariant ``reconnected``).
+        """Cut all ways while writers write, and join them again. Replicas detect it only by the connections, and have
+        the lost changes soon after them (the invariant ``reconnected``).
         """
         self.rest_since = self.kernel.now
         pairs = [(service, name) for service in self.services for name in self.replicas]
@@ -225,7 +225,7 @@ class World:
         )  # fmt: skip
         for part in parts:
             part.process.unpause()
-        self._write_on(0 if self.plan.quiet or self.hushed else self.plan.ops)
+        self._write_on(0 if self.plan.quiet or self.writers_stopped else self.plan.ops)
 
     def _write_on(self, transactions: int) -> None:
         self.writes_left = transactions

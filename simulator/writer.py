@@ -43,7 +43,7 @@ class Writer:
         world, database = self.world, self.world.database
         dice = self._rng.getrandbits(64)
         for attempt in range(6):
-            # The user's function runs anew at each attempt, so that a transaction that is in twice shows.
+            # The user's function runs again at each attempt, so that a transaction that is committed twice is found.
             verbs = tuple(self._verbs(random.Random(dice), serial, attempt))
             nonce, since = database.store.new_nonce(), database.store.state.point
             try:
@@ -51,13 +51,13 @@ class Writer:
             except ConditionFailed:
                 return
             except (StoreUnavailable, StoreBusy):
-                if world.hushed:
+                if world.writers_stopped:
                     return
                 yield Sleep("retry", self._rng.uniform(0.02, 0.2))
             except OutcomeUnknown as error:
                 committed = yield from self._settle(error.nonce, since)
                 if committed is not False:
-                    return  # in, or nobody can tell: never applied twice
+                    return  # committed or unknown: never applied twice
             else:
                 if commit is not None:
                     world.monitor.wrote(verbs, commit)
@@ -66,7 +66,7 @@ class Writer:
                 return
 
     def _settle(self, nonce: int, since: Point) -> Generator[Sleep | Await, None, bool | None]:
-        """Ask whether the transaction is in; None: nobody can tell."""
+        """Ask whether the transaction was committed; None: unknown."""
         database = self.world.database
         for _ in range(5):
             try:

@@ -29,7 +29,7 @@ from pubsub_lib.core.transitions import SYNCING, State, Trigger
 from simulator.database import Database
 from simulator.network import Network
 from simulator.publisher import PublisherTasks
-from simulator.replica import WatchedFollower
+from simulator.replica import WatchedReplicaState
 from simulator.store import ModelStore
 from simulator.writer import Writer
 
@@ -626,34 +626,34 @@ def history_is_not_told() -> list[Patch]:
 
 @mutant("handlers are notified of another history only when its head is behind")
 def history_ahead_is_ours() -> list[Patch]:
-    replace = WatchedFollower._replace
+    replace = WatchedReplicaState._replace
 
     def _replace(self: Any, chain: str, answer: Any, reached: int, events: Any, now: float) -> bool:
         return replace(self, chain, answer, reached, events, now) or answer.head.position > reached
 
-    return [(WatchedFollower, "_replace", _replace)]
+    return [(WatchedReplicaState, "_replace", _replace)]
 
 
 @mutant("after a full sync handlers are notified of another history when its head is ahead")
 def longer_history_is_another() -> list[Patch]:
-    replace = WatchedFollower._replace
+    replace = WatchedReplicaState._replace
 
     def _replace(self: Any, chain: str, answer: Any, reached: int, events: Any, now: float) -> bool:
         return replace(self, chain, answer, reached, events, now) and answer.head.position <= reached
 
-    return [(WatchedFollower, "_replace", _replace)]
+    return [(WatchedReplicaState, "_replace", _replace)]
 
 
 @mutant("handlers run again after a sync")
 def handlers_twice() -> list[Patch]:
-    replace = WatchedFollower._replace
+    replace = WatchedReplicaState._replace
 
     def _replace(self: Any, chain: str, answer: Any, reached: int, events: Any, now: float) -> bool:
         same_history = replace(self, chain, answer, reached, events, now)
         events.extend(self.cache.present(topic=None if chain == ALL else chain))
         return same_history
 
-    return [(WatchedFollower, "_replace", _replace)]
+    return [(WatchedReplicaState, "_replace", _replace)]
 
 
 @mutant("a conflated event keeps the first value")

@@ -39,7 +39,7 @@ def test_where_none_is_declared_every_name_will_do_and_no_handle(declared: Decla
 
 def test_where_some_are_declared_another_one_is_refused() -> None:
     types = TableTypes([PORTS, Table("switch", dict)])
-    with pytest.raises(InvalidValueError, match="the table 'lprot' is not declared; the declared tables are lport, switch"):
+    with pytest.raises(InvalidValueError, match="'lprot' is not declared; the declared tables are lport, switch"):
         types.name("lprot")
     with pytest.raises(InvalidValueError, match="the table 'lport' is not declared with the type Other here"):
         types.name(Table("lport", Other))
