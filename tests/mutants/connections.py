@@ -1,4 +1,4 @@
-"""Mistakes about connections that are lost and there again: what is asked then, who is told, and what is sent."""
+"""Mistakes after a lost connection is made again: in hello requests, notifications and messages."""
 
 from functools import partial
 
@@ -27,28 +27,28 @@ MUTANTS = (
         "        chain.jump(full.head, now)\n        self._reached_store = None\n",
         "        chain.jump(full.head, now)\n",
         "test_rule_06_a_point_that_was_covered_is_looked_at_again_after_a_full_sync",
-        "after two restores a hello that shows a later store leads to no question",
+        "after two restores a hello that shows a later store leads to no hello request",
     ),
     TRACKER(
         "idle_hellos_look_at_each_topic",
         "            self._reached_store = hello.store\n",
         "            pass\n",
         "test_rule_06_idle_hellos_cost_no_look_at_each_topic",
-        "each idle hello keeps the engine's lock for the time of a look at each topic",
+        "each idle hello holds the engine's lock while it checks every topic",
     ),
     GREETING(
         "refused_greeting_waits_for_idle_time",
         "            self._hello_at = min(self._hello_at, self._broadcast_at + pause)\n",
         "",
         "test_greeting_that_is_refused_is_sent_soon_again",
-        "a subscriber whose greeting was refused gets no hello before the idle time",
+        "a subscriber whose hello was refused gets none before the idle time",
     ),
     HELLOS(
         "refused_broadcasts_come_at_an_even_pace",
         "            self._refusals += 1\n",
         "",
         "test_rule_06_a_broadcast_that_was_refused_is_said_again_after_growing_pauses",
-        "a publisher whose transport takes nothing tries a broadcast each second, without end",
+        "a publisher whose transport refuses everything tries a broadcast each second, without end",
     ),
     PORTIONS(
         "hellos_ignore_small_frames",
@@ -65,11 +65,11 @@ MUTANTS = (
         "all replicas that a restart disconnected ask at the same moment",
     ),
     CORE(
-        "each_connection_delays_the_question",
+        "each_connection_delays_the_hello_request",
         "        self.ask_at = min(self.ask_at, now + self._jitter())",
         "        self.ask_at = now + self._timing.connect_jitter",
         "test_several_connections_within_the_jitter_are_one_question_about_all_chains",
-        "publishers that connect one after the other keep a replica from asking",
+        "publishers that connect one after the other prevent a replica's hello request",
     ),
     CORE(
         "second_connection_is_not_asked_about_again",
@@ -79,28 +79,28 @@ MUTANTS = (
         "after the second connection an answer from an old reading is the last one",
     ),
     CORE(
-        "old_reading_ends_the_questions",
+        "old_reading_ends_the_hello_requests",
         "        if began >= self._since:\n",
         "        if True:\n",
         "test_what_no_reading_since_the_connection_told_of_is_asked_once_more_when_none_can_be_older",
-        "a reading from before the cut is taken for one that shows what was lost in it",
+        "a reading from before the cut counts as one that shows the changes lost in it",
     ),
     CORE(
-        "second_question_comes_while_readings_may_be_old",
+        "second_hello_request_comes_while_readings_may_be_old",
         "self.ask_at = max(now, self._since + self._timing.reading_age) + self._jitter() if again else NEVER",
         "self.ask_at = now + self._jitter() if again else NEVER",
         "test_what_no_reading_since_the_connection_told_of_is_asked_once_more_when_none_can_be_older",
-        "the second question may be answered from the same old reading as the first",
+        "the second hello request may be answered from the same old reading as the first",
     ),
     CORE(
-        "questions_go_on_when_all_was_read",
+        "hello_requests_go_on_when_all_was_read",
         "        again = first and bool(self._unread)\n",
         "        again = first\n",
         "test_when_all_was_read_meanwhile_nothing_is_asked",
-        "a healthy connection costs two questions",
+        "a healthy connection costs two hello requests",
     ),
     CORE(
-        "question_from_before_the_connection_counts",
+        "hello_request_from_before_the_connection_counts",
         " if chain in self._unread and asked >= self._since else NEVER",
         " if chain in self._unread else NEVER",
         "test_only_a_question_that_followed_the_connection_shortens_the_wait_by_its_own_round_trip",
@@ -114,11 +114,11 @@ MUTANTS = (
         "a message that is under way is read from the database as well",
     ),
     TRACKER(
-        "connection_is_asked_about_by_nobody",
+        "connection_leads_to_no_hello_request",
         "        self._reconnection.connected(self._chains, now)\n",
         "        self._reconnection.connected((), now)\n",
         "test_rule_06_what_was_lost_before_a_connection_is_read_one_round_trip_after_its_answer",
-        "a connection leads to no question: the change is there one max_idle_time later",
+        "a connection leads to no hello request: the change is received one max_idle_time later",
     ),
     HELLOS(
         "hello_comes_before_the_subscriptions",
@@ -135,7 +135,7 @@ MUTANTS = (
         "a subscriber that connects right before a hello receives none for max_idle_time",
     ),
     RECEIVER(
-        "subscriber_tells_of_the_first_connection_alone",
+        "subscriber_reports_the_first_connection_only",
         '        if self._health.counts["connected"] > connected:\n',
         '        if self._health.counts["connected"] > connected == 0:\n',
         f"{UNBROKEN}[test_on_connected_must_be_called_at_each_connection]",
@@ -146,28 +146,28 @@ MUTANTS = (
         "                self._disconnect(sub, address)\n                self._connect(sub, address)\n",
         "                self._disconnect(sub, address)\n",
         "test_driver_reconnects_within_two_seconds_after_an_oversized_frame",
-        "after one frame that is too large a replica polls for ever",
+        "after one frame that is too large a replica polls forever",
     ),
     PUBLISHER(
         "publisher_answers_no_connection",
         "                self._call(on_connected)\n",
         "",
         f"{UNBROKEN}[test_on_connected_must_be_called_at_each_connection]",
-        "a publisher says no hello when a subscriber is there",
+        "a publisher sends no hello when a subscriber connects",
     ),
     BUS(
-        "restored_bus_tells_publishers_alone",
+        "restored_bus_notifies_publishers_only",
         "        if desks:\n            for inbox in inboxes:\n                inbox.meet()\n",
         "",
         "test_cut_bus_delivers_no_messages_and_no_hello_requests",
-        "replicas of a test never learn that the network is there again",
+        "replicas of a test are never notified that the network works again",
     ),
     BUS(
         "cut_bus_still_asks",
         "        if self._is_cut:\n            return\n        for desk",
         "        for desk",
         "test_cut_bus_delivers_no_messages_and_no_hello_requests",
-        "a cut network of a test lets questions through",
+        "a cut network of a test lets hello requests through",
     ),
     LIFE(
         "on_connected_may_end_the_thread",

@@ -37,7 +37,7 @@ ZMQ = (
         "                        self._carry_out(sub)\n                        due = 0.0\n",
         "                        self._carry_out(sub)\n",
         "test_receiver_asks_at_once_and_listens_for_the_answer_first",
-        "a question that nobody answers stays subscribed to",
+        "a hello request without a reply stays subscribed to",
     ),
     SUBSCRIBER(
         "receiver_is_woken_before_it_has_an_order",
@@ -47,18 +47,18 @@ ZMQ = (
         "a topic is not subscribed to before the next message",
     ),
     SUBSCRIBER(
-        "receiver_is_woken_before_it_has_a_question",
+        "receiver_is_woken_before_it_has_a_hello_request",
         "            self._parts.extend(parts)\n            self._wake()\n",
         "            self._wake()\n            self._parts.extend(parts)\n",
         "test_receiver_asks_at_once_and_listens_for_the_answer_first",
-        "a question is not asked before the next message",
+        "a hello request is not sent before the next message",
     ),
     LIFE(
         "receiver_is_woken_before_it_is_closed",
         "            self.closed = True\n            wake()\n",
         "            wake()\n            self.closed = True\n",
         "test_receiver_that_is_closed_ends_at_once_and_delivers_no_more",
-        "close() waits until its timeout, and the thread lives on",
+        "close() waits until its timeout, and the thread does not end",
     ),
     PUBLISHER(
         "sender_clears_its_waker_too_late",
@@ -72,14 +72,14 @@ ZMQ = (
         "            if int(xpub.getsockopt(zmq.EVENTS)) & _POLLIN:\n",
         "            if False:\n",
         "test_publisher_sees_questions_that_a_send_takes_in",
-        "a question is not answered before the next message or subscription",
+        "a hello request is not answered before the next message or subscription",
     ),
     PUBLISHER(
         "sender_overlooks_what_is_left_of_many_subscriptions",
         "poller.poll(0 if more else None)",
         "poller.poll(None)",
         "test_publisher_reads_all_of_many_questions",
-        "of many questions that come at once the last are not answered before the next message",
+        "of many hello requests that arrive at once the last are not answered before the next message",
     ),
     PUBLISHER(
         "sender_sends_without_the_socket_lock",
@@ -104,7 +104,7 @@ ZMQ = (
         "            with self._socket_lock:\n                self._send(xpub, outbox)\n        finally:\n",
         "        finally:\n",
         "test_publisher_that_is_closed_sends_what_it_accepted_and_ends",
-        "a message is accepted and never sent, the goodbye among them",
+        "a message is accepted and never sent, also the goodbye",
     ),
     OUTBOX(
         "sender_is_woken_for_the_first_message_only",
@@ -128,18 +128,18 @@ ZMQ = (
         "messages of one topic leave in the wrong order",
     ),
     ASKS(
-        "answering_thread_is_not_notified_of_questions",
+        "answering_thread_is_not_notified_of_hello_requests",
         "            self._waiting.extend(frames[:room])\n            self._changed.notify()\n",
         "            self._waiting.extend(frames[:room])\n",
         "test_publisher_sends_what_it_accepts_at_once_and_in_order",
-        "a question is not answered before the next connection",
+        "a hello request is not answered before the next connection",
     ),
     ASKS(
         "answering_thread_is_not_notified_of_arrivals",
         "            self._arrived = True\n            self._changed.notify()\n",
         "            self._arrived = True\n",
         "test_publisher_tells_of_arrivals_at_once",
-        "a subscriber that connects gets no hello before the next question",
+        "a subscriber that connects gets no hello before the next hello request",
     ),
 )
 
@@ -171,7 +171,7 @@ HOP = (
         "            self._drain(socket)\n        finally:\n",
         "        finally:\n",
         "test_service_takes_what_was_pushed_before_it_was_closed_and_no_more",
-        "what workers have handed over is lost when the service stops",
+        "links that workers have handed over are lost when the service stops",
     ),
 )
 
@@ -182,7 +182,7 @@ OTHERS = (
         "            inboxes = () if self._is_cut else self._inboxes\n            self._lock.release()\n"
         "            self._lock.acquire()\n            self._desks += (desk,)\n",
         "test_both_halves_learn_of_each_other_whoever_joins_first",
-        "neither half says that it is connected",
+        "neither half reports that it is connected",
     ),
     MEMORY_SUBSCRIBER(
         "memory_receiver_is_not_notified_of_messages",
@@ -199,35 +199,35 @@ OTHERS = (
         "            self._subscriptions.discard(private)\n        self._bus.ask(frame)\n"
         "        with self._changed:\n            self._subscriptions.add(private)\n",
         "test_question_is_answered_at_once_and_its_asker_hears_it",
-        "the answer may come before its asker listens for it",
+        "the reply may come before the subscriber listens for it",
     ),
     MEMORY_PUBLISHER(
-        "memory_publisher_is_not_notified_of_questions",
+        "memory_publisher_is_not_notified_of_hello_requests",
         "            self._asks.append(frame)\n            self._changed.notify()\n",
         "            self._asks.append(frame)\n",
         "test_question_is_answered_at_once_and_its_asker_hears_it",
-        "a question is not answered before a subscriber joins",
+        "a hello request is not answered before a subscriber joins",
     ),
     POLLING(
-        "poller_forgets_who_woke_it_during_a_poll",
+        "poller_forgets_a_wake_up_during_a_poll",
         "        self._succeeded()\n        return",
         "        self._succeeded()\n        self._poll_now = False\n        return",
         "test_poller_answers_every_question_at_once",
-        "a question that comes during a poll waits for the next regular one",
+        "a hello request that comes during a poll waits for the next regular one",
     ),
     POLLING(
-        "poller_forgets_questions_that_came_during_a_poll",
+        "poller_forgets_hello_requests_that_came_during_a_poll",
         "        self._succeeded()\n        return",
         "        self._succeeded()\n        self._asks.clear()\n        return",
         "test_poller_answers_every_question_at_once",
-        "a question that comes during a poll is never answered",
+        "a hello request that comes during a poll is never answered",
     ),
     POLLING(
-        "poller_is_not_woken_by_a_question",
+        "poller_is_not_woken_by_a_hello_request",
         "            self._asks.append(HelloRequest(nonce, tuple(topics)))\n            self._wake()\n",
         "            self._asks.append(HelloRequest(nonce, tuple(topics)))\n",
         "test_poller_answers_every_question_at_once",
-        "a question waits for the next regular poll",
+        "a hello request waits for the next regular poll",
     ),
     POLLING(
         "poller_delivers_after_close",
@@ -243,7 +243,7 @@ OTHERS = (
         "        asked = {topic for ask in asks for topic in ask.topics if topic != ALL}\n"
         "        heads = store.read_heads(sorted(asked))\n        began = clock()\n",
         "test_poller_answers_every_question_at_once",
-        "an answer claims to be younger than it is, and the replica says less staleness than there is",
+        "an answer claims to be younger than it is, and the replica reports too little staleness",
     ),
     CHANGELOG(
         "reading_of_a_jump_begins_after_it",
@@ -252,7 +252,7 @@ OTHERS = (
         "        heads = store.read_heads(sorted(topic for topic in topics() if topic != ALL))\n"
         "        began = clock()\n",
         "test_poller_that_jumps_says_how_old_its_reading_is",
-        "an answer claims to be younger than it is, and the replica says less staleness than there is",
+        "an answer claims to be younger than it is, and the replica reports too little staleness",
     ),
 )
 

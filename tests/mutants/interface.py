@@ -1,4 +1,4 @@
-"""Mistakes in what programs see of a replica: before its start, of objects that do not decode, of typed tables."""
+"""Mistakes in a replica's interface: before its start, for objects that do not decode, for typed tables."""
 
 from functools import partial
 
@@ -41,7 +41,7 @@ MUTANTS = (
         "            self._incomplete = frozenset(failing)\n",
         "            self._incomplete |= frozenset(failing)\n",
         f"{LEFT_OUT}::test_an_object_that_an_index_leaves_out_later_is_logged_then",
-        "an index that was complete again and fails anew is not logged",
+        "an index that was complete again and fails again is not logged",
     ),
     UNREADABLE(
         "unreadable_objects_stay",
@@ -83,14 +83,14 @@ MUTANTS = (
         "if self.types and table not in self.types:",
         "if False:",
         f"{TYPED}::test_an_undeclared_table_is_refused_when_tables_are_declared",
-        "a slip in a table's name reads as no such object",
+        "a typing error in a table's name reads as a missing object",
     ),
     TABLE(
         "handle_of_another_type_is_taken",
         "if self.types.get(table.name) != table.type:",
         "if table.name not in self.types:",
         f"{TABLES}::test_where_some_are_declared_another_one_is_refused",
-        "a value is of another type than the type checker was told",
+        "a value is of another type than declared for the type checker",
     ),
     REPLICA(
         "reads_before_the_start_find_nothing",
@@ -101,10 +101,10 @@ MUTANTS = (
     ),
     STATUS(
         "replica_that_was_not_started_is_ready",
-        '''        found.append("the replica was not started; call start(), or use it in a with statement")
-''',
+        """        found.append("the replica was not started; call start(), or use it in a with statement")
+""",
         "        pass\n",
         f"{PUBLIC}::test_before_the_start",
-        "a replica that was never started says that it is ready",
+        "a replica that was never started reports that it is ready",
     ),
 )

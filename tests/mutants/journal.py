@@ -1,4 +1,4 @@
-"""Mistakes in what a replica's journal says, and in which order: each would make the audit accuse or acquit wrongly."""
+"""Mistakes in the contents and the order of a replica's journal: each would make the audit's result wrong."""
 
 from _mutants.table import Mutant
 

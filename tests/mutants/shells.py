@@ -14,7 +14,7 @@ def _mutant(path: str, tests: str, name: str, before: str, after: str, test: str
 
 
 ENGINE = partial(_mutant, "pubsub_lib/replica/engine.py", "test_replica.py")
-FOLLOWER = partial(_mutant, "pubsub_lib/core/replica_state.py", "test_replica.py")
+REPLICA_STATE = partial(_mutant, "pubsub_lib/core/replica_state.py", "test_replica.py")
 REPLICA = partial(_mutant, "pubsub_lib/replica/replica.py", "test_replica.py")
 HANDLERS = partial(_mutant, "pubsub_lib/replica/handlers.py", "test_handlers.py")
 LOOP = partial(_mutant, "pubsub_lib/threads/periodic_thread.py", "test_loop.py")
@@ -118,7 +118,7 @@ WAKE_UPS = (
         "            self._closing = True\n            self._announce()\n",
         "            self._closing = True\n",
         "test_replica_that_is_closed_while_it_works_ends_once",
-        "wait_for() without a timeout blocks for ever in a closed replica",
+        "wait_for() without a timeout blocks forever in a closed replica",
     ),
     REPLICA(
         "wait_lets_the_lock_go_before_it_waits",
@@ -149,24 +149,24 @@ WAKE_UPS = (
         "        self._closing = True\n        self._wake.set()\n",
         "        self._wake.set()\n        self._closing = True\n",
         "test_loop_closes_at_once_and_takes_no_step_afterwards",
-        "close() waits until its timeout, and the thread lives on",
+        "close() waits until its timeout, and the thread does not end",
     ),
     PUBLISHER(
-        "loop_is_not_woken_by_a_question",
+        "loop_is_not_woken_by_a_hello_request",
         "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()\n"
         "        self._loop.wake()",
         "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()",
         "test_question_is_answered_after_one_reading",
-        "a question that needs a reading is answered at the next idle hello",
+        "a hello request that needs a reading is answered at the next idle hello",
     ),
     PUBLISHER(
-        "loop_is_woken_before_it_has_the_question",
+        "loop_is_woken_before_it_has_the_hello_request",
         "        with self._lock:\n            self._core.hello_requested(ask, time.monotonic())\n"
         "        self._send_due_hellos()\n        self._loop.wake()",
         "        self._loop.wake()\n        with self._lock:\n"
         "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()",
         "test_question_wakes_the_loop",
-        "the loop looks for questions, finds none, and sleeps until the next idle hello",
+        "the loop looks for hello requests, finds none, and sleeps until the next idle hello",
     ),
     PUBLISHER(
         "loop_is_not_woken_by_a_connection",
@@ -194,7 +194,7 @@ WAKE_UPS = (
         "            self._queue.clear()\n            self._changed.notify_all()\n",
         "            self._queue.clear()\n",
         "test_no_call_begins_after_remove",
-        "the thread of a removed handler lives for ever",
+        "the thread of a removed handler never ends",
     ),
     HANDLERS(
         "watchers_are_called_before_the_count",
@@ -202,7 +202,7 @@ WAKE_UPS = (
         "        now = self._clock()\n        self._owner.announce()\n        self._owner.watchers = ()\n"
         "        with self._changed:\n            if error is None:\n",
         "test_watcher_learns_of_every_handled_change",
-        "an asyncio program that waits for a handler looks too early, and then no more",
+        "an asyncio program that waits for a handler checks too early, and then never again",
     ),
 )
 
@@ -259,14 +259,14 @@ LOCKS = (
         "a change that comes between the first look and the registration never reaches the handler",
     ),
     REPLICA(
-        "history_is_told_after_the_events",
+        "history_notice_follows_the_events",
         "            self._handlers.push_history(outcome.history)\n"
         "        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)",
         "            self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)\n"
         "            self._handlers.push_history(outcome.history)\n            return\n"
         "        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)",
         "test_handler_learns_that_history_changed_before_versions_go_back",
-        "a handler sees a version go back and takes it for an old one",
+        "a handler gets a lower version without a notice and ignores it as old",
     ),
     HANDLERS(
         "handler_is_started_before_it_is_registered",
@@ -274,7 +274,7 @@ LOCKS = (
         "            try:\n                handle.start()\n",
         "            try:\n                handle.start()\n                self._handles = (*others, handle)\n",
         "test_handler_is_known_as_one_from_its_first_call_on",
-        "a handler's first call may wait for itself for ever",
+        "a handler's first call may wait for itself forever",
     ),
     PUBLISHER(
         "links_are_numbered_under_the_lock_and_sent_outside",
@@ -313,7 +313,7 @@ LOCKS = (
         "                closed = self._closing\n",
         "                closed = False\n",
         "test_publisher_that_is_closed_while_it_starts_ends",
-        "the thread of a publisher that was closed while it started lives for ever",
+        "the thread of a publisher that was closed while it started never ends",
     ),
     PUBLISHER(
         "commit_waits_for_its_turn_for_ever",
@@ -350,7 +350,7 @@ LOCKS = (
         "        with self._lock:\n            self._closed = True\n            driver = self._driver",
         "        with self._lock:\n            driver = self._driver",
         "test_worker_that_is_closed_while_it_starts_and_works_ends",
-        "a closed worker opens a connection that nobody closes",
+        "a closed worker opens a connection that is never closed",
     ),
     OUTGOING(
         "handed_links_are_decided_under_the_lock_and_sent_outside",
@@ -376,7 +376,7 @@ ORDER = (
         "                self._begin_to_subscribe(fresh)\n                for topic in fresh:\n"
         "                    self._subscriber.register_topic(topic)\n",
         "test_new_topic_is_subscribed_to_before_it_is_asked_about",
-        "what is sent between the answer and the subscription is lost, and nobody notices at once",
+        "messages between the reply and the subscription are lost, and the loss is not detected at once",
     ),
     ENGINE(
         "asks_before_it_receives",
@@ -388,7 +388,7 @@ ORDER = (
         "        self._start_threads()\n        with self._topics_lock:\n            self._begin_to_subscribe(topics)\n"
         "            self._interest.add(topics)\n        self._subscriber.daemonize()\n",
         "test_clock_starts_when_a_link_begins_to_wait",
-        "the answers to the first question are not received",
+        "the replies to the first hello request are not received",
     ),
     ENGINE(
         "start_subscribes_before_the_journal_has_it",
@@ -416,7 +416,7 @@ ORDER = (
         "        try:\n            self._subscriber.request_hello(request.nonce, request.topics)\n"
         "            if self._journal is not None:\n                self._journal.asking(request)\n",
         "test_clock_starts_when_a_link_begins_to_wait",
-        "the audit finds an answer older than its question",
+        "the audit finds a reply older than its hello request",
     ),
     ENGINE(
         "sync_reads_before_the_journal_has_it",
@@ -427,7 +427,7 @@ ORDER = (
         "test_clock_starts_when_a_link_begins_to_wait",
         "the audit finds a sync whose end is older than its begin",
     ),
-    FOLLOWER(
+    REPLICA_STATE(
         "messages_are_applied_before_the_journal_has_them",
         "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n"
         "        outcome = self._carry_out(effects, now) if effects else NOTHING\n",
@@ -436,7 +436,7 @@ ORDER = (
         "test_replica_that_is_closed_while_it_works_ends_once",
         "a replica that is killed holds what its journal does not have",
     ),
-    FOLLOWER(
+    REPLICA_STATE(
         "syncs_are_applied_before_the_journal_has_them",
         "        if self.witness is not None:\n            self.witness.synced(answer, number, effects, self.tracker)\n"
         "        outcome = self._carry_out(effects, now)\n",
@@ -452,7 +452,7 @@ ORDER = (
         "                self._driver.send_event(envelope)\n                if self._journal is not None:\n"
         "                    self._journal.messages(_SENT, envelope)\n",
         "test_links_leave_in_the_order_of_their_sequences_and_after_the_journal",
-        "the audit finds messages that nobody sent",
+        "the audit finds messages that no publisher sent",
     ),
     WORKER(
         "links_are_handed_over_before_the_journal_has_them",
@@ -461,7 +461,7 @@ ORDER = (
         "        try:\n            self._hop().push(links)\n            if self._journal is not None:\n"
         '                self._journal.links("handed", links)\n',
         "test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers",
-        "the audit finds links that nobody handed over",
+        "the audit finds links that no worker handed over",
     ),
     RECEIVING(
         "links_are_sent_on_before_the_journal_has_them",
@@ -482,14 +482,14 @@ AGES = (
         "        heads: Heads | None = None\n        try:\n            store = self._store.read_heads(()).store\n"
         "            began = time.monotonic()\n",
         "test_hello_of_an_unchanged_store_claims_the_age_of_its_reading",
-        "a hello claims to be younger than it is, and replicas say less staleness than there is",
+        "a hello claims to be younger than it is, and replicas report too little staleness",
     ),
     PUBLISHER(
         "reading_of_the_heads_begins_after_it",
         "                began = time.monotonic()\n                heads = self._store.read_heads([ALL])\n",
         "                heads = self._store.read_heads([ALL])\n                began = time.monotonic()\n",
         "test_hello_never_claims_a_reading_younger_than_it_is",
-        "a hello claims to be younger than it is, and replicas say less staleness than there is",
+        "a hello claims to be younger than it is, and replicas report too little staleness",
     ),
     LEASES(
         "lease_counts_from_the_grant",
@@ -506,7 +506,7 @@ AGES = (
         "            self._entry.granted(now)\n",
         "            self._entry.granted(time.monotonic())\n",
         "test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended",
-        "a service believes in its entry in the directory although it has expired",
+        "a service considers its entry in the directory valid although it has expired",
     ),
     LEASES(
         "live_services_are_read_before_the_grant",
@@ -517,7 +517,7 @@ AGES = (
         "        if granted and name == ORPHANS:\n            self._live = frozenset(each.service for each in live)\n"
         "        elif granted and name == ORPHANS:\n",
         "test_holder_of_the_orphans_knows_every_service_that_registered_before_the_grant",
-        "the links of a service that has just started are taken for nobody's",
+        "the links of a service that has just started are treated as orphans",
     ),
 )
 

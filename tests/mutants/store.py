@@ -90,7 +90,7 @@ LOCKS = (
         before='"BEGIN IMMEDIATE" if writes else "BEGIN"',
         after='"BEGIN"',
         tests=(f"{LOST_UPDATE}[sqlite]", f"{NOT_ENDED}[sqlite]"),
-        wrong="a question whether a transaction is in does not wait for the one that is being committed",
+        wrong="a check for a transaction does not wait for the one that is being committed",
     ),
 )
 
@@ -156,7 +156,7 @@ HISTORY = (
         after="pass",
         tests=(f"{NOT_ENDED}[postgresql]",),
         marker="postgresql",
-        wrong="a transaction whose COMMIT still runs in the server is said to be lost",
+        wrong="a transaction whose COMMIT still runs in the server is reported as lost",
     ),
     Mutant(
         name="committed_asks_the_changelog_only",
@@ -164,7 +164,7 @@ HISTORY = (
         before="for table in (schema.links, schema.topics)",
         after="for table in (schema.links,)",
         tests=tuple(f"{IS_IN}[sqlite-{keep}]" for keep in (0, 1, 2)),
-        wrong="a transaction that is the head of a topic is said to be lost once the changelog was trimmed",
+        wrong="a transaction that is the head of a topic is reported as lost once the changelog was trimmed",
     ),
     Mutant(
         name="is_in_at_the_head_without_nonce",
@@ -244,7 +244,7 @@ HISTORY = (
         before="len(got) < page:\n            break\n    return Delta(found, head) if known == head",
         after="len(got) < page:\n            break\n    return Delta(found, head) if known.position == head.position",
         tests=(f"{RESTORED}[sqlite]",),
-        wrong="a replica at the head's position in an undone history is told that nothing is new",
+        wrong="a replica at the head's position in an undone history gets an empty delta",
     ),
     Mutant(
         name="delta_of_all_ends_at_a_position",
@@ -252,7 +252,7 @@ HISTORY = (
         before="known = got[-1].point\n    return Delta(found, head) if known == head",
         after="known = got[-1].point\n    return Delta(found, head) if known.position == head.position",
         tests=(f"{RESTORED}[sqlite]",),
-        wrong="a replica at the head's position in an undone history is told that nothing is new",
+        wrong="a replica at the head's position in an undone history gets an empty delta",
     ),
     Mutant(
         name="changelog_followed_by_position",
@@ -260,7 +260,7 @@ HISTORY = (
         before="(got[0].tx_prev if got else head) == begin",
         after="(got[0].tx_prev if got else head).position == begin.position",
         tests=(f"{RESTORED}[sqlite]",),
-        wrong="a service goes on after a restore as if nothing had been undone",
+        wrong="a service continues after a restore as if no commit had been undone",
     ),
     Mutant(
         name="head_held_by_position",

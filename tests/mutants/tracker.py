@@ -3,11 +3,11 @@
 from _mutants.table import Mutant
 
 TRACKER = "pubsub_lib/core/tracker.py"
-LIVENESS = "pubsub_lib/core/freshness.py"
+FRESHNESS = "pubsub_lib/core/freshness.py"
 CHAIN = "pubsub_lib/core/chain.py"
 QUEUE = "pubsub_lib/core/handler_queue.py"
 NOTICE = "tests/unit/core/test_history_change.py"
-FOLLOWER = "tests/unit/core/test_replica_state.py"
+REPLICA_STATE = "tests/unit/core/test_replica_state.py"
 RULES = "tests/unit/core/test_tracker.py"
 PROOFS = "tests/unit/core/test_freshness.py"
 
@@ -18,27 +18,27 @@ MUTANTS = (
         before="        self._holding.pop(topic, None)\n",
         after="",
         tests=(f"{RULES}::test_rule_08_a_topic_that_was_dropped_leaves_no_clock",),
-        wrong="the clock of a dropped topic runs on, and a delta is begun for a topic that nobody follows",
+        wrong="the clock of a dropped topic runs on, and a delta is begun for a topic that is not followed",
     ),
     Mutant(
-        name="own_hello_greets_every_topic",
+        name="hello_reply_greets_every_topic",
         path=TRACKER,
         before="for topic in [each for each in self._joining if each in request.topics]:",
         after="for topic in list(self._joining):",
         tests=(f"{RULES}::test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about",),
-        wrong="a new topic is read before its subscription was proved, so that changes sent meanwhile are lost",
+        wrong="a new topic is read before its subscription is proved, so that changes sent meanwhile are lost",
     ),
     Mutant(
         name="covered_outlives_a_full_sync",
-        path=LIVENESS,
+        path=FRESHNESS,
         before="        self.covered = 0\n        self.count(reading, now)",
         after="        self.count(reading, now)",
         tests=(f"{PROOFS}::test_rule_07_a_full_sync_ends_what_an_undone_history_covered",),
-        wrong="after a restore, waiting for a position returns although its changes are not here",
+        wrong="after a restore, a wait for a position returns although the replica does not have its changes",
     ),
     Mutant(
         name="claims_outlive_a_full_sync",
-        path=LIVENESS,
+        path=FRESHNESS,
         before=" if kept.time >= reading.time}",
         after="}",
         tests=(f"{PROOFS}::test_rule_07_a_full_sync_drops_the_claims_of_an_undone_history",),
@@ -81,7 +81,7 @@ MUTANTS = (
         path="pubsub_lib/core/cache.py",
         before="version <= reached if old is None else old.version >= version",
         after="old is not None and old.version >= version",
-        tests=(f"{FOLLOWER}::test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back",),
+        tests=(f"{REPLICA_STATE}::test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back",),
         wrong="an object whose delete was undone comes back without a notice",
     ),
     Mutant(
@@ -89,7 +89,7 @@ MUTANTS = (
         path="pubsub_lib/core/replica_state.py",
         before="if shown and chain not in changed:",
         after="if False:",
-        tests=(f"{FOLLOWER}::test_an_object_below_an_undone_delete_of_another_topic_comes_with_a_notice",),
+        tests=(f"{REPLICA_STATE}::test_an_object_below_an_undone_delete_of_another_topic_comes_with_a_notice",),
         wrong="an object that another topic's undone delete had hidden comes back without a notice",
     ),
     Mutant(
@@ -97,20 +97,20 @@ MUTANTS = (
         path="pubsub_lib/core/replica_state.py",
         before="return not back if answer.contains_known is None else answer.contains_known",
         after="return not back",
-        tests=(f"{FOLLOWER}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
-        wrong="what rotted in memory is called another history when it is read again",
+        tests=(f"{REPLICA_STATE}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
+        wrong="an object altered in memory counts as another history when it is read again",
     ),
     Mutant(
         name="known_is_not_asked_about",
         path="pubsub_lib/core/replica_state.py",
         before="        if want.after is not None:\n            return want\n",
         after="        if want.after is not None or want.buckets is None:\n            return want\n",
-        tests=(f"{FOLLOWER}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
-        wrong="the store is not asked whether its history contains what is known when everything is read",
+        tests=(f"{REPLICA_STATE}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
+        wrong="a full sync does not ask the store whether its history contains the known point",
     ),
     Mutant(
         name="late_answer_takes_a_proof_back",
-        path=LIVENESS,
+        path=FRESHNESS,
         before="self.proof = max(self.proof, reading.time)",
         after="self.proof = reading.time",
         tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_takes_no_proof_back",),
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         name="late_answer_takes_a_publishers_proof_back",
-        path=LIVENESS,
+        path=FRESHNESS,
         before="self.publisher_proof = max(self.publisher_proof, reading.time)",
         after="self.publisher_proof = reading.time",
         tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_starts_no_polling",),

@@ -1,4 +1,4 @@
-"""Where ``hunt.py`` saw each mutant first, and by which invariant. Written by it."""
+"""The first seed that catches each mutant, and the violated invariant. Written by ``hunt.py``."""
 
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ CAUGHT: dict[str, Caught] = {
     "refusal_ignored": Caught(3, "refusal"),
     "new_topic_missed": Caught(3, "staleness"),
     "lease_too_long": Caught(26, "lease"),
-    "history_is_not_told": Caught(1, "handler back"),
+    "history_notice_missing": Caught(1, "handler back"),
     "history_ahead_is_ours": Caught(1, "history notice"),
     "longer_history_is_another": Caught(1, "history notice"),
     "handlers_twice": Caught(1, "handler twice"),

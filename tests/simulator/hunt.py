@@ -1,6 +1,6 @@
-"""Find where each mutant shows first, and write it to ``caught.py``: ``python -m tests.simulator.hunt``.
+"""Find the first seed that catches each mutant, and write ``caught.py``: ``python -m tests.simulator.hunt``.
 
-To be run after a change that gives seeds another meaning; the tests begin to look where this says.
+To be run after a change that gives seeds another meaning; the tests begin to search at these seeds.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ from tests.simulator.mutants import MUTANTS, infected
 
 MAX_SEEDS = 300
 CAUGHT = Path(__file__).with_name("caught.py")
-HEAD = '''"""Where ``hunt.py`` saw each mutant first, and by which invariant. Written by it."""
+HEAD = '''"""The first seed that catches each mutant, and the violated invariant. Written by ``hunt.py``."""
 
 from typing import NamedTuple
 
@@ -30,8 +30,8 @@ CAUGHT: dict[str, Caught] = {
 
 
 def hunt(name: str, first: int = 0) -> Result | None:
-    """The first result, from ``first`` on and round again, in which a mutant breaks an invariant. A crash is none:
-    a patch that does not fit the product any more would pass for caught.
+    """The first result in which a mutant breaks an invariant; seeds from ``first`` on, then from 0. A crash does not
+    count: otherwise a patch that does not fit the product any more would seem to be caught.
     """
     with infected(name):
         for seed in (*range(first, MAX_SEEDS), *range(first)):
@@ -45,7 +45,7 @@ def _lines() -> Iterator[str]:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         for name, result in zip(MUTANTS, pool.imap(hunt, MUTANTS), strict=True):
             if result is None:
-                sys.exit(f"{name} lives on after {MAX_SEEDS} seeds")
+                sys.exit(f"{name} is not caught within {MAX_SEEDS} seeds")
             yield f'    "{name}": Caught({result.seed}, "{result.invariant}"),\n'
 
 

@@ -1,6 +1,6 @@
-"""Bugs on purpose, to show that the simulator would see them: each patches one small method while a seed runs.
+"""Bugs on purpose, to prove that the simulator finds them: each patches one small method while a seed runs.
 
-Nothing here touches the product: a mutant replaces a method for the time of a ``with`` block.
+The product's files stay unchanged: a mutant replaces a method during a ``with`` block.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ Patch = tuple[object, str, object]
 
 
 class Mutant(NamedTuple):
-    """One bug: its name, what it does wrong, and how it gets in."""
+    """One bug: its name, its effect and its patches."""
 
     name: str
     wrong: str
@@ -60,7 +60,7 @@ def mutant(wrong: str) -> Callable[[Callable[[], list[Patch]]], Callable[[], lis
 
 @contextmanager
 def infected(name: str) -> Iterator[None]:
-    """While this lasts the named bug is in. KeyError: there is no such mutant."""
+    """Apply the named bug during the block. KeyError: unknown mutant."""
     with ExitStack() as stack:
         for owner, attribute, replacement in MUTANTS[name].patches():
             stack.enter_context(patch.object(owner, attribute, replacement))
@@ -70,16 +70,16 @@ def infected(name: str) -> Iterator[None]:
 # -- applying --------------------------------------------------------------------------------------------------------
 
 
-@mutant("links are applied ahead of a hole")
+@mutant("links are applied ahead of a missing one")
 def ahead_of_hole() -> list[Patch]:
-    hear = Tracker._receive
+    receive = Tracker._receive
 
     def _receive(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
         link, known = message.link, chain.known
         if not chain.frozen and known is not None and link.point.position > known.position and chain.is_whole(message):
             self._apply(chain, link.point, [link], now, applied)
         else:
-            hear(self, chain, message, now, applied)
+            receive(self, chain, message, now, applied)
 
     return [(Tracker, "_receive", _receive)]
 
@@ -125,22 +125,22 @@ def store_by_position() -> list[Patch]:
     return [(ModelStore, "_delta", _delta(lambda first, point, links: first.position == point.position))]
 
 
-@mutant("≥ for > on points: a delta begins with the link that the asker has")
+@mutant("≥ for > on points: a delta begins with a link that the replica has")
 def delta_from_known_itself() -> list[Patch]:
     links_after = ModelStore._links_after
     return [(ModelStore, "_links_after", lambda self, position: links_after(self, position - 1))]
 
 
-@mutant("> for ≥ on points: a link at known is taken for new")
+@mutant("> for ≥ on points: a link at known is treated as new")
 def known_taken_for_new() -> list[Patch]:
     def _receive(self: Any, chain: Any, message: Any, now: float, applied: Any) -> None:
         link, known = message.link, chain.known
         if not chain.frozen and link.point == known and chain.is_whole(message):
             self._apply(chain, link.point, [link], now, applied)
         else:
-            hear(self, chain, message, now, applied)
+            receive(self, chain, message, now, applied)
 
-    hear = Tracker._receive
+    receive = Tracker._receive
     return [(Tracker, "_receive", _receive)]
 
 
@@ -157,28 +157,28 @@ def _delta(joins: Callable[[Any, Any, Any], bool]) -> Callable[[Any, str, Any], 
     return delta
 
 
-@mutant("a restore that known does not overtake: no links after a point pass for a complete delta")
+@mutant("a restore that known does not overtake: an empty list of links counts as a complete delta")
 def restore_behind() -> list[Patch]:
     return [(ModelStore, "_delta", _delta(lambda first, point, links: not links or first == point))]
 
 
-@mutant("a restore that is overtaken: links after a point always pass for a complete delta")
+@mutant("a restore that is overtaken: links after a point always count as a complete delta")
 def restore_overtaken() -> list[Patch]:
     return [(ModelStore, "_delta", _delta(lambda first, point, links: bool(links) or first == point))]
 
 
-@mutant("a hello that is behind is always taken for late")
+@mutant("a hello that is behind is always treated as late")
 def behind_is_late() -> list[Patch]:
     return [(Tracker, "_overtook", lambda self, chain, head, began: False)]
 
 
-@mutant("a hello with known's position and another nonce is taken for known")
+@mutant("a hello with known's position and another nonce is treated as known")
 def same_position_is_known() -> list[Patch]:
-    hear, judge = Tracker._receive_head, Tracker._judge_hello_head
+    receive, judge = Tracker._receive_head, Tracker._judge_hello_head
 
     def _receive_head(self: Any, chain: Any, head: Any, *rest: Any) -> None:
         same = chain.known is not None and head.position == chain.known.position
-        hear(self, chain, chain.known if same else head, *rest)
+        receive(self, chain, chain.known if same else head, *rest)
 
     def _judge_hello_head(self: Any, chain: Any, head: Any, now: float) -> None:
         if head.point.position != chain.known.position:
@@ -192,11 +192,11 @@ def waits_by_position() -> list[Patch]:
     return [(Chain, "passed", lambda self, point: self.known is not None and point.position <= self.known.position)]
 
 
-@mutant("the store's answer about a commit is not heeded: what is held is called applied whatever is known")
+@mutant("a commit that the store's history contains counts as applied, whatever known is")
 def held_is_applied() -> list[Patch]:
-    def answered(self: Any, question: Any, held: Any) -> None:
+    def answered(self: Any, query: Any, held: Any) -> None:
         if held[0]:
-            self._settled[question.chain] = self._asked[question.chain][2]
+            self._settled[query.chain] = self._asked[query.chain][2]
 
     return [(Awaited, "answered", answered)]
 
@@ -213,7 +213,7 @@ def behind_is_used() -> list[Patch]:
     return [(Tracker, "_caught_up", _caught_up)]
 
 
-@mutant("a delta is asked from what publishers said, not from known")
+@mutant("a delta is requested from the head of a hello, not from known")
 def delta_from_hello() -> list[Patch]:
     def _want(self: Any, chain: Any) -> Want:
         if chain.state is State.DELTA_DUE:
@@ -223,7 +223,7 @@ def delta_from_hello() -> list[Patch]:
     return [(Tracker, "_want", _want)]
 
 
-@mutant("count and digest of the head stand in for the link's own")
+@mutant("count and digest of the head replace those of the link")
 def head_instead_of_link() -> list[Patch]:
     delta = ModelStore._delta
 
@@ -259,10 +259,10 @@ def moved_left_behind() -> list[Patch]:
 def deletes_missed() -> list[Patch]:
     replace = Cache.replace
 
-    def _replace(self: Any, topic: str, snapshot: TopicSnapshot, **told: Any) -> Any:
+    def _replace(self: Any, topic: str, snapshot: TopicSnapshot, **more: Any) -> Any:
         there = {(at.table, at.key) for at in snapshot.records}
         stay = [at for at in self.topic_records(topic) if (at.table, at.key) not in there]
-        return replace(self, topic, TopicSnapshot(snapshot.head, [*snapshot.records, *stay]), **told)
+        return replace(self, topic, TopicSnapshot(snapshot.head, [*snapshot.records, *stay]), **more)
 
     return [(Cache, "replace", _replace)]
 
@@ -306,7 +306,7 @@ def waiting_kept() -> list[Patch]:
     return [(ReorderBuffer, "drop_before", lambda self, turn: 0), (Chain, "drop_heads_before", lambda self, turn: None)]
 
 
-@mutant("each link that waits starts the clock anew")
+@mutant("each link that waits restarts the clock")
 def clock_restarted() -> list[Patch]:
     def clock_started(self: Any) -> float | None:
         times = [head.received for head in self.heads]
@@ -333,7 +333,7 @@ def clock_forgotten() -> list[Patch]:
     return [(Tracker, "_check_clock", lambda self, chain, now: None)]
 
 
-@mutant("what waits is not bounded")
+@mutant("the number of waiting links is not bounded")
 def waiting_unbounded() -> list[Patch]:
     hold = ReorderBuffer.hold
 
@@ -367,7 +367,7 @@ def overflow_restarts() -> list[Patch]:
     return [(Tracker, "_hold", _hold)]
 
 
-@mutant("a need that arises while a sync runs is forgotten (slot)")
+@mutant("a need that arises while a sync runs is forgotten")
 def need_forgotten() -> list[Patch]:
     need = SyncScheduler.need
 
@@ -378,7 +378,7 @@ def need_forgotten() -> list[Patch]:
     return [(SyncScheduler, "need", _need), (Tracker, "_remember_needs", lambda self, now: None)]
 
 
-@mutant("an answer that came too late is used")
+@mutant("an answer that is received too late is used")
 def late_answer_used() -> list[Patch]:
     done = Tracker.sync_done
 
@@ -400,7 +400,7 @@ def failed_forever() -> list[Patch]:
     return [(SyncScheduler, "failed", _failed)]
 
 
-@mutant("a sync that takes too long is waited for")
+@mutant("a sync does not time out")
 def no_sync_timeout() -> list[Patch]:
     return [(SyncScheduler, "timed_out", lambda self, now: False)]
 
@@ -417,7 +417,7 @@ def sync_proves_its_end() -> list[Patch]:
     return [(Tracker, "sync_done", _done)]
 
 
-@mutant("a full sync where a delta would do")
+@mutant("a full sync where a delta would be enough")
 def full_for_delta() -> list[Patch]:
     return [(Tracker, "_want", lambda self, chain: Want())]
 
@@ -442,12 +442,12 @@ def staleness_from_arrival() -> list[Patch]:
     return [(Tracker, "_receive_head", _receive_head)]
 
 
-@mutant("every question bears the same nonce")
+@mutant("every hello request has the same nonce")
 def nonce_reused() -> list[Patch]:
-    ask, question = FreshnessMonitor.request_sent, FreshnessMonitor.request_of
+    ask, request = FreshnessMonitor.request_sent, FreshnessMonitor.request_of
     return [
         (FreshnessMonitor, "request_sent", lambda self, nonce, topics, now: ask(self, "", topics, now)),
-        (FreshnessMonitor, "request_of", lambda self, nonce: question(self, "")),
+        (FreshnessMonitor, "request_of", lambda self, nonce: request(self, "")),
     ]
 
 
@@ -457,8 +457,8 @@ def age_forgotten() -> list[Patch]:
 
     def _hello(self: Any, *arguments: Any, **more: Any) -> Any:
         envelope = hello(self, *arguments, **more)
-        told = None if envelope.hello is None else msgspec.structs.replace(envelope.hello, age=0.0)
-        return msgspec.structs.replace(envelope, hello=told)
+        changed = None if envelope.hello is None else msgspec.structs.replace(envelope.hello, age=0.0)
+        return msgspec.structs.replace(envelope, hello=changed)
 
     return [(Sequencer, "_hello", _hello)]
 
@@ -469,7 +469,7 @@ def age_from_answer() -> list[Patch]:
     return [(Sequencer, "heads_read", lambda self, heads, began, now: read(self, heads, now, now))]
 
 
-@mutant("hello replies are asked for only when idle")
+@mutant("hello replies are requested only when idle")
 def asked_when_idle() -> list[Patch]:
     apply = Tracker._apply
 
@@ -480,12 +480,12 @@ def asked_when_idle() -> list[Patch]:
     return [(Tracker, "_apply", _apply)]
 
 
-@mutant("the store is polled only when no answer at all comes")
+@mutant("the store is polled only when no hello reply is received")
 def polled_when_silent() -> list[Patch]:
-    hear = Tracker._receive_hello
+    receive = Tracker._receive_hello
 
     def _receive_hello(self: Any, envelope: Any, hello: Any, now: float) -> None:
-        hear(self, envelope, hello, now)
+        receive(self, envelope, hello, now)
         if hello.nonce:
             for name in self._chains:
                 self.freshness.of(name).publisher_proof = now
@@ -498,12 +498,12 @@ def never_polled() -> list[Patch]:
     return [(FreshnessMonitor, "_polls_from", lambda self, fresh: float("inf"))]
 
 
-@mutant("a connection leads to no question")
+@mutant("a connection leads to no hello request")
 def reconnection_unasked() -> list[Patch]:
     return [(Tracker, "connected", lambda self, now: None)]
 
 
-@mutant("a driver tells of a connection before it has subscribed on it")
+@mutant("a driver reports a connection before it has subscribed on it")
 def asked_before_subscribed() -> list[Patch]:
     subscribe = Network._subscribe
 
@@ -514,7 +514,7 @@ def asked_before_subscribed() -> list[Patch]:
     return [(Network, "_subscribe", _subscribe)]
 
 
-@mutant("of several connections only the first leads to a question")
+@mutant("of several connections only the first leads to a hello request")
 def only_first_connection_asked() -> list[Patch]:
     connected = Reconnection.connected
 
@@ -525,17 +525,17 @@ def only_first_connection_asked() -> list[Patch]:
     return [(Reconnection, "connected", _connected)]
 
 
-@mutant("the store's point of a broadcast says nothing about topics that it does not name")
+@mutant("the store's point of a broadcast is ignored for topics that it does not name")
 def store_point_ignored() -> list[Patch]:
     return [(Tracker, "_take_hint", lambda self, hello, now: None)]
 
 
-@mutant("who connects is not greeted")
+@mutant("a subscriber that connects gets no hello")
 def connection_not_greeted() -> list[Patch]:
     return [(Sequencer, "connected", lambda self, now: None)]
 
 
-@mutant("an idle publisher says one hello for each topic of the store")
+@mutant("an idle publisher sends one hello for each topic of the store")
 def hello_per_topic() -> list[Patch]:
     next_hello = Sequencer.next_hello
     rest: dict[Any, list[Envelope]] = {}
@@ -543,10 +543,10 @@ def hello_per_topic() -> list[Patch]:
     def _next_hello(self: Any, now: float) -> Any:
         if rest.get(self):
             return rest[self].pop()
-        said = next_hello(self, now)
-        if said is not None and said.hello is not None and not said.hello.nonce:
-            rest[self] = [said for _ in self._heads.topics][1:]
-        return said
+        envelope = next_hello(self, now)
+        if envelope is not None and envelope.hello is not None and not envelope.hello.nonce:
+            rest[self] = [envelope for _ in self._heads.topics][1:]
+        return envelope
 
     return [(Sequencer, "next_hello", _next_hello)]
 
@@ -575,7 +575,7 @@ def hello_inside_lock() -> list[Patch]:
     return [(PublisherTasks, "_send_hello", _send_hello)]
 
 
-@mutant("after a hello that was refused the others are tried too")
+@mutant("after a refused hello the others are tried too")
 def refusal_ignored() -> list[Patch]:
     refused = PublisherTasks._refused
 
@@ -587,15 +587,15 @@ def refusal_ignored() -> list[Patch]:
     return [(PublisherTasks, "_refused", _refused)]
 
 
-@mutant("a replica of everything looks at the topics it knows: it misses a new topic's only message")
+@mutant("a replica of everything checks only the topics it knows: it misses a new topic's only message")
 def new_topic_missed() -> list[Patch]:
-    told = Tracker._hello_heads
+    hello_heads = Tracker._hello_heads
 
     def _hello_heads(self: Any, hello: Any) -> Any:
         chain = self._chains.get(ALL)
-        for topic, point in told(self, hello):
+        for topic, point in hello_heads(self, hello):
             if topic == ALL and chain is not None and chain.known is not None:
-                yield topic, chain.known  # "nothing new on the topics that I know"
+                yield topic, chain.known  # as if no known topic had a new head
             else:
                 yield topic, point
 
@@ -616,7 +616,7 @@ def lease_too_long() -> list[Patch]:
 
 
 @mutant("handlers are not notified that the history changed")
-def history_is_not_told() -> list[Patch]:
+def history_notice_missing() -> list[Patch]:
     def as_event(self: Any, number: int) -> Event:
         value = msgspec.json.encode(self)
         return Event("no barrier", f"{number}", "", "create", None, None, None, value, 0)
@@ -672,4 +672,3 @@ def conflated_to_first() -> list[Patch]:
 @mutant("a handler that raised is not tried again")
 def not_retried() -> list[Patch]:
     return [(HandlerQueue, "failed", lambda self, now, error: self.done(now))]
-

@@ -1,4 +1,4 @@
-"""``tools/simulate`` as people use it: what it prints, how a failing seed is shrunk, how it ends."""
+"""The command ``tools/simulate``: its output, the shrinking of a failing seed, its exit status."""
 
 import io
 import re
@@ -26,65 +26,65 @@ def simulate(*arguments: str) -> tuple[int, list[str]]:
 
 
 def failing() -> tuple[int, str]:
-    """A seed at which the mutant shows, and the invariant that it breaks."""
+    """A seed that catches the mutant, and the violated invariant."""
     first = CAUGHT[MUTANT].seed
     with infected(MUTANT):
         for seed in (*range(first, 300), *range(first)):
             result = run_seed(seed)
             if result.invariant:
                 return seed, result.invariant
-    raise AssertionError(f"{MUTANT} lives on")
+    raise AssertionError(f"{MUTANT} is not caught")
 
 
-def test_a_seed_that_holds() -> None:
-    status, said = simulate("--seed", "42")
+def test_seed_without_violation_prints_hash_and_exits_0() -> None:
+    status, output = simulate("--seed", "42")
     assert status == 0
-    assert re.fullmatch(r"seed 42: \d+ transactions, \d+ steps, trace [0-9a-f]{64}", said[0])
-    assert said[1:] == ["every invariant held"]
+    assert re.fullmatch(r"seed 42: \d+ transactions, \d+ steps, trace [0-9a-f]{64}", output[0])
+    assert output[1:] == ["every invariant held"]
 
 
-def test_trace_shows_every_step() -> None:
-    status, said = simulate("--seed", "42", "--trace")
+def test_trace_prints_every_step() -> None:
+    status, output = simulate("--seed", "42", "--trace")
     assert status == 0
-    assert said[-2] == simulate("--seed", "42")[1][0]
-    steps = int(said[-2].split()[4])
-    assert all(re.match(r" *\d+\.\d{4} \w+ +[·\w]", line) for line in said[:-2])
-    assert sum(" · " in line for line in said) == steps
+    assert output[-2] == simulate("--seed", "42")[1][0]
+    steps = int(output[-2].split()[4])
+    assert all(re.match(r" *\d+\.\d{4} \w+ +[·\w]", line) for line in output[:-2])
+    assert sum(" · " in line for line in output) == steps
 
 
-def test_many_seeds_are_summed_up() -> None:
-    status, said = simulate("--seeds", "5", "--first", "40", "--jobs", "1")
+def test_many_seeds_print_a_table_and_a_total() -> None:
+    status, output = simulate("--seeds", "5", "--first", "40", "--jobs", "1")
     assert status == 0
-    assert said[0].split() == ["fault", "fired", "in", "seeds"]
-    assert re.fullmatch(r"5 seeds in \d+ s, 0 with a violation", said[-1])
+    assert output[0].split() == ["fault", "fired", "in", "seeds"]
+    assert re.fullmatch(r"5 seeds in \d+ s, 0 with a violation", output[-1])
 
 
-def test_a_failing_seed_is_shrunk_to_a_command_that_fails_alike() -> None:
+def test_failing_seed_is_shrunk_to_a_command_with_the_same_violation() -> None:
     seed, invariant = failing()
-    status, said = simulate("--seed", str(seed), "--mutant", MUTANT)
+    status, output = simulate("--seed", str(seed), "--mutant", MUTANT)
     assert status == 1
-    assert f": {invariant}: " in said[-2]
-    print(said[-1])
-    program, *arguments = shlex.split(said[-1])
+    assert f": {invariant}: " in output[-2]
+    print(output[-1])
+    program, *arguments = shlex.split(output[-1])
     assert program == "tools/simulate"
     assert arguments[-1] == "--trace"
     status, shown = simulate(*arguments)
     assert status == 1
     assert shown[-1].startswith(f"violation at {shown[-1].split()[2]} s: {invariant}: ")
-    # The trace's own last line says it too.
+    # The last line of the trace has the violation too.
     assert f"monitor      violation {invariant}: " in shown[-3]
 
 
-def test_many_seeds_name_and_shrink_those_that_fail() -> None:
+def test_many_seeds_list_and_shrink_failing_ones() -> None:
     seed, invariant = failing()
-    status, said = simulate("--seeds", "1", "--first", str(seed), "--mutant", MUTANT, "--jobs", "2")
+    status, output = simulate("--seeds", "1", "--first", str(seed), "--mutant", MUTANT, "--jobs", "2")
     assert status == 1
-    assert any(line.startswith(f"seed {seed}: {invariant}: ") for line in said)
-    assert said[-1].startswith(f"  tools/simulate --seed {seed} ")
-    assert f"--mutant {MUTANT}" in said[-1]
+    assert any(line.startswith(f"seed {seed}: {invariant}: ") for line in output)
+    assert output[-1].startswith(f"  tools/simulate --seed {seed} ")
+    assert f"--mutant {MUTANT}" in output[-1]
 
 
-def test_shrinking_leaves_out_what_does_not_matter() -> None:
+def test_shrinking_removes_irrelevant_faults_and_participants() -> None:
     seed, invariant = failing()
     with infected(MUTANT):
         cuts = shrink(seed, Cuts(), invariant)
@@ -94,7 +94,7 @@ def test_shrinking_leaves_out_what_does_not_matter() -> None:
     assert (after.writers, len(after.replicas)) <= (before.writers, len(before.replicas))
 
 
-def test_shrinking_ends_when_nothing_can_be_left_out() -> None:
+def test_shrinking_returns_cuts_that_cannot_be_reduced() -> None:
     cuts = Cuts(ops=7)
     assert shrink(42, cuts, "an invariant that holds") == cuts
 
@@ -118,9 +118,7 @@ def test_command_names_every_cut() -> None:
         (["--nothing"], "unrecognized arguments"),
     ],
 )
-def test_wrong_arguments_end_with_2(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments_end_with_2(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

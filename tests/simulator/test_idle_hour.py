@@ -1,4 +1,4 @@
-"""An hour in which nobody writes, in virtual time: no lease is lost, nobody syncs, and everybody knows to be fresh."""
+"""An hour without writes, in virtual time: no lease is lost, no replica syncs, and every replica stays fresh."""
 
 import msgspec
 import pytest
@@ -12,9 +12,9 @@ from simulator.world import World
 
 HOUR = 3600.0
 LOOK = 0.5
-"""Seconds between two looks; each lease is renewed every second."""
+"""Seconds between two checks; each lease is renewed every second."""
 SETTLED = 15.0
-"""Seconds after which every replica has had its first sync and what was written."""
+"""Seconds after which every replica has had its first sync and has all writes."""
 FRESH = TIMING.max_idle_time + TIMING.reading_age + TIMING.round_trip + SLACK
 
 REPLICAS = (
@@ -27,7 +27,7 @@ REPLICAS = (
 def idle_world(seed: int) -> World:
     """Two services and three replicas, one of which polls; twenty transactions in the first seconds, then nothing."""
     plan = msgspec.structs.replace(
-        draw(4 * seed, Cuts(calm=SETTLED, ops=20)),  # these have no faults, and no small queues either
+        draw(4 * seed, Cuts(calm=SETTLED, ops=20)),  # such seeds have no faults and no small queues
         topics=("t0", "t1"),
         writers=1,
         services=(0.0, 0.0),
@@ -49,7 +49,7 @@ def holders(world: World) -> list[str]:
     return [name for name, each in world.services.items() if each.orphans.held(each.process.clock.now())]
 
 
-def test_an_hour_of_nothing_costs_no_lease_and_no_sync(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_hour_loses_no_lease_and_starts_no_sync(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "MAX_STEPS", 1_000_000)  # meant for the half minute of a seed
     world = idle_world(seed)
     world.kernel.run(SETTLED)
@@ -64,7 +64,7 @@ def test_an_hour_of_nothing_costs_no_lease_and_no_sync(seed: int, monkeypatch: p
         at = f"after {world.kernel.now:.1f} s"
         assert holders(world) == held, f"{at}: the lease changed hands"
         entered = world.database.store.live(SERVICE, world.database.clock.now())
-        assert sorted(entered) == ["service0", "service1"], f"{at}: an entry ended"
+        assert sorted(entered) == ["service0", "service1"], f"{at}: a service's entry expired"
         for each in world.services.values():
             assert each.own_lease.held(each.process.clock.now()), f"{at}: {each.name} is not certain of its entry"
         for name, replica in world.replicas.items():
@@ -73,11 +73,11 @@ def test_an_hour_of_nothing_costs_no_lease_and_no_sync(seed: int, monkeypatch: p
     assert syncs_of(world) == syncs
     for replica in world.replicas.values():
         at_rest(world, replica)
-    assert world.kernel.now / LEASE_SECONDS > 1000  # so many leases' time it was
+    assert world.kernel.now / LEASE_SECONDS > 1000  # the run lasted for more than 1,000 lease times
 
 
-def test_the_look_sees_a_lease_that_is_lost(seed: int) -> None:
-    """The same look, when the holder stands still for longer than its lease: another one has it then."""
+def test_check_of_leases_detects_a_lost_lease(seed: int) -> None:
+    """The same check, when the holder is paused for longer than its lease: another service has the lease then."""
     world = idle_world(seed)
     world.kernel.run(SETTLED)
     (held,) = holders(world)

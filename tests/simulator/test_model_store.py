@@ -1,6 +1,6 @@
-"""The simulator's store answers as the real one does, on each database: same verbs, same links, heads and answers.
+"""The simulator's store gives the same answers as the real one, on each database: links, heads and syncs.
 
-Nonces and times differ by nature: they are named by their order of appearance, or left out.
+Nonces and times always differ: nonces are named by their order of appearance, times are left out.
 """
 
 import random
@@ -47,7 +47,7 @@ class Names:
         return link.topic, *points, changes, link.count, link.digest, link.tx_links, link.origin
 
     def links(self, links: Any) -> Any:
-        # Within a transaction the order of topics says nothing.
+        # Within a transaction the order of topics has no meaning.
         return [self.link(link) for link in sorted(links, key=lambda link: (link.point.position, link.topic))]
 
     def heads(self, heads: Heads) -> Any:
@@ -163,7 +163,7 @@ def _verb(rng: random.Random, both: Both) -> Verb:
 
 
 @pytest.mark.parametrize("trims", [False, True], ids=["kept", "trimmed"])
-def test_model_answers_as_the_store_does(database_url: str, rng: random.Random, trims: bool) -> None:
+def test_model_store_gives_the_answers_of_the_real_store(database_url: str, rng: random.Random, trims: bool) -> None:
     both = Both(database_url)
     with both.real:
         for number in range(ROUNDS):

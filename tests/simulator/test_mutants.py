@@ -1,4 +1,4 @@
-"""Teeth: every bug of ``mutants.py`` is caught within 300 seeds, by an invariant and not by an accident."""
+"""Every bug of ``mutants.py`` is caught within 300 seeds, by an invariant and not by a crash."""
 
 import random
 
@@ -9,21 +9,21 @@ from tests.simulator.caught import CAUGHT
 from tests.simulator.hunt import MAX_SEEDS, hunt
 from tests.simulator.mutants import MUTANTS, infected
 
-# What was asked for, in its words, and the mutants that stand for it.
-ASKED_FOR = {
-    "links applied ahead of a hole": ("ahead_of_hole",),
-    "delta from what publishers said": ("delta_from_hello",),
+# The required bugs, and their mutants.
+REQUIRED = {
+    "links applied ahead of a missing one": ("ahead_of_hole",),
+    "delta from the head of a hello": ("delta_from_hello",),
     "a delta answer that is behind known and used": ("behind_is_used",),
     "links applied while a full sync runs": ("applied_during_full",),
     "waiting links kept over a sync": ("waiting_kept",),
     "points compared by position only": ("tracker_by_position", "store_by_position"),
     "a restore that is not overtaken": ("restore_behind",),
     "and one that is": ("restore_overtaken",),
-    "a hello that is behind taken always for late": ("behind_is_late",),
+    "a hello that is behind always treated as late": ("behind_is_late",),
     "a hello's proof counted before known reached its head": ("proof_too_early",),
     "staleness measured from arrival": ("staleness_from_arrival",),
-    "hello reply asked only when idle": ("asked_when_idle",),
-    "polling only when no answer at all comes": ("polled_when_silent",),
+    "hello replies requested only when idle": ("asked_when_idle",),
+    "polling only when no hello reply is received": ("polled_when_silent",),
     "the clock restarted by each waiting link": ("clock_restarted",),
     "and cleared when the first of two connects": ("clock_cleared",),
     "overflow that restarts the sync": ("overflow_restarts",),
@@ -39,21 +39,21 @@ ASKED_FOR = {
 }
 
 
-def test_there_are_enough_mutants() -> None:
+def test_required_mutants_exist() -> None:
     assert len(MUTANTS) >= 25
-    asked_for = [name for names in ASKED_FOR.values() for name in names]
-    assert [name for name in asked_for if name not in MUTANTS] == []
+    required = [name for names in REQUIRED.values() for name in names]
+    assert [name for name in required if name not in MUTANTS] == []
     assert list(CAUGHT) == list(MUTANTS), "run python -m tests.simulator.hunt"
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(name: str) -> None:
     result = hunt(name, CAUGHT[name].seed)
-    assert result is not None, f"{name} ({MUTANTS[name].wrong}) lives on after {MAX_SEEDS} seeds"
+    assert result is not None, f"{name} ({MUTANTS[name].wrong}) is not caught within {MAX_SEEDS} seeds"
     print(f"{name}: caught at seed {result.seed} by {result.invariant!r}: {result.what[:200]}")
 
 
-def test_mutants_are_out_again(rng: random.Random) -> None:
+def test_mutants_are_removed_after_the_block(rng: random.Random) -> None:
     for name in rng.sample(list(MUTANTS), 5):
         with infected(name):
             pass

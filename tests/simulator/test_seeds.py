@@ -1,4 +1,4 @@
-"""What the simulator promises about seeds: they hold, they repeat, and a quarter of them is without faults."""
+"""Seeds of the simulator: no violations, repeatable traces, a quarter of them without faults."""
 
 import hashlib
 import io
@@ -23,34 +23,34 @@ for seed in range(40, 60):
 """
 
 
-def test_300_seeds_hold() -> None:
+def test_300_seeds_have_no_violation() -> None:
     out = io.StringIO()
     status = main(["--seeds", "300", "--jobs", "2"], out)
     print(out.getvalue())
     assert status == 0
     assert "300 seeds in" in out.getvalue()
     table = {line[:22].strip(): line[22:].split() for line in out.getvalue().splitlines()}
-    # Here each kind strikes at all; that each does at least 100 times is for the 5,000 seeds of docs/simulator.md.
+    # Each kind occurs at least once here, and at least 100 times in the 5,000 seeds of docs/simulator.md.
     assert [kind for kind in (*FAULTS, "one-way partition", "trim under a reader") if int(table[kind][0]) < 1] == []
 
 
 def test_same_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
-    said = []
+    outputs = []
     for hash_seed in ("0", "1", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
             [sys.executable, "-c", HASHES], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
         )
-        said.append(done.stdout)
-    assert len(said[0].splitlines()) == 20
-    assert said[0] == said[1] == said[2]
+        outputs.append(done.stdout)
+    assert len(outputs[0].splitlines()) == 20
+    assert outputs[0] == outputs[1] == outputs[2]
 
 
-def test_different_seeds_differ() -> None:
+def test_different_seeds_give_different_traces() -> None:
     assert len({run_seed(seed, tracing=True).trace_hash for seed in range(40, 50)}) == 10
 
 
-def test_tracing_changes_nothing() -> None:
+def test_tracing_does_not_change_the_run() -> None:
     for seed in (41, 42, 43):
         with_trace, without = run_seed(seed, tracing=True), run_seed(seed)
         assert (with_trace.steps, with_trace.counts, with_trace.syncs) == (without.steps, without.counts, without.syncs)
@@ -63,29 +63,29 @@ def test_a_quarter_of_the_seeds_has_no_faults() -> None:
     for seed in calm[:10]:
         result = run_seed(seed)
         assert (result.invariant, result.struck) == ("", {})
-        assert set(result.counts) <= {LAST_PARTITION}  # the cut in which every run ends is none of the plan's faults
+        assert set(result.counts) <= {LAST_PARTITION}  # the cut at the end of every run is not a fault of the plan
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_that_is_left_out_does_not_strike(kind: str) -> None:
+def test_fault_left_out_by_cuts_does_not_occur(kind: str) -> None:
     seed = next(seed for seed in range(300) if kind in draw(seed).faults)
     cuts = Cuts(without=(kind,), ops=5, calm=4.0)
     assert kind not in draw(seed, cuts).faults
     assert kind not in run_seed(seed, cuts).counts
 
 
-def test_trace_is_what_the_hash_is_of() -> None:
+def test_trace_hash_is_of_the_trace_lines() -> None:
     lines: list[str] = []
     result = run_seed(42, show=lines.append)
     assert hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest() == result.trace_hash
 
 
 @pytest.mark.parametrize("seed", [183, 1290, 1318, 1379, 1510, 1553, 2179, 4763, 7821, 2949, 3087])
-def test_seeds_that_once_failed_hold(seed: int) -> None:
-    """By mistakes of the invariants: what is said again during a sync outlives it; a handler that failed is parked; a
-    message that was delayed comes after the faults stopped, and holds up all behind it; of two links that wait for
-    the same point the later one stays; after a pause a question that came meanwhile is answered at the very moment at
-    which an earlier answer is refused.
+def test_seeds_that_once_failed_have_no_violation(seed: int) -> None:
+    """They failed by mistakes of the invariants. A point that is received again during a sync still waits after it; a
+    handler that failed is parked; a delayed message arrives after the faults stopped, and delays all behind it; of two
+    links that wait for the same point the later one stays; after a pause a request that arrived meanwhile is answered
+    at the same moment at which an earlier reply is refused.
     """
     result = run_seed(seed)
     assert result.invariant == "", result.what
