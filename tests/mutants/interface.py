@@ -89,7 +89,7 @@ MUTANTS = (
         "handle_of_another_type_is_taken",
         "if self.types.get(table.name) != table.type:",
         "if table.name not in self.types:",
-        f"{TABLES}::test_where_some_are_declared_another_one_is_refused",
+        f"{TABLES}::test_undeclared_table_is_refused_when_others_are_declared",
         "a value is of another type than declared for the type checker",
     ),
     REPLICA(

@@ -17,7 +17,7 @@ MUTANTS = (
         path=TRACKER,
         before="        self._holding.pop(topic, None)\n",
         after="",
-        tests=(f"{RULES}::test_rule_08_a_topic_that_was_dropped_leaves_no_clock",),
+        tests=(f"{RULES}::test_rule_08_dropped_topic_leaves_no_clock",),
         wrong="the clock of a dropped topic runs on, and a delta is begun for a topic that is not followed",
     ),
     Mutant(
@@ -25,7 +25,7 @@ MUTANTS = (
         path=TRACKER,
         before="for topic in [each for each in self._joining if each in request.topics]:",
         after="for topic in list(self._joining):",
-        tests=(f"{RULES}::test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about",),
+        tests=(f"{RULES}::test_rule_08_hello_reply_greets_only_the_topics_of_its_request",),
         wrong="a new topic is read before its subscription is proved, so that changes sent meanwhile are lost",
     ),
     Mutant(
@@ -33,7 +33,7 @@ MUTANTS = (
         path=FRESHNESS,
         before="        self.covered = 0\n        self.count(reading, now)",
         after="        self.count(reading, now)",
-        tests=(f"{PROOFS}::test_rule_07_a_full_sync_ends_what_an_undone_history_covered",),
+        tests=(f"{PROOFS}::test_rule_07_full_sync_resets_the_position_covered_by_an_undone_history",),
         wrong="after a restore, a wait for a position returns although the replica does not have its changes",
     ),
     Mutant(
@@ -41,7 +41,7 @@ MUTANTS = (
         path=FRESHNESS,
         before=" if kept.time >= reading.time}",
         after="}",
-        tests=(f"{PROOFS}::test_rule_07_a_full_sync_drops_the_claims_of_an_undone_history",),
+        tests=(f"{PROOFS}::test_rule_07_full_sync_drops_pending_readings_of_an_undone_history",),
         wrong="a claim of an undone history counts when a second restore brings its point back",
     ),
     Mutant(
@@ -49,7 +49,7 @@ MUTANTS = (
         path=CHAIN,
         before="        self.recent.clear()\n        self.earlier.clear()\n",
         after="        self.earlier.clear()\n",
-        tests=(f"{PROOFS}::test_rule_07_a_head_of_an_undone_history_proves_nothing_after_a_full_sync",),
+        tests=(f"{PROOFS}::test_rule_07_head_of_an_undone_history_is_no_proof_after_a_full_sync",),
         wrong="an answer from an undone history proves freshness, and a lost commit is called applied",
     ),
     Mutant(
@@ -57,7 +57,7 @@ MUTANTS = (
         path=QUEUE,
         before=" and not self._barriers:",
         after=":",
-        tests=(f"{NOTICE}::test_a_retry_that_took_up_what_follows_a_notice_comes_after_it",),
+        tests=(f"{NOTICE}::test_retry_merged_with_later_events_comes_after_the_notice",),
         wrong="a handler gets an older version before it is notified that the history changed",
     ),
     Mutant(
@@ -65,7 +65,7 @@ MUTANTS = (
         path=QUEUE,
         before="if item is None and self._barrier_due is None:",
         after="if item is None:",
-        tests=(f"{NOTICE}::test_nothing_overtakes_a_notice_that_fails",),
+        tests=(f"{NOTICE}::test_no_event_overtakes_a_failed_notice",),
         wrong="a handler whose notice of another history failed gets an older version before the next try",
     ),
     Mutant(
@@ -73,7 +73,7 @@ MUTANTS = (
         path=QUEUE,
         before="waiting.serial < self._barrier:",
         after="waiting.serial < 0:",
-        tests=(f"{NOTICE}::test_over_the_limit_nothing_is_merged_into_what_waits_before_a_notice",),
+        tests=(f"{NOTICE}::test_over_the_limit_no_event_is_merged_across_a_notice",),
         wrong="a slow handler gets an older version before it is notified that the history changed",
     ),
     Mutant(
@@ -81,7 +81,7 @@ MUTANTS = (
         path="pubsub_lib/core/cache.py",
         before="version <= reached if old is None else old.version >= version",
         after="old is not None and old.version >= version",
-        tests=(f"{REPLICA_STATE}::test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back",),
+        tests=(f"{REPLICA_STATE}::test_behind_a_trimmed_changelog_versions_that_go_back_mean_another_history",),
         wrong="an object whose delete was undone comes back without a notice",
     ),
     Mutant(
@@ -89,7 +89,7 @@ MUTANTS = (
         path="pubsub_lib/core/replica_state.py",
         before="if shown and chain not in changed:",
         after="if False:",
-        tests=(f"{REPLICA_STATE}::test_an_object_below_an_undone_delete_of_another_topic_comes_with_a_notice",),
+        tests=(f"{REPLICA_STATE}::test_object_below_an_undone_delete_of_another_topic_comes_with_a_notice",),
         wrong="an object that another topic's undone delete had hidden comes back without a notice",
     ),
     Mutant(
@@ -97,7 +97,7 @@ MUTANTS = (
         path="pubsub_lib/core/replica_state.py",
         before="return not back if answer.contains_known is None else answer.contains_known",
         after="return not back",
-        tests=(f"{REPLICA_STATE}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
+        tests=(f"{REPLICA_STATE}::test_repair_by_a_full_sync_makes_no_notice",),
         wrong="an object altered in memory counts as another history when it is read again",
     ),
     Mutant(
@@ -105,7 +105,7 @@ MUTANTS = (
         path="pubsub_lib/core/replica_state.py",
         before="        if want.after is not None:\n            return want\n",
         after="        if want.after is not None or want.buckets is None:\n            return want\n",
-        tests=(f"{REPLICA_STATE}::test_rot_that_a_whole_reading_puts_right_is_no_other_history",),
+        tests=(f"{REPLICA_STATE}::test_repair_by_a_full_sync_makes_no_notice",),
         wrong="a full sync does not ask the store whether its history contains the known point",
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = (
         path=FRESHNESS,
         before="self.proof = max(self.proof, reading.time)",
         after="self.proof = reading.time",
-        tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_takes_no_proof_back",),
+        tests=(f"{PROOFS}::test_rule_07_late_older_reply_does_not_lower_the_proof",),
         wrong="an older answer that comes late makes the replica look staler than it is",
     ),
     Mutant(
@@ -121,7 +121,7 @@ MUTANTS = (
         path=FRESHNESS,
         before="self.publisher_proof = max(self.publisher_proof, reading.time)",
         after="self.publisher_proof = reading.time",
-        tests=(f"{PROOFS}::test_rule_07_a_late_older_answer_starts_no_polling",),
+        tests=(f"{PROOFS}::test_rule_07_late_older_reply_starts_no_polling",),
         wrong="an older answer that comes late makes the replica poll the database without need",
     ),
 )

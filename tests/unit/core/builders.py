@@ -1,6 +1,6 @@
-"""A model of the store, and a bench around one tracker: what the tests of the core are built from.
+"""A model of the store, and a bench around one tracker: the basis of the core's tests.
 
-No sockets, no threads, no clock: a test says what time it is.
+No sockets, no threads, no clock: each test sets the time.
 """
 
 import random
@@ -81,11 +81,11 @@ class History:
         return self.commit((topic, key, value))[0]
 
     def some(self, number: int, topic: str = "t") -> list[Link]:
-        """So many transactions of one change each, on one topic."""
+        """A number of transactions with one change each, on one topic."""
         return [self.one(topic, f"k{index}") for index in range(number)]
 
     def restored(self, position: int, seed: int = 1) -> "History":
-        """This history as a backup taken at ``position`` has it; what is committed from then on differs."""
+        """This history as in a backup taken at ``position``; commits from then on differ."""
         copy = History(seed)
         for link in self.links:
             if link.point.position > position:
@@ -107,11 +107,11 @@ class History:
         return self.point if chain == ALL else self.heads.get(chain, EMPTY).point
 
     def reading(self) -> Heads:
-        """What a publisher reads."""
+        """A publisher's reading."""
         return Heads(self.point, dict(self.heads))
 
     def answer(self, wants: Mapping[str, Want]) -> SyncAnswer:
-        """What a sync reads, all in one snapshot."""
+        """The answer to a sync, from one snapshot."""
         return SyncAnswer(self.point, {chain: self._part(chain, want) for chain, want in wants.items()})
 
     def _part(self, chain: str, want: Want) -> Delta | Incomplete | Full:
@@ -184,7 +184,7 @@ def hello(
 
 
 class Bench:
-    """One tracker, and what it asked for. ``now`` is the virtual time."""
+    """One tracker, and its effects. ``now`` is the virtual time."""
 
     def __init__(
         self,
@@ -201,31 +201,31 @@ class Bench:
         self.tracker = Tracker(timing, limits, random.Random(0), self.now)
         self.applied: list[Link] = []
         self.replaced: list[Replace] = []
-        self.questions: list[RequestHello] = []
+        self.requests: list[RequestHello] = []
         self.sync: StartSync | None = None
         self.syncs: list[StartSync] = []
         self.began = self.now
         self.do(self.tracker.subscribe(topics, self.now, known))
 
-    # -- what goes in
+    # -- input
 
     def feed(self, *messages: Message | Link) -> list[Link]:
-        """Messages arrive, each in an envelope of its own; returns the links applied by this."""
+        """Messages arrive, each in its own envelope; returns the links that were applied."""
         before = len(self.applied)
         for message in messages:
             self.do(self.tracker.feed(envelope(message), self.now))
         return self.applied[before:]
 
-    def hear(self, heads: Heads | None, *, nonce: str = "", age: float = 0.0) -> None:
+    def receive(self, heads: Heads | None, *, nonce: str = "", age: float = 0.0) -> None:
         """A hello arrives."""
         self.do(self.tracker.feed(hello(heads, nonce=nonce, age=age), self.now))
 
     def ask(self) -> RequestHello:
-        """The last question, after time went on to the next round."""
-        asked = len(self.questions)
-        while len(self.questions) == asked:
+        """The last hello request, after time passed to the next round."""
+        asked = len(self.requests)
+        while len(self.requests) == asked:
             self.wait(self.timing.max_idle_time)
-        return self.questions[-1]
+        return self.requests[-1]
 
     def wait(self, seconds: float = 0.0) -> None:
         """Time passes, with one tick at its end."""
@@ -233,7 +233,7 @@ class Bench:
         self.do(self.tracker.tick(self.now))
 
     def answer(self, answer: SyncAnswer | None = None) -> list[Link]:
-        """The store answers the running sync: with what it holds now, or as given. Returns the links applied."""
+        """The store answers the running sync: from its current contents, or as given. Returns the applied links."""
         before = len(self.applied)
         sync = self.running
         self.sync = None
@@ -247,8 +247,8 @@ class Bench:
         self.tracker.sync_failed(number, self.now)
 
     def synced(self) -> "Bench":
-        """Greet, run the first sync to its end, and go on to a moment without anything under way."""
-        self.hear(self.history.reading(), nonce=self.questions[-1].nonce)
+        """Greet, complete the first sync, and continue until no sync is due or runs."""
+        self.receive(self.history.reading(), nonce=self.requests[-1].nonce)
         while self.tracker.syncs.waits or self.sync is not None:
             if self.sync is None:
                 self.wait(max(0.0, self.tracker.syncs.next_time() - self.now))
@@ -257,7 +257,7 @@ class Bench:
         return self
 
     def do(self, effects: Sequence[Effect]) -> None:
-        """Write down what the tracker asks for."""
+        """Record the tracker's effects."""
         for effect in effects:
             match effect:
                 case Apply(links):
@@ -265,7 +265,7 @@ class Bench:
                 case Replace():
                     self.replaced.append(effect)
                 case RequestHello():
-                    self.questions.append(effect)
+                    self.requests.append(effect)
                 case StartSync():
                     late = self.now - self.began >= self.timing.sync_timeout
                     assert self.sync is None or late, "one sync at a time"
@@ -273,16 +273,16 @@ class Bench:
                     self.began = self.now
                     self.syncs.append(effect)
 
-    # -- what came of it
+    # -- results
 
     @property
     def running(self) -> StartSync:
-        """The sync that runs."""
+        """The running sync."""
         assert self.sync is not None, "no sync runs"
         return self.sync
 
     def state(self, chain: str = "t") -> State:
-        """Where a chain stands."""
+        """The state of a chain."""
         return self.tracker.chain(chain).state
 
     def known(self, chain: str = "t") -> Point | None:
@@ -298,5 +298,5 @@ class Bench:
         return self.tracker.synced
 
     def staleness(self) -> float:
-        """Now."""
+        """The staleness now."""
         return self.tracker.staleness(self.now)

@@ -1,4 +1,4 @@
-"""Whether a commit is on a replica's chains: by its point, never by its position alone (rule H4)."""
+"""A wait for a commit on a replica's chains: by its point, never by its position alone (rule H4)."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def wait_for(bench: Bench, link: Link) -> Awaited:
 
 
 @BOTH
-def test_what_was_applied_is_there_and_what_was_not_is_not(chain: str) -> None:
+def test_wait_ends_when_commit_is_applied(chain: str) -> None:
     history, bench = following(chain)
     link = history.one()
     wait = wait_for(bench, link)
@@ -34,7 +34,7 @@ def test_what_was_applied_is_there_and_what_was_not_is_not(chain: str) -> None:
 
 
 @BOTH
-def test_another_point_at_the_same_position_is_asked_about(chain: str) -> None:
+def test_other_point_at_same_position_leads_to_query(chain: str) -> None:
     history, bench = following(chain)
     lost = history.restored(3, seed=9).one()
     bench.feed(history.one())
@@ -42,53 +42,53 @@ def test_another_point_at_the_same_position_is_asked_about(chain: str) -> None:
     assert known is not None
     assert known.position == lost.point.position
     wait = wait_for(bench, lost)
-    question = wait.look(bench.tracker, [chain])
-    assert question == HistoryQuery(chain, (lost.point, known))
+    query = wait.look(bench.tracker, [chain])
+    assert query == HistoryQuery(chain, (lost.point, known))
     assert wait.look(bench.tracker, [chain]) is False, "asked once"
     with pytest.raises(HistoryChanged, match="not in the store's history") as raised:
-        wait.answered(question, [False, True])
+        wait.answered(query, [False, True])
     assert raised.value.point == lost.point
 
 
 @BOTH
-def test_what_a_full_sync_jumped_over_is_asked_about_and_believed(chain: str) -> None:
+def test_commit_skipped_by_full_sync_is_queried_and_settled(chain: str) -> None:
     history = History()
     history.some(3)
     early = history.links[1]
     history, bench = following(chain, history)
     wait = wait_for(bench, early)
-    question = wait.look(bench.tracker, [chain])
-    assert isinstance(question, HistoryQuery)
-    wait.answered(question, [True, True])
+    query = wait.look(bench.tracker, [chain])
+    assert isinstance(query, HistoryQuery)
+    wait.answered(query, [True, True])
     assert wait.look(bench.tracker, [chain]) is True
 
 
-def test_what_nobody_can_tell_is_not_called_applied() -> None:
+def test_trimmed_commit_raises_outcome_unknown() -> None:
     history = History()
     history.some(3)
     history, bench = following("t", history)
     wait = wait_for(bench, history.links[0])
-    question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, HistoryQuery)
+    query = wait.look(bench.tracker, ["t"])
+    assert isinstance(query, HistoryQuery)
     with pytest.raises(OutcomeUnknown, match="does not reach back") as raised:
-        wait.answered(question, [None, True])
+        wait.answered(query, [None, True])
     assert raised.value.nonce == history.links[0].point.nonce
 
 
 @BOTH
-def test_a_replica_that_is_still_in_the_old_history_waits_until_it_has_noticed(chain: str) -> None:
-    """The commit is in the store; its position is behind known, which is a point of a history that is no more."""
+def test_wait_continues_until_replica_detects_changed_history(chain: str) -> None:
+    """The commit is in the store; its position is behind known, a point of an undone history."""
     history, bench = following(chain)
     bench.feed(*history.some(3))
     now = history.restored(3, seed=9)
     bench.history = now
     link = now.one()
     wait = wait_for(bench, link)
-    question = wait.look(bench.tracker, [chain])
-    assert isinstance(question, HistoryQuery)
-    wait.answered(question, [True, False])
+    query = wait.look(bench.tracker, [chain])
+    assert isinstance(query, HistoryQuery)
+    wait.answered(query, [True, False])
     assert wait.look(bench.tracker, [chain]) is False
-    bench.hear(now.reading(), nonce=bench.ask().nonce)
+    bench.receive(now.reading(), nonce=bench.ask().nonce)
     while bench.known(chain) != now.head(chain):
         bench.wait(1.0)
         if bench.is_syncing():
@@ -97,41 +97,41 @@ def test_a_replica_that_is_still_in_the_old_history_waits_until_it_has_noticed(c
 
 
 @BOTH
-def test_a_commit_that_the_store_lost_is_asked_about_when_the_store_was_read_later(chain: str) -> None:
-    """Nothing is written any more, so known never reaches the position."""
+def test_lost_commit_is_queried_after_a_later_reading(chain: str) -> None:
+    """No further writes, so known never reaches the position."""
     history, bench = following(chain)
     lost = history.restored(3, seed=9).one()
     wait = wait_for(bench, lost)
     assert wait.look(bench.tracker, [chain]) is False
     nonce = bench.ask().nonce
-    bench.hear(history.reading(), nonce=nonce)
-    question = wait.look(bench.tracker, [chain])
-    assert isinstance(question, HistoryQuery)
+    bench.receive(history.reading(), nonce=nonce)
+    query = wait.look(bench.tracker, [chain])
+    assert isinstance(query, HistoryQuery)
     with pytest.raises(HistoryChanged):
-        wait.answered(question, [False, True])
+        wait.answered(query, [False, True])
 
 
-def test_a_reading_from_before_the_wait_says_nothing() -> None:
+def test_reading_older_than_the_wait_leads_to_no_query() -> None:
     history, bench = following("t")
     link = history.one()
     wait = wait_for(bench, link)
-    bench.hear(history.restored(3).reading(), nonce=bench.ask().nonce, age=bench.timing.max_idle_time + 1.0)
+    bench.receive(history.restored(3).reading(), nonce=bench.ask().nonce, age=bench.timing.max_idle_time + 1.0)
     assert wait.look(bench.tracker, ["t"]) is False
 
 
-def test_a_store_that_could_not_be_asked_is_asked_again() -> None:
+def test_failed_query_is_repeated() -> None:
     history = History()
     history.some(3)
     history, bench = following("t", history)
     wait = wait_for(bench, history.links[0])
-    question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, HistoryQuery)
+    query = wait.look(bench.tracker, ["t"])
+    assert isinstance(query, HistoryQuery)
     assert wait.look(bench.tracker, ["t"]) is False
-    wait.forget(question)
-    assert wait.look(bench.tracker, ["t"]) == question
+    wait.forget(query)
+    assert wait.look(bench.tracker, ["t"]) == query
 
 
-def test_while_everything_is_read_nothing_is_certain() -> None:
+def test_wait_continues_during_a_full_sync() -> None:
     history, bench = following("t")
     link = history.one()
     bench.feed(link)
@@ -155,13 +155,13 @@ def two_topics() -> tuple[History, Bench, Awaited, Link]:
     return history, bench, wait, second
 
 
-def test_every_topic_that_was_written_to_must_have_it() -> None:
+def test_wait_needs_the_commit_in_every_written_topic() -> None:
     _, bench, wait, second = two_topics()
     bench.feed(second)
     assert wait.look(bench.tracker, ["t", "u"]) is True
 
 
-def test_a_topic_that_is_dropped_and_followed_again_meanwhile_does_not_have_it() -> None:
+def test_topic_followed_again_loses_the_settled_commit() -> None:
     _, bench, wait, second = two_topics()
     bench.tracker.unsubscribe("t")
     bench.do(bench.tracker.subscribe(["t"], bench.now))
@@ -171,7 +171,7 @@ def test_a_topic_that_is_dropped_and_followed_again_meanwhile_does_not_have_it()
     assert wait.look(bench.tracker, ["t", "u"]) is True
 
 
-def test_a_commit_that_a_restore_takes_away_meanwhile_is_asked_about_again() -> None:
+def test_commit_undone_by_restore_is_queried_again() -> None:
     history, bench, wait, second = two_topics()
     lost = bench.known("t")
     assert lost is not None
@@ -184,35 +184,35 @@ def test_a_commit_that_a_restore_takes_away_meanwhile_is_asked_about_again() -> 
     assert known is not None
     assert known != lost
     bench.history.one("t")
-    question = wait.look(bench.tracker, ["t", "u"])
-    assert question == HistoryQuery("t", (lost, known)), "t went back"
-    bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
+    query = wait.look(bench.tracker, ["t", "u"])
+    assert query == HistoryQuery("t", (lost, known)), "t went back"
+    bench.receive(bench.history.reading(), nonce=bench.ask().nonce)
     assert wait.look(bench.tracker, ["t", "u"]) is False
     with pytest.raises(HistoryChanged):
-        wait.answered(question, [False, True])
+        wait.answered(query, [False, True])
 
 
-def test_what_the_store_said_of_a_history_that_was_replaced_meanwhile_is_not_believed() -> None:
+def test_answer_about_replaced_history_is_ignored() -> None:
     history = History()
     history.some(3)
     early = history.links[1]
     history, bench = following("t", history)
     wait = wait_for(bench, early)
-    question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, HistoryQuery)
+    query = wait.look(bench.tracker, ["t"])
+    assert isinstance(query, HistoryQuery)
     bench.tracker.resync(["t"], bench.now)
     bench.wait(1.0)
     bench.answer()
-    wait.answered(question, [True, True])
-    assert isinstance(wait.look(bench.tracker, ["t"]), HistoryQuery), "asked of the chain as it is now"
+    wait.answered(query, [True, True])
+    assert isinstance(wait.look(bench.tracker, ["t"]), HistoryQuery), "queried for the chain's current history"
 
 
-def test_a_point_of_nobody_is_never_called_applied_whatever_the_store_says_of_known() -> None:
+def test_unknown_point_is_never_applied() -> None:
     _, bench = following("t")
     stranger = Point(1, 424242)
     wait = Awaited(stranger, bench.now)
-    question = wait.look(bench.tracker, ["t"])
-    assert isinstance(question, HistoryQuery)
+    query = wait.look(bench.tracker, ["t"])
+    assert isinstance(query, HistoryQuery)
     for known in (True, False, None):
         with pytest.raises(HistoryChanged):
-            wait.answered(question, [False, known])
+            wait.answered(query, [False, known])

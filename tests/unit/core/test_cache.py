@@ -1,4 +1,4 @@
-"""Rules 1, 5 and 10 as far as they are the cache's: guard, whole links, replace, digest, merged view."""
+"""The cache's part of rules 1, 5 and 10: guard, whole links, replace, digest, merged view."""
 
 import dataclasses
 import random
@@ -49,7 +49,7 @@ def brief(events: list[Event]) -> list[tuple[str, str, int | None, bytes | None,
     return [(e.action, e.key, e.version, e.old_value, e.new_value) for e in events]
 
 
-def test_rule_1_a_link_is_applied_whole_and_told_in_order() -> None:
+def test_rule_1_link_is_applied_whole_with_events_in_order() -> None:
     cache = Cache()
     applied = cache.apply(link("a", 0, 2, put("x", 1), put("y", 2, V2), after=[rec("x", 1), rec("y", 2, V2)]))
     assert applied.intact
@@ -65,7 +65,7 @@ def test_rule_1_a_link_is_applied_whole_and_told_in_order() -> None:
     assert cache.record("port", "x") == rec("x", 3, V3)
 
 
-def test_a_links_trace_stands_in_each_of_its_events() -> None:
+def test_events_have_the_trace_of_their_link() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     moved = msgspec.structs.replace(link("b", 0, 3, put("x", 2), put("y", 3)), trace="00-1-2-01")
@@ -73,7 +73,7 @@ def test_a_links_trace_stands_in_each_of_its_events() -> None:
     assert [event.trace for event in cache.apply(link("b", 3, 4, delete("y", 4))).events] == [""]
 
 
-def test_rule_1_an_older_version_never_replaces_and_is_counted() -> None:
+def test_rule_1_older_version_is_refused_and_counted() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 5, put("x", 5, V2)))
     for stale in (put("x", 5, V3), put("x", 4, V3), delete("x", 5), put("new", 5, V3), put("new", 3, V3)):
@@ -84,14 +84,14 @@ def test_rule_1_an_older_version_never_replaces_and_is_counted() -> None:
     assert cache.get("port", "x") == V2
 
 
-def test_rule_1_the_same_version_again_is_guarded_even_beyond_the_topics_point() -> None:
+def test_rule_1_same_version_is_refused_even_beyond_the_topics_point() -> None:
     cache = Cache()
-    cache.replace("a", snapshot(4, rec("x", 9)))  # no right store says that; the guard must not depend on it
+    cache.replace("a", snapshot(4, rec("x", 9)))  # a correct store never answers that; the guard must not depend on it
     assert cache.apply(link("a", 4, 9, put("x", 9, V2))).guarded == 1
     assert cache.get("port", "x") == V1
 
 
-def test_version_0_is_a_version() -> None:
+def test_version_0_is_valid() -> None:
     cache = Cache()
     cache.replace("a", snapshot(0, rec("x", 0)))
     assert cache.record("port", "x") == rec("x", 0)
@@ -100,7 +100,7 @@ def test_version_0_is_a_version() -> None:
     assert event.old_version == 0
 
 
-def test_rule_10_delete_of_a_missing_and_create_of_an_existing_object_show_in_the_digest() -> None:
+def test_rule_10_delete_of_missing_and_create_of_existing_object_change_the_digest() -> None:
     cache = Cache()
     assert not cache.apply(link("a", 0, 1, delete("x", 1), after=[rec("other", 1)])).intact
     cache = Cache()
@@ -110,7 +110,7 @@ def test_rule_10_delete_of_a_missing_and_create_of_an_existing_object_show_in_th
     assert brief(applied.events) == [("set", "x", 2, V1, V2)]
 
 
-def test_rule_10_a_wrong_count_with_the_right_digest_is_not_intact() -> None:
+def test_rule_10_wrong_count_with_right_digest_is_a_mismatch() -> None:
     cache = Cache()
     right = link("a", 0, 1, put("x", 1), after=[rec("x", 1)])
     wrong = Link("a", right.prev, right.point, right.changes, 2, right.digest, ZERO, 1)
@@ -118,7 +118,7 @@ def test_rule_10_a_wrong_count_with_the_right_digest_is_not_intact() -> None:
     assert not cache.replace("a", TopicSnapshot(Head(Point(1, 7), 2, right.digest), [rec("x", 1)])).intact
 
 
-def test_rule_5_replace_infers_deletes_and_tells_only_what_changed() -> None:
+def test_rule_5_replace_infers_deletes_and_makes_events_of_changes_only() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 3, put("x", 1), put("y", 2), put("z", 3)))
     applied = cache.replace("a", snapshot(9, rec("w", 9), rec("y", 7, V2), rec("z", 3)))
@@ -130,7 +130,7 @@ def test_rule_5_replace_infers_deletes_and_tells_only_what_changed() -> None:
     assert cache.replace("a", snapshot(9, rec("w", 9), rec("y", 7, V2), rec("z", 3))).events == []
 
 
-def test_rule_5_after_a_replace_versions_may_be_lower_and_the_guard_starts_from_there() -> None:
+def test_rule_5_replace_may_lower_versions_and_resets_the_guard() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 9, put("x", 9, V3)))
     applied = cache.replace("a", snapshot(4, rec("x", 4)))
@@ -139,7 +139,7 @@ def test_rule_5_after_a_replace_versions_may_be_lower_and_the_guard_starts_from_
     assert (applied.guarded, applied.intact) == (0, True)
 
 
-def test_rule_10_only_the_given_buckets_are_replaced() -> None:
+def test_rule_10_replace_changes_only_the_given_buckets() -> None:
     keys = [f"k{n}" for n in range(50)]
     cache = Cache()
     cache.apply(link("a", 0, 50, *[put(key, n + 1) for n, key in enumerate(keys)]))
@@ -157,7 +157,7 @@ def test_rule_10_only_the_given_buckets_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("new_first", [True, False])
-def test_a_moved_object_is_never_told_twice(new_first: bool) -> None:
+def test_moved_object_makes_no_duplicate_event(new_first: bool) -> None:
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     out, into = link("a", 1, 3, delete("x", 2)), link("b", 0, 3, put("x", 3, V2, "create"), after=[rec("x", 3, V2)])
@@ -172,7 +172,7 @@ def test_a_moved_object_is_never_told_twice(new_first: bool) -> None:
     assert cache.iterate(topic="a") == []
 
 
-def test_a_topic_that_lags_cannot_bring_an_object_back() -> None:
+def test_lagging_topic_does_not_show_a_deleted_object() -> None:
     """In b at 1, moved to a (2, 3), deleted there (9); b's link with the delete at 2 comes last."""
     cache = Cache()
     cache.apply(link("b", 0, 1, put("x", 1)))
@@ -191,8 +191,8 @@ def test_a_topic_that_lags_cannot_bring_an_object_back() -> None:
     assert brief(cache.apply(link("b", 3, 12, put("x", 12))).events) == [("create", "x", 12, None, V1)]
 
 
-def test_a_delete_of_a_history_that_is_gone_hides_nothing() -> None:
-    """Store restored: a's delete at 9 never happened, b's object at 1 stands. a's replace must bring it to light."""
+def test_delete_of_undone_history_hides_no_object() -> None:
+    """Store restored: a's delete at 9 is undone, b's object at 1 exists. a's replace must show it again."""
     cache = Cache()
     cache.apply(link("a", 0, 3, put("x", 3)))
     cache.apply(link("b", 0, 1, put("x", 1, V2)))
@@ -202,7 +202,7 @@ def test_a_delete_of_a_history_that_is_gone_hides_nothing() -> None:
     assert cache.iterate() == [rec("x", 1, V2)]
 
 
-def test_a_delete_of_a_history_that_is_gone_does_not_hide_a_later_create_elsewhere() -> None:
+def test_delete_of_undone_history_does_not_hide_a_later_create_elsewhere() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 9, put("x", 8)))
     cache.apply(link("a", 9, 10, delete("x", 10)))
@@ -210,8 +210,8 @@ def test_a_delete_of_a_history_that_is_gone_does_not_hide_a_later_create_elsewhe
     assert brief(cache.apply(link("b", 0, 5, put("x", 5, V2))).events) == [("create", "x", 5, None, V2)]
 
 
-def test_what_a_replace_lacks_stays_away_while_another_topic_lags() -> None:
-    """Moved from a to b, deleted there; of a nothing came since, and b was synced whole."""
+def test_object_missing_in_a_replace_stays_deleted_while_another_topic_lags() -> None:
+    """Moved from a to b, deleted there; no link of a came since, and b was replaced by a full sync."""
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     cache.apply(link("b", 0, 3, put("x", 3, V2)))
@@ -220,14 +220,14 @@ def test_what_a_replace_lacks_stays_away_while_another_topic_lags() -> None:
     ]  # fmt: skip
     assert cache.get("port", "x") is None
     assert list(cache.lagging) == ["a"]
-    assert cache.prove("a", 2) == [], "a has not seen what b saw"
+    assert cache.prove("a", 2) == [], "a is behind b's delete"
     assert brief(cache.replace("a", snapshot(2)).events) == []
     assert cache.prove("a", 9) == []
     assert list(cache.lagging) == []
     assert brief(cache.apply(link("a", 2, 12, put("x", 12))).events) == [("create", "x", 12, None, V1)]
 
 
-def test_a_links_delete_stays_over_a_replace_of_its_topic() -> None:
+def test_tombstone_of_a_link_survives_a_replace_of_its_topic() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     cache.apply(link("b", 0, 3, put("x", 3, V2)))
@@ -237,8 +237,8 @@ def test_a_links_delete_stays_over_a_replace_of_its_topic() -> None:
     assert cache.get("port", "x") is None
 
 
-def test_a_floor_of_another_history_ends_with_the_next_proof_of_what_it_hides() -> None:
-    """Restored to 1 and written on past 3: b's snapshot does not show that its object at 3 never was."""
+def test_tombstone_of_another_history_ends_with_the_next_proof_of_the_hidden_topic() -> None:
+    """Restored to 1 and written on past 3: b's snapshot does not show that its object at 3 is undone."""
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     cache.apply(link("b", 0, 3, put("x", 3, V2)))
@@ -249,14 +249,14 @@ def test_a_floor_of_another_history_ends_with_the_next_proof_of_what_it_hides() 
 
 
 @pytest.mark.parametrize("records", [[rec("o", 1)], [rec("o", 2, V3)]])
-def test_a_replace_that_shows_another_history_leaves_no_floor(records: list[Record]) -> None:
+def test_replace_with_another_history_leaves_no_tombstone(records: list[Record]) -> None:
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     cache.apply(link("b", 0, 3, put("o", 2), put("x", 3, V2)))
     assert brief(cache.replace("b", snapshot(9, *records)).events)[0] == ("set", "x", 1, V2, V1)
 
 
-def test_a_replace_leaves_no_floor_above_its_position() -> None:
+def test_replace_leaves_no_tombstone_above_its_position() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     cache.apply(link("b", 0, 3, put("x", 30, V2), put("y", 2)))
@@ -265,8 +265,8 @@ def test_a_replace_leaves_no_floor_above_its_position() -> None:
     assert brief(cache.replace("b", snapshot(9)).events) == [("create", "y", 1, None, V2), ("set", "x", 1, V2, V1)]
 
 
-def test_floors_of_other_topics_cost_a_replace_nothing() -> None:
-    """A whole sync of many topics is not quadratic: counted in looks at tombstones, not in seconds."""
+def test_replace_does_not_read_tombstones_of_other_topics() -> None:
+    """A full sync of many topics is not quadratic: counted in reads of tombstones, not in seconds."""
     cache = Cache()
     topics = [f"t{number}" for number in range(300)]
     for number, topic in enumerate(topics):
@@ -293,7 +293,7 @@ def test_floors_of_other_topics_cost_a_replace_nothing() -> None:
     assert Counted.looks <= len(topics)
 
 
-def test_drop_tells_deletes_and_lets_other_topics_show() -> None:
+def test_drop_makes_deletes_and_shows_objects_of_other_topics() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 2, put("x", 1), put("y", 2)))
     cache.apply(link("b", 0, 5, put("x", 5, V2)))
@@ -305,7 +305,7 @@ def test_drop_tells_deletes_and_lets_other_topics_show() -> None:
     assert cache.iterate() == []
 
 
-def test_a_dropped_topic_hides_nothing_any_more() -> None:
+def test_dropped_topic_hides_no_object() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 3, put("x", 3)))
     cache.apply(link("b", 0, 1, put("x", 1, V2)))
@@ -313,7 +313,7 @@ def test_a_dropped_topic_hides_nothing_any_more() -> None:
     assert brief(cache.drop("a")) == [("create", "x", 1, None, V2)]
 
 
-def test_views_are_made_at_once_and_present_is_in_the_order_of_versions() -> None:
+def test_views_are_lists_and_present_is_in_the_order_of_versions() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 3, put("y", 2), put("x", 3), put("r", 1, table="router")))
     view = cache.iterate("port")
@@ -325,11 +325,11 @@ def test_views_are_made_at_once_and_present_is_in_the_order_of_versions() -> Non
         ("create", "router", "r", 1, 5), ("create", "port", "y", 4, 5),
     ]  # fmt: skip
     assert [e.key for e in cache.present(["port"], "a", "y")] == ["y"]
-    assert cache.present(["port"], "b", "y") == cache.present(["port"], "a", "nobody") == []
+    assert cache.present(["port"], "b", "y") == cache.present(["port"], "a", "unknown") == []
     assert [e.key for e in cache.present(key="r")] == ["r"]
 
 
-def test_an_index_follows_also_when_nobody_listens() -> None:
+def test_index_is_updated_without_requested_events() -> None:
     cache = Cache()
     cache.add_index("by_v", "port", lambda value: str(value))
     before = rec("a", 1)
@@ -341,7 +341,7 @@ def test_an_index_follows_also_when_nobody_listens() -> None:
     assert not cache.lookup("by_v", str(plain(V1)))
 
 
-def test_indexes_by_name() -> None:
+def test_indexes_are_found_by_name() -> None:
     cache = Cache()
     cache.apply(link("a", 0, 1, put("x", 1)))
     cache.add_index("by_s", "port", "s")
@@ -358,7 +358,7 @@ KEYS = ("k1", "k2", "k3")
 
 @dataclasses.dataclass
 class History:
-    """A store in small: its objects, the links of every topic, and all states that it ever had."""
+    """A small store: its objects, the links of every topic, and all its states."""
 
     objects: dict[tuple[str, str], tuple[str, int, bytes]]
     links: dict[str, list[Link]]
@@ -399,7 +399,7 @@ class History:
 
 
 class Histories(RuleBasedStateMachine):
-    """A store that may be restored from a backup, and a cache whose topics follow it each in its own time."""
+    """A store that may be restored from a backup, and a cache whose topics follow it at different times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -409,27 +409,27 @@ class Histories(RuleBasedStateMachine):
         self.cache = Cache()
         self.cache.add_index("by_s", "port", "s")
         self.quiet = Cache()
-        """Meets the same, and makes no events where none are wanted."""
+        """Gets the same input, and makes no events where none are requested."""
         self.chains = {topic: (self.store.links[topic], 0) for topic in TOPICS}
-        self.told: dict[tuple[str, str], tuple[int, bytes]] = {}
+        self.values: dict[tuple[str, str], tuple[int, bytes]] = {}
         self.seen: dict[tuple[str, str], int] = {}
         self.one_history = True
 
     def take(self, events: list[Event]) -> None:
-        """Fold events as a controller would; each must fit what was told before."""
+        """Fold events as a controller would; each must fit the earlier events."""
         for event in events:
             ident = event.table, event.key
-            old = self.told.get(ident)
+            old = self.values.get(ident)
             assert (event.old_version, event.old_value) == (old or (None, None))
             assert event.action == ("delete" if event.new_value is None else "set" if old else "create")
             if event.new_value is None:
-                del self.told[ident]
+                del self.values[ident]
             else:
                 assert event.version is not None
-                # Two histories may give a version twice; that the object is in another topic now is a change.
+                # Two histories may give a version twice; a move to another topic is a change too.
                 moved = event.old_topic != event.topic
-                assert moved or old != (event.version, event.new_value), "told without a change"
-                self.told[ident] = (event.version, event.new_value)
+                assert moved or old != (event.version, event.new_value), "an event without a change"
+                self.values[ident] = (event.version, event.new_value)
             if self.one_history and event.version is not None:
                 assert event.version > self.seen.get(ident, 0), "a version went back"
                 self.seen[ident] = event.version
@@ -452,8 +452,8 @@ class Histories(RuleBasedStateMachine):
         del self.backups[number + 1 :]
         self.one_history = False
 
-    def stray(self, topic: str) -> bool:
-        """Is what the cache has of a topic not in the store's history?"""
+    def is_foreign(self, topic: str) -> bool:
+        """Whether the cache's contents of a topic are not of the store's history."""
         links, applied = self.chains[topic]
         return links[:applied] != self.store.links[topic][:applied]
 
@@ -462,9 +462,9 @@ class Histories(RuleBasedStateMachine):
         run = []
         for _ in range(maximum):
             links, applied = self.chains[topic]
-            if not self.stray(topic):
+            if not self.is_foreign(topic):
                 links = self.store.links[topic]
-            if applied < len(links):  # of a history that is gone, links may still be under way
+            if applied < len(links):  # links of an undone history may still be under way
                 done = self.cache.apply(links[applied])
                 run.append(links[applied])
                 self.chains[topic] = (links, applied + 1)
@@ -497,8 +497,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def prove(self, topic: str) -> None:
-        """A publisher says what the topic's head is, and the cache has that."""
-        if not self.stray(topic) and self.chains[topic][1] == len(self.store.links[topic]):
+        """A publisher's hello has the topic's head, and the cache has reached it."""
+        if not self.is_foreign(topic) and self.chains[topic][1] == len(self.store.links[topic]):
             self.take(self.cache.prove(topic, self.store.position))
             self.quiet.prove(topic, self.store.position)
 
@@ -517,9 +517,9 @@ class Histories(RuleBasedStateMachine):
             assert sum(self.cache.bucket_digests(topic).values()) & MASK == recount(records)[1]
 
     @invariant()
-    def what_was_told_is_what_is_shown(self) -> None:
+    def events_equal_the_view(self) -> None:
         view = {(r.table, r.key): (r.version, r.value) for r in self.cache.iterate()}
-        assert view == self.told
+        assert view == self.values
         for (table, key), (version, value) in view.items():
             assert self.cache.record(table, key) == Record(table, key, version, value)
             held = [r.version for t in TOPICS for r in self.cache.topic_records(t) if r.key == key]
@@ -528,7 +528,7 @@ class Histories(RuleBasedStateMachine):
         assert sorted((r.key, r.version) for r in by_topic) == sorted((k[1], v[0]) for k, v in view.items())
 
     @invariant()
-    def who_tells_nobody_holds_and_shows_the_same(self) -> None:
+    def cache_without_events_has_the_same_contents(self) -> None:
         assert self.quiet.present() == self.cache.present()
         assert set(self.quiet.lagging) == set(self.cache.lagging)
         for topic in TOPICS:
@@ -538,23 +538,23 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def indexes_equal_a_scan(self) -> None:
         for s in range(4):
-            expected = sorted((k, v) for (_, k), (_, v) in self.told.items() if v == b'{"s":%d}' % s)
+            expected = sorted((k, v) for (_, k), (_, v) in self.values.items() if v == b'{"s":%d}' % s)
             assert sorted(self.cache.lookup("by_s", s)) == expected
 
     def teardown(self) -> None:
-        """Everything arrives, in an order of topics that depends on the run: equal to the store."""
+        """After all links, in an order of topics that depends on the run, the cache equals the store."""
         for topic in random.Random(self.store.position).sample(TOPICS, 3):
-            if self.stray(topic):
+            if self.is_foreign(topic):
                 self.replace(topic)
             self.apply(topic, 10_000)
         for topic in TOPICS:
             self.take(self.cache.prove(topic, self.store.position))
             self.quiet.prove(topic, self.store.position)
         assert not self.cache.lagging
-        self.who_tells_nobody_holds_and_shows_the_same()
+        self.cache_without_events_has_the_same_contents()
         expected = {ident: (version, value) for ident, (_, version, value) in self.store.objects.items()}
-        self.what_was_told_is_what_is_shown()
-        assert self.told == expected
+        self.events_equal_the_view()
+        assert self.values == expected
         for topic in TOPICS:
             assert self.cache.topic_records(topic) == self.cache.iterate(topic=topic)
 

@@ -1,4 +1,4 @@
-"""One chain: what is known, what lies on it, when its clock started."""
+"""One chain: its known point, its passed points, the start of its clock."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def chain(name: str = "t", known: Point | None = ZERO) -> Chain:
     return Chain(name, Limits(), known, 0.0)
 
 
-def test_a_topic_follows_its_own_points_and_everything_the_transactions() -> None:
+def test_topic_follows_its_own_points_and_all_the_transactions() -> None:
     history = History()
     history.one("other")
     link = history.commit(("t", "k", "1"), ("other", "k", "1"))[0]
@@ -24,23 +24,23 @@ def test_a_topic_follows_its_own_points_and_everything_the_transactions() -> Non
     assert not chain(ALL).is_whole(Message(link))
 
 
-def test_a_part_of_a_run_is_never_whole() -> None:
+def test_part_of_a_run_is_not_whole() -> None:
     link = History().commit(("t", "a", "1"), ("t", "b", "1"))[0]
     assert not any(chain().is_whole(part) for part in run_of(link, 2))
 
 
-def test_passed_means_on_this_replicas_own_chain() -> None:
+def test_passed_is_true_only_on_the_replicas_own_chain() -> None:
     one = chain()
     one.advance(Point(5, 55), 1.0)
     assert one.passed(ZERO)
     assert one.passed(Point(5, 55))
     assert not one.passed(Point(5, 66)), "the same position of another history"
-    assert not one.passed(Point(3, 33)), "a point that lies between, and was never its own"
+    assert not one.passed(Point(3, 33)), "a point in between that was never on the chain"
     one.jump(Point(9, 99), 2.0)
-    assert not one.passed(Point(5, 55)), "what lies before a full sync may be another history"
+    assert not one.passed(Point(5, 55)), "points before a full sync may be of another history"
 
 
-def test_a_busy_chain_remembers_its_points_for_some_rounds() -> None:
+def test_busy_chain_remembers_points_of_recent_rounds() -> None:
     one = chain()
     for position in range(1, 4 * RECENT_POINTS):
         one.advance(Point(position, 1), 0.0)
@@ -52,7 +52,7 @@ def test_a_busy_chain_remembers_its_points_for_some_rounds() -> None:
     one.new_round()
     assert not one.passed(Point(1, 1))
     assert one.passed(Point(4 * RECENT_POINTS - 1, 1))
-    assert len(one.earlier) == 0, "what is quiet now holds no more than others"
+    assert len(one.earlier) == 0, "a chain that became idle keeps no more points than others"
 
 
 def test_remembered_points_are_bounded() -> None:
@@ -66,7 +66,7 @@ def test_remembered_points_are_bounded() -> None:
     assert (len(one.recent), len(one.earlier)) == (1, 0)
 
 
-def test_rule_03_the_clock_is_the_older_of_links_and_heads() -> None:
+def test_rule_03_clock_starts_with_the_oldest_link_or_head() -> None:
     history = History()
     links = history.some(3)
     one = chain()
@@ -80,7 +80,7 @@ def test_rule_03_the_clock_is_the_older_of_links_and_heads() -> None:
     assert one.clock_started() is None
 
 
-def test_remembered_heads_are_bounded_and_hold_the_oldest_and_the_newest() -> None:
+def test_remembered_heads_are_bounded_and_keep_oldest_and_newest() -> None:
     one = chain()
     for position in range(1, 10 * MAX_HEADS):
         one.remember_head(Point(position, 1), float(position), position)
@@ -90,7 +90,7 @@ def test_remembered_heads_are_bounded_and_hold_the_oldest_and_the_newest() -> No
     assert [head.point.position for head in one.heads] == [10 * MAX_HEADS - 1]
 
 
-def test_a_head_that_cannot_come_by_itself_any_more_is_due_before_the_window() -> None:
+def test_head_of_lost_links_is_due_before_the_window_ends() -> None:
     one = chain()
     assert one.lost_at() == float("inf")
     one.remember_head(Point(1, 1), 5.0, 1)
@@ -104,7 +104,7 @@ def test_a_head_that_cannot_come_by_itself_any_more_is_due_before_the_window() -
     assert one.lost_at() == float("inf")
 
 
-def test_the_cause_is_the_happening_that_made_a_sync_due() -> None:
+def test_cause_is_the_trigger_that_made_a_sync_due() -> None:
     one = chain()
     one.trigger(Trigger.RESUMED)
     assert one.cause == "resumed"
@@ -116,7 +116,7 @@ def test_the_cause_is_the_happening_that_made_a_sync_due() -> None:
 
 
 @pytest.mark.parametrize("done", [Trigger.CAUGHT_UP, Trigger.BEHIND])
-def test_synced_is_set_by_the_end_of_a_sync_only(done: Trigger) -> None:
+def test_synced_is_set_only_by_a_completed_sync(done: Trigger) -> None:
     one = chain()
     for trigger in (Trigger.RESUMED, Trigger.BEGUN, Trigger.FAILED, Trigger.BEGUN):
         one.trigger(trigger)
@@ -125,7 +125,7 @@ def test_synced_is_set_by_the_end_of_a_sync_only(done: Trigger) -> None:
     assert one.synced
 
 
-def test_frozen_while_nothing_is_known_or_a_full_sync_is_due() -> None:
+def test_chain_is_frozen_without_known_or_with_a_full_sync_due() -> None:
     assert chain(known=None).frozen
     assert chain(known=None).known_position == -1
     one = chain()

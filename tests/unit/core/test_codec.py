@@ -91,24 +91,24 @@ def envelopes(draw: st.DrawFn) -> Envelope:
 
 
 @given(envelopes())
-def test_what_is_encoded_is_decoded(sent: Envelope) -> None:
+def test_encoded_envelope_is_decoded(sent: Envelope) -> None:
     assert codec.decode(codec.encode(sent)) == sent
 
 
 @given(names, names)
-def test_a_topic_matches_exactly(one: str, other: str) -> None:
+def test_subscription_matches_its_topic_exactly(one: str, other: str) -> None:
     frame = codec.topic_frame(one)
     assert frame.startswith(codec.subscription(other)) == (one == other)
     assert frame.startswith(codec.subscription(ALL))
     assert not frame.startswith(codec.private_frame(other))
 
 
-def test_a_longer_topic_is_not_received() -> None:
+def test_subscription_does_not_match_a_longer_topic() -> None:
     assert not codec.topic_frame("tenant-10").startswith(codec.subscription("tenant-1"))
 
 
 @given(names, names)
-def test_an_own_hello_is_under_its_askers_prefix_alone(nonce: str, other: str) -> None:
+def test_hello_reply_matches_only_the_prefix_of_its_nonce(nonce: str, other: str) -> None:
     head, _ = codec.encode(envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, nonce)))
     assert head.startswith(codec.private_frame(other)) == (nonce == other)
     assert not head.startswith(codec.EVERYTHING)
@@ -116,13 +116,13 @@ def test_an_own_hello_is_under_its_askers_prefix_alone(nonce: str, other: str) -
 
 
 @given(names, st.sets(names | st.just(ALL), max_size=5))
-def test_a_question_is_read_back(nonce: str, topics: set[str]) -> None:
+def test_hello_request_is_read_back(nonce: str, topics: set[str]) -> None:
     frame = codec.hello_request_frame(nonce, topics)
     assert frame.startswith(codec.private_frame(nonce))
     assert codec.read_hello_request(frame) == HelloRequest(nonce, tuple(sorted(topics)))
 
 
-def test_a_question_that_no_publisher_would_read_is_refused() -> None:
+def test_oversized_hello_request_is_refused() -> None:
     topics = [f"{number:04}" + "t" * 251 for number in range(4200)]
     with pytest.raises(FrameError, match="fewer topics") as refused:
         codec.hello_request_frame("abc", topics)
@@ -133,13 +133,13 @@ def test_a_question_that_no_publisher_would_read_is_refused() -> None:
         codec.hello_request_frame("abc", ["t"], Limits(max_frame_bytes=size - 1))
 
 
-def test_the_bare_private_prefix_is_no_question() -> None:
+def test_bare_private_prefix_is_not_a_hello_request() -> None:
     with pytest.raises(FrameError, match="names no topics"):
         codec.read_hello_request(codec.private_frame("abc"))
 
 
 @pytest.mark.parametrize("nonce", ["", "a\0b", "n" * 65])
-def test_a_bad_nonce_is_refused(nonce: str) -> None:
+def test_invalid_nonce_is_refused(nonce: str) -> None:
     with pytest.raises(InvalidValueError, match="nonce"):
         codec.hello_request_frame(nonce, [])
 
@@ -182,7 +182,7 @@ def test_recorded_frames_of_this_version_are_still_written(name: str) -> None:
     assert codec.encode(KNOWN[name]) == recorded(name)
 
 
-def test_every_recorded_frame_is_known() -> None:
+def test_every_recorded_frame_has_an_expectation() -> None:
     assert {path.stem for path in FRAMES.glob("*.hex")} == set(KNOWN)
 
 
@@ -205,7 +205,7 @@ def test_a_newer_minor_version_with_more_fields_is_read(more: int) -> None:
     fields = body_of(sent)
     fields[1] = 9
     body = msgspec.msgpack.encode([*fields, *["new"] * more])
-    if len(fields) + more > 0xFFFF:  # beyond array16: no version of ours will ever look so
+    if len(fields) + more > 0xFFFF:  # beyond array16: no version of this library sends that
         with pytest.raises(FrameError) as caught:
             codec.decode([codec.topic_frame("tenant-1"), body])
         assert caught.value.reason == "foreign"
@@ -232,7 +232,7 @@ def test_an_older_minor_version_with_fewer_fields_is_read() -> None:
 
 
 @pytest.mark.parametrize("major", [0, 2, 127])
-def test_another_major_version_is_told_apart_without_reading_the_rest(major: int) -> None:
+def test_another_major_version_is_identified_without_reading_the_rest(major: int) -> None:
     for body in (bytes([0x91, major]), bytes([0x97, major]) + b"\xc1 garbage", bytes([0xDC, 0, 20, major])):
         with pytest.raises(FrameError, match=f"wire version {major}") as caught:
             codec.decode([b"Da\0", body])
@@ -250,12 +250,12 @@ def reason_of(frames: list[bytes] | tuple[bytes, ...], limits: Limits = Limits()
 
 
 @given(envelopes(), st.data())
-def test_every_cut_off_body_is_truncated(sent: Envelope, data: st.DataObject) -> None:
+def test_incomplete_body_is_truncated(sent: Envelope, data: st.DataObject) -> None:
     head, body = codec.encode(sent)
     assert reason_of([head, body[: data.draw(st.integers(0, len(body) - 1))]]) == "truncated"
 
 
-def test_a_lone_frame_is_truncated() -> None:
+def test_single_frame_is_truncated() -> None:
     assert reason_of([b"Da\0"]) == "truncated"
     assert reason_of([b"", codec.encode(envelope(Message(link())))[1]]) == "truncated"
 
@@ -275,19 +275,19 @@ def may_decode(frames: list[bytes]) -> None:
         got = codec.decode(frames)
     except FrameError as error:
         reason = error.reason
-    else:  # what is let in must be sendable again: nothing half-checked reaches a tracker
+    else:  # a decoded envelope can be encoded again: the tracker gets only checked envelopes
         codec.encode(got)
         return
     assert reason in REASONS
 
 
 @given(st.lists(st.binary(max_size=80), max_size=4))
-def test_random_bytes_never_raise_anything_else(frames: list[bytes]) -> None:
+def test_random_bytes_raise_only_frame_errors(frames: list[bytes]) -> None:
     may_decode(frames)
 
 
 @given(st.binary(max_size=80), st.binary(max_size=80))
-def test_random_bytes_behind_a_right_start_never_raise_anything_else(head: bytes, body: bytes) -> None:
+def test_random_bytes_after_a_valid_start_raise_only_frame_errors(head: bytes, body: bytes) -> None:
     may_decode([b"D" + head + b"\0", b"\x97\x01\x00" + body])
     may_decode([b"H" + head + b"\0", b"\x97\x01\x00" + body])
 
@@ -299,14 +299,14 @@ def test_random_bytes_behind_a_right_start_never_raise_anything_else(head: bytes
         max_leaves=20,
     )
 )
-def test_well_formed_nonsense_never_raises_anything_else(nonsense: object) -> None:
+def test_well_formed_nonsense_raises_only_frame_errors(nonsense: object) -> None:
     may_decode([b"Da\0", msgspec.msgpack.encode([1, 0, "s", bytes(16), 1, nonsense])])
     may_decode([b"Da\0", msgspec.msgpack.encode([1, 0, "s", bytes(16), 0, [], nonsense])])
 
 
 @settings(max_examples=300)
 @given(envelopes(), st.data())
-def test_flipped_bits_never_raise_anything_else(sent: Envelope, data: st.DataObject) -> None:
+def test_flipped_bits_raise_only_frame_errors(sent: Envelope, data: st.DataObject) -> None:
     frames = [bytearray(frame) for frame in codec.encode(sent)]
     for _ in range(data.draw(st.integers(1, 4))):
         frame = data.draw(st.sampled_from(frames))
@@ -314,13 +314,13 @@ def test_flipped_bits_never_raise_anything_else(sent: Envelope, data: st.DataObj
     may_decode([bytes(frame) for frame in frames])
 
 
-def test_endless_nesting_is_foreign() -> None:
+def test_deep_nesting_is_foreign() -> None:
     fields = body_of(envelope(Message(link())))
     deep = msgspec.msgpack.encode(fields)[1:] + b"\x91" * 200_000 + b"\x01"
     assert reason_of([b"Dtenant-1\0", b"\x98" + deep]) == "foreign"
 
 
-def test_a_header_that_promises_too_much_costs_nothing() -> None:
+def test_header_with_a_huge_length_allocates_no_memory() -> None:
     body = b"\x97\x01\x00\xa1s\xc4\x10" + bytes(16) + b"\x01\xdd\xff\xff\xff\xff"
     assert reason_of([b"Da\0", body]) == "truncated"
 
@@ -339,8 +339,8 @@ def test_an_oversized_body_or_topic_is_dropped_unread() -> None:
     ],
     ids=["origin", "sequences", "heads"],
 )
-def test_a_name_beyond_its_bound_is_foreign(sent: Callable[[str], Envelope]) -> None:
-    """It would be remembered, and no bound of memory counts it."""
+def test_too_long_name_is_foreign(sent: Callable[[str], Envelope]) -> None:
+    """The name would be remembered, and no memory limit counts it."""
     longest = sent("n" * MAX_NAME_BYTES)
     assert codec.decode(codec.encode(longest)) == longest
     assert reason_of(codec.encode(sent("n" * (MAX_NAME_BYTES + 1)))) == "foreign"
@@ -349,7 +349,7 @@ def test_a_name_beyond_its_bound_is_foreign(sent: Callable[[str], Envelope]) -> 
 @pytest.mark.parametrize(
     "head", [b"D", b"Da", b"Da\0b\0", b"Xa\0", b"H\0a\0", b"Ha\0", b"D\xff\0", b"Dother\0", b"D\0"]
 )
-def test_a_topic_frame_that_does_not_fit_is_foreign(head: bytes) -> None:
+def test_invalid_topic_frame_is_foreign(head: bytes) -> None:
     assert reason_of([head, codec.encode(envelope(Message(link())))[1]]) == "foreign"
 
 
@@ -357,7 +357,7 @@ def own(nonce: str) -> bytes:
     return codec.encode(envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, nonce)))[1]
 
 
-def test_a_hello_under_somebody_elses_private_topic_is_foreign() -> None:
+def test_hello_under_another_nonces_topic_is_foreign() -> None:
     assert reason_of([b"Hother\0\0", own("mine")]) == "foreign"
     assert reason_of([b"D\0", own("mine")]) == "foreign"
     assert reason_of([b"Hother\0\0", own("")]) == "foreign"
@@ -382,7 +382,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("name", sorted(NONSENSE))
-def test_an_envelope_that_makes_no_sense_is_neither_sent_nor_received(name: str) -> None:
+def test_inconsistent_envelope_is_neither_sent_nor_received(name: str) -> None:
     bad = NONSENSE[name]
     with pytest.raises(InvalidValueError):
         codec.encode(bad)
@@ -401,7 +401,7 @@ def test_an_envelope_that_makes_no_sense_is_neither_sent_nor_received(name: str)
         envelope(Message(link(changes=[Change("t", "\ud800", "set", 1, b"1")]))),
     ],
 )
-def test_what_cannot_be_bytes_is_refused(bad: Envelope) -> None:
+def test_envelope_that_cannot_be_encoded_is_refused(bad: Envelope) -> None:
     with pytest.raises(InvalidValueError):
         codec.encode(bad)
 
@@ -413,13 +413,13 @@ big_links = links("topic", maximum=60)
 
 
 @given(big_links)
-def test_a_split_link_fits_and_is_whole_again(one: Link) -> None:
+def test_split_link_fits_into_frames_and_is_merged_again(one: Link) -> None:
     run = codec.split(one, SMALL)
     assert [message.part for message in run] == list(range(1, len(run) + 1))
     assert {message.parts for message in run} == {len(run)}
     for message in run:
-        # the longest service name, the largest sequence: nothing about the envelope may push it over the
-        # bound
+        # the longest service name, the largest sequence: the frame must fit for every
+        # envelope
         codec.encode(Envelope("s" * 255, UUID, "topic", 2**63 - 1, [message]), SMALL)
     traced = bool(run[-1].link.trace)
     assert codec.merge(run) == (one if traced else msgspec.structs.replace(one, trace=""))
@@ -427,26 +427,26 @@ def test_a_split_link_fits_and_is_whole_again(one: Link) -> None:
 
 
 @given(big_links)
-def test_a_trace_moves_no_cut(one: Link) -> None:
+def test_trace_does_not_change_the_parts_of_a_run(one: Link) -> None:
     bare = codec.split(msgspec.structs.replace(one, trace=""), SMALL)
     traced = codec.split(one, SMALL)
     assert [message.link.changes for message in traced] == [message.link.changes for message in bare]
 
 
-def test_a_run_has_the_trace_in_its_last_part_alone() -> None:
+def test_run_has_the_trace_in_its_last_part_only() -> None:
     changes = [Change("lport", f"p{number}", "set", number, b"x" * 200) for number in range(1, 6)]
     run = codec.split(msgspec.structs.replace(link(changes=changes), trace=TRACE), SMALL)
     assert [message.link.trace for message in run] == ["", "", TRACE]
     assert codec.merge(run).trace == TRACE
 
 
-def test_a_trace_without_room_is_left_out() -> None:
+def test_trace_that_does_not_fit_is_left_out() -> None:
     one = link(changes=[Change("lport", "p1", "set", 7, b"x" * 450)])
     (whole,) = codec.split(msgspec.structs.replace(one, trace="t" * MAX_TRACE_CHARACTERS), SMALL)
     assert whole == Message(one)
 
 
-def test_a_trace_over_its_bound_is_foreign() -> None:
+def test_too_long_trace_is_foreign() -> None:
     fields = body_of(envelope(Message(link())))
     fields[5][0][0][10] = "t" * (MAX_TRACE_CHARACTERS + 1)  # type: ignore[index]
     assert reason_of([b"Dtenant-1\0", msgspec.msgpack.encode(fields)]) == "foreign"
@@ -456,7 +456,7 @@ def test_a_small_link_is_one_message() -> None:
     assert codec.split(link()) == [Message(link())]
 
 
-def test_a_change_that_fits_in_no_frame_is_named() -> None:
+def test_error_names_a_change_that_is_too_large_for_a_frame() -> None:
     with pytest.raises(FrameError, match="'lport' 'p9' needs") as caught:
         codec.split(link(changes=[Change("lport", "p9", "set", 7, b"x" * 2000)]), SMALL)
     assert caught.value.reason == "oversized"
@@ -471,17 +471,17 @@ def test_packed_messages_keep_their_order_and_fit(several: list[Link]) -> None:
     assert [message for frame in frames for message in frame] == [piece.message for piece in pieces]
     for frame in frames:
         packed = Envelope("s" * 255, UUID, "topic", 2**63 - 200, frame)
-        # What is passed through is what would be encoded anew.
-        anew = msgspec.structs.replace(packed, messages=list(frame))
-        assert packed == anew
-        assert codec.encode(packed, SMALL) == codec.encode(anew, SMALL)
+        # The passed-through bytes equal a new encoding.
+        again = msgspec.structs.replace(packed, messages=list(frame))
+        assert packed == again
+        assert codec.encode(packed, SMALL) == codec.encode(again, SMALL)
 
 
 def test_small_messages_share_a_frame() -> None:
     assert len(list(codec.pack(codec.pieces(link()) * 100))) == 1
 
 
-def test_messages_share_no_frame_above_the_size_that_is_best_to_apply() -> None:
+def test_shared_frames_stay_within_shared_bytes() -> None:
     kilobyte = codec.pieces(link(changes=[Change("lport", "p", "set", 7, b"x" * 1024)]))
     frames = [codec.encode(envelope(*frame))[1] for frame in codec.pack(kilobyte * 200)]
     assert codec.SHARED_BYTES * 0.9 < max(map(len, frames)) <= codec.SHARED_BYTES
@@ -520,7 +520,7 @@ def test_an_oversized_frame_is_an_error_when_sent() -> None:
     assert caught.value.reason == "oversized"
 
 
-def test_values_travel_verbatim() -> None:
+def test_values_are_sent_verbatim() -> None:
     value = json.dumps({"b": 1, "a": "ä"}).encode()
     got = codec.decode(codec.encode(envelope(Message(link(changes=[Change("t", "k", "set", 7, value)])))))
     assert got.messages[0].link.changes[0].value == value

@@ -9,7 +9,7 @@ prints = st.integers(0, MASK)
 
 
 @given(st.lists(prints, max_size=20))
-def test_the_sum_does_not_depend_on_the_order_and_halves_add_up(some: list[int]) -> None:
+def test_sum_is_independent_of_order_and_equals_the_sum_of_halves(some: list[int]) -> None:
     forward = backward = 0
     for fp in some:
         forward = add(forward, fp)
@@ -31,20 +31,20 @@ def test_split_and_join_are_inverse_and_fit_into_32_bits(digest: int) -> None:
     assert join(low, high) == digest
 
 
-def test_each_part_of_an_object_counts() -> None:
+def test_fingerprint_depends_on_each_part_of_an_object() -> None:
     base = fingerprint("port", "k", 1, b"1")
     others = [("port", "k", 2, b"1"), ("port", "k", 1, b"2"), ("port", "l", 1, b"1"), ("pork", "k", 1, b"1"),
               ("por", "tk", 1, b"1"), ("port", "k", 11, b"")]  # fmt: skip
     assert base not in [fingerprint(*other) for other in others]
 
 
-def test_fingerprints_and_buckets_stay_what_databases_hold() -> None:
+def test_fingerprints_and_buckets_equal_recorded_values() -> None:
     """Known answers: another value here would make every stored digest wrong."""
     assert fingerprint("lport", "p\u00fc1", 7, b'{"switch":"s1"}') == KNOWN_FINGERPRINT
     assert bucket_of("lport", "p\u00fc1") == KNOWN_BUCKET
 
 
-def test_the_bucket_is_of_the_identity_and_all_are_used() -> None:
+def test_bucket_depends_on_identity_only_and_all_are_used() -> None:
     buckets = {bucket_of("t", f"k{n}") for n in range(10_000)}
     assert buckets == set(range(BUCKETS))
 

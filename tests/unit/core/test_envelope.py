@@ -1,4 +1,4 @@
-"""Messages that carry their bytes are messages like others, and what is made of them does not carry the bytes on."""
+"""Packed messages equal other messages; changed copies of them do not keep the encoded bytes."""
 
 import msgspec
 
@@ -19,14 +19,14 @@ def test_packed_messages_equal_a_list_of_the_same() -> None:
     assert all(isinstance(each, Message) for each in made)
 
 
-def test_their_bytes_are_what_a_body_holds_for_them() -> None:
+def test_packed_bytes_equal_the_messages_in_a_body() -> None:
     made = packed()
     with_bytes, without = (Envelope("api-1", UUID, "t", 7, messages) for messages in (made, list(made)))
     assert codec.encode(with_bytes) == codec.encode(without)
     assert made.encoded in codec.encode(without)[1]
 
 
-def test_other_messages_in_the_envelope_are_encoded_anew() -> None:
+def test_replaced_messages_are_encoded_again() -> None:
     made = packed()
     envelope = msgspec.structs.replace(Envelope("api-1", UUID, "t", 7, made), messages=made[1:])
     assert not isinstance(envelope.messages, Packed)

@@ -1,4 +1,4 @@
-"""Events: decoded late, anew at each access, and with a clear error."""
+"""Events: decoded at each access, with a clear error."""
 
 import msgspec
 import pytest
@@ -22,13 +22,13 @@ def test_values_are_decoded_as_json_or_as_the_tables_type() -> None:
     assert (typed.old, typed.new) == (None, Port("s1"))
 
 
-def test_a_json_null_is_a_value() -> None:
+def test_json_null_is_a_value() -> None:
     null = event(None, b"null")
     assert null.new is None
     assert null.new_value == b"null"
 
 
-def test_what_a_handler_does_to_a_value_stays_its_own() -> None:
+def test_change_of_a_decoded_value_does_not_affect_the_event() -> None:
     one = event(b"[1]", b"[1]")
     one.new.append(2)
     assert one.new == [1]
@@ -36,7 +36,7 @@ def test_what_a_handler_does_to_a_value_stays_its_own() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b'{"switch":1}', b'{"switch":"\xff"}', b"[" * 100_000])
-def test_a_value_that_cannot_be_decoded_is_refused_by_name(value: bytes) -> None:
+def test_error_names_a_value_that_cannot_be_decoded(value: bytes) -> None:
     with pytest.raises(InvalidValueError, match="port 'p1'"):
         _ = event(None, value, Port).new
 

@@ -1,4 +1,4 @@
-"""Rules 6 and 7: hello replies, what they prove, and when a replica looks for itself."""
+"""Rules 6 and 7: hello replies, their proofs, and polling."""
 
 from itertools import pairwise
 
@@ -34,92 +34,92 @@ def following() -> tuple[History, Bench]:
 # -- rule 6 ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_06_an_own_hello_is_asked_every_max_idle_time_busy_or_not() -> None:
+def test_rule_06_hello_reply_is_requested_every_max_idle_time_busy_or_not() -> None:
     history, bench = following()
     asked: list[float] = []
-    before = len(bench.questions)
+    before = len(bench.requests)
     for _ in range(160):
         bench.feed(history.one())
         bench.wait(0.25)
-        if len(bench.questions) > before:
-            before = len(bench.questions)
-            bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+        if len(bench.requests) > before:
+            before = len(bench.requests)
+            bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
             asked.append(bench.now)
     assert len(asked) == int(40 / IDLE)
     assert all(0.9 * IDLE < later - earlier < 1.1 * IDLE for earlier, later in pairwise(asked))
 
 
-def test_rule_06_every_question_has_a_fresh_nonce_and_names_all_topics() -> None:
+def test_rule_06_every_hello_request_has_a_new_nonce_and_names_all_topics() -> None:
     history = History()
     bench = Bench(history, ("a", "b")).synced()
     for _ in range(20):
         bench.ask()
         if bench.is_syncing():
             bench.answer()
-    rounds = bench.questions[1:]
-    assert len({question.nonce for question in bench.questions}) == len(bench.questions)
-    assert all(set(question.topics) == {"a", "b"} for question in rounds)
+    rounds = bench.requests[1:]
+    assert len({request.nonce for request in bench.requests}) == len(bench.requests)
+    assert all(set(request.topics) == {"a", "b"} for request in rounds)
 
 
-def test_rule_06_a_replica_of_everything_asks_for_the_stores_head() -> None:
-    question = Bench(History(), (ALL,)).questions[0]
-    assert question == RequestHello(question.nonce, (ALL,))
+def test_rule_06_replica_of_everything_requests_the_stores_head() -> None:
+    request = Bench(History(), (ALL,)).requests[0]
+    assert request == RequestHello(request.nonce, (ALL,))
 
 
-def test_rule_06_a_broadcast_may_start_the_clock_but_proves_nothing() -> None:
+def test_rule_06_broadcast_may_start_the_clock_but_is_no_proof() -> None:
     history, bench = following()
     bench.wait(1.0)
     stale = bench.staleness()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     assert bench.staleness() == stale
     history.one()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     assert bench.state() is State.HOLDING
 
 
-def test_rule_06_an_answer_to_somebody_elses_or_a_forgotten_question_proves_nothing() -> None:
+def test_rule_06_reply_to_an_unknown_or_forgotten_request_is_no_proof() -> None:
     history, bench = following()
     first = bench.ask().nonce
     for _ in range(MAX_REQUESTS):
-        bench.hear(history.reading(), nonce=bench.ask().nonce)
+        bench.receive(history.reading(), nonce=bench.ask().nonce)
     stale = bench.staleness()
     bench.wait(1.0)
     history.one()
     for nonce in (first, "0" * 24):
-        bench.hear(history.reading(), nonce=nonce)
+        bench.receive(history.reading(), nonce=nonce)
     assert bench.staleness() == stale + 1.0
     assert bench.state() is State.FOLLOWING, "nor does it start the clock"
 
 
-def test_rule_06_several_publishers_answer_the_same_question() -> None:
+def test_rule_06_several_publishers_answer_the_same_request() -> None:
     history, bench = following()
     nonce = bench.ask().nonce
-    bench.hear(history.reading(), nonce=nonce, age=0.9)
-    bench.hear(history.reading(), nonce=nonce, age=0.1)
+    bench.receive(history.reading(), nonce=nonce, age=0.9)
+    bench.receive(history.reading(), nonce=nonce, age=0.1)
     assert bench.staleness() == pytest.approx(0.1)
 
 
-def test_rule_06_a_question_about_many_topics_is_cut() -> None:
+def test_rule_06_request_for_many_topics_is_cut() -> None:
     topics = tuple(f"{number:04}" + "t" * 251 for number in range(700)) + tuple(map(str, range(1000)))
     bench = Bench(History(), topics)
-    for question in bench.questions:
-        assert len(question.topics) <= HELLO_TOPICS
-        assert len(hello_request_frame(question.nonce, question.topics)) <= REQUEST_BYTES + 64
-    assert [topic for question in bench.questions for topic in question.topics] == list(topics)
-    assert len({question.nonce for question in bench.questions}) == len(bench.questions)
+    for request in bench.requests:
+        assert len(request.topics) <= HELLO_TOPICS
+        assert len(hello_request_frame(request.nonce, request.topics)) <= REQUEST_BYTES + 64
+    assert [topic for request in bench.requests for topic in request.topics] == list(topics)
+    assert len({request.nonce for request in bench.requests}) == len(bench.requests)
 
 
-def test_rule_06_a_portions_answer_greets_its_own_topics_only() -> None:
+def test_rule_06_reply_to_a_portion_ends_the_wait_of_its_topics_only() -> None:
     history = History()
     history.one("t0")
     bench = Bench(history, [f"t{number}" for number in range(HELLO_TOPICS + 1)])
-    first, last = bench.questions
-    bench.hear(Heads(history.point, dict.fromkeys(last.topics, EMPTY)), nonce=last.nonce)
+    first, last = bench.requests
+    bench.receive(Heads(history.point, dict.fromkeys(last.topics, EMPTY)), nonce=last.nonce)
     assert bench.state(last.topics[0]) is State.FULL_DUE
     assert bench.state(first.topics[0]) is State.JOINING
 
 
-def test_rule_06_answers_of_two_rounds_are_awaited_however_many_questions_a_round_has() -> None:
+def test_rule_06_replies_of_two_rounds_are_accepted_with_any_number_of_requests() -> None:
     live = FreshnessMonitor(CALM, 0.0)
     many = REQUEST_TOPICS * (MAX_REQUESTS + 5)
     for number in range(many):
@@ -137,15 +137,15 @@ def test_rule_06_answers_of_two_rounds_are_awaited_however_many_questions_a_roun
 # -- rule 7 ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_07_an_answer_proves_as_of_its_question_less_the_readings_age() -> None:
+def test_rule_07_reply_proves_as_of_its_request_less_the_readings_age() -> None:
     history, bench = following()
     nonce = bench.ask().nonce
     bench.wait(2.0)
-    bench.hear(history.reading(), nonce=nonce, age=0.7)
+    bench.receive(history.reading(), nonce=nonce, age=0.7)
     assert bench.staleness() == pytest.approx(2.7), "not from its arrival"
 
 
-def test_rule_07_a_completed_sync_proves_as_of_its_request() -> None:
+def test_rule_07_completed_sync_proves_as_of_its_request() -> None:
     history = History()
     bench = Bench(history)
     assert bench.staleness() == float("inf")
@@ -156,61 +156,61 @@ def test_rule_07_a_completed_sync_proves_as_of_its_request() -> None:
     assert bench.staleness() == pytest.approx(bench.now - begun)
 
 
-def test_rule_07_an_answer_counts_only_once_its_head_is_known() -> None:
+def test_rule_07_reply_counts_when_known_reaches_its_head() -> None:
     history, bench = following()
     link = history.one()
     nonce = bench.ask().nonce
     stale = bench.staleness()
-    bench.hear(history.reading(), nonce=nonce)
+    bench.receive(history.reading(), nonce=nonce)
     assert bench.staleness() == stale
     bench.feed(link)
     assert bench.staleness() == 0.0
 
 
-def test_rule_07_an_answer_whose_head_was_passed_counts_at_once() -> None:
+def test_rule_07_reply_with_a_passed_head_counts_at_once() -> None:
     history, bench = following()
     nonce = bench.ask().nonce
     reading = history.reading()
     bench.feed(*history.some(3))
-    bench.hear(reading, nonce=nonce)
+    bench.receive(reading, nonce=nonce)
     assert bench.staleness() == 0.0
 
 
-def test_rule_07_of_a_busy_chain_a_reading_of_the_configured_age_still_counts() -> None:
+def test_rule_07_reading_of_the_configured_age_counts_on_a_busy_chain() -> None:
     history, bench = following()
     bench.ask()
     reading = history.reading()
     for _ in range(3000):  # links a second
         bench.feed(history.one(key="busy"))
     bench.now += 1.0
-    bench.hear(reading, nonce=bench.questions[-1].nonce, age=1.0)
+    bench.receive(reading, nonce=bench.requests[-1].nonce, age=1.0)
     assert bench.staleness() == pytest.approx(2.0)
 
 
-def test_rule_07_the_head_of_another_history_never_counts() -> None:
+def test_rule_07_head_of_another_history_does_not_count() -> None:
     history, bench = following()
     other = history.restored(1)
     other.some(3)
     nonce = bench.ask().nonce
     stale = bench.staleness()
-    bench.hear(other.reading(), nonce=nonce)
+    bench.receive(other.reading(), nonce=nonce)
     bench.feed(*history.some(5))
     assert bench.staleness() == stale
 
 
-def test_rule_07_nothing_counts_while_all_objects_are_awaited() -> None:
+def test_rule_07_no_reply_counts_during_a_full_sync() -> None:
     history, bench = following()
     nonce = bench.ask().nonce
     stale = bench.staleness()
     bench.tracker.mismatched("t", bench.now)
-    bench.hear(history.reading(), nonce=nonce)
+    bench.receive(history.reading(), nonce=nonce)
     assert bench.staleness() == stale
 
 
 def restored_for(bench: Bench, history: History, position: int) -> History:
     """The store is restored to a position, and the replica reads everything of it."""
     bench.history = history.restored(position)
-    bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
+    bench.receive(bench.history.reading(), nonce=bench.ask().nonce)
     while bench.is_syncing() or bench.tracker.syncs.waits:
         if bench.is_syncing():
             bench.answer()
@@ -218,28 +218,28 @@ def restored_for(bench: Bench, history: History, position: int) -> History:
     return bench.history
 
 
-def test_rule_07_a_full_sync_ends_what_an_undone_history_covered() -> None:
+def test_rule_07_full_sync_resets_the_position_covered_by_an_undone_history() -> None:
     fresh = Freshness(100.0)
     fresh.count(HeadReading(100.0, 9, publisher=True), 100.0)
     fresh.restart(Point(2, 7), HeadReading(100.0, 2, publisher=False), 100.0)
-    assert fresh.covered == 2, "also when the clock did not move since"
+    assert fresh.covered == 2, "also at the same clock time"
 
 
-def test_rule_07_a_full_sync_drops_the_claims_of_an_undone_history() -> None:
+def test_rule_07_full_sync_drops_pending_readings_of_an_undone_history() -> None:
     history, bench = following()
     behind, ahead = history.some(2)
     history.some(5, "other")
-    bench.hear(history.reading(), nonce=bench.ask().nonce)  # claims position 9 for the head of t, which is not here
+    bench.receive(history.reading(), nonce=bench.ask().nonce)  # of position 9, not here yet
     restored_for(bench, history, 1)
     assert bench.tracker.covered() == 1
-    again = history.restored(4)  # another backup, which has the head of t, and nothing beyond
+    again = history.restored(4)  # another backup, which ends at the head of t
     bench.feed(*again.links[1:2], behind, ahead)
     assert bench.known() == ahead.point
     again.some(3, "other")
-    assert bench.tracker.covered() == 4, "positions 5 to 9 belong to a history that was undone"
+    assert bench.tracker.covered() == 4, "positions 5 to 9 belong to an undone history"
 
 
-def test_rule_07_a_head_of_an_undone_history_proves_nothing_after_a_full_sync() -> None:
+def test_rule_07_head_of_an_undone_history_is_no_proof_after_a_full_sync() -> None:
     history, bench = following()
     late = history.reading()
     restored_for(bench, history, 1).some(1)
@@ -247,32 +247,32 @@ def test_rule_07_a_head_of_an_undone_history_proves_nothing_after_a_full_sync() 
     bench.wait(1.0)
     nonce = bench.ask().nonce
     asked = bench.now
-    bench.hear(late, nonce=nonce)
+    bench.receive(late, nonce=nonce)
     assert not bench.tracker.chain("t").passed(late.topics["t"].point)
-    assert bench.staleness() > stale + asked - bench.now, "the head of an undone history proved something"
+    assert bench.staleness() > stale + asked - bench.now, "the head of an undone history was taken as a proof"
     assert bench.tracker.freshness.of("t").proof < asked
 
 
-def test_rule_07_a_late_older_answer_takes_no_proof_back() -> None:
+def test_rule_07_late_older_reply_does_not_lower_the_proof() -> None:
     history, bench = following()
     early = bench.ask().nonce
     reading = history.reading()
     late = bench.ask().nonce
-    bench.hear(history.reading(), nonce=late)
+    bench.receive(history.reading(), nonce=late)
     assert bench.staleness() == 0.0
     bench.wait(0.5)
-    bench.hear(reading, nonce=early)
+    bench.receive(reading, nonce=early)
     assert bench.staleness() == pytest.approx(0.5)
 
 
-def test_rule_07_a_late_older_answer_starts_no_polling() -> None:
+def test_rule_07_late_older_reply_starts_no_polling() -> None:
     history, bench = following()
     reading = history.reading()
     early = bench.ask().nonce
     for _ in range(2):
         nonce = bench.ask().nonce
-        bench.hear(history.reading(), nonce=nonce)
-    bench.hear(reading, nonce=early, age=STALE)  # a proof that is older than polling begins
+        bench.receive(history.reading(), nonce=nonce)
+    bench.receive(reading, nonce=early, age=STALE)  # a proof that is older than polling begins
     bench.wait(0.1)
     assert not bench.tracker.freshness.is_polling(bench.now)
     assert not bench.is_syncing()
@@ -286,9 +286,9 @@ def test_rule_07_staleness_is_that_of_the_oldest_topic() -> None:
     nonce = bench.ask().nonce
     stale = bench.staleness()
     reading = history.reading()
-    bench.hear(Heads(reading.store, {"a": reading.topics["a"]}), nonce=nonce)
+    bench.receive(Heads(reading.store, {"a": reading.topics["a"]}), nonce=nonce)
     assert bench.staleness() == stale
-    bench.hear(reading, nonce=nonce)
+    bench.receive(reading, nonce=nonce)
     assert bench.staleness() == 0.0
 
 
@@ -308,41 +308,41 @@ def test_rule_07_without_a_fresh_proof_the_store_is_polled_until_a_publisher_is_
     assert all(b - a == pytest.approx(CALM.poll_interval, abs=0.3) for a, b in pairwise(polls))
     bench.answer()
     assert bench.staleness() < STALE, "a poll is a proof of freshness but does not end the polling"
-    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     syncs = len(bench.syncs)
     bench.wait(CALM.poll_interval)
     bench.wait(CALM.poll_interval)
     assert len(bench.syncs) == syncs
 
 
-def test_rule_07_publishers_that_answer_without_fresh_readings_are_as_good_as_none() -> None:
+def test_rule_07_replies_from_old_readings_do_not_stop_polling() -> None:
     # Publishers that are cut off from the database answer, but with readings that grow old.
     history, bench = following()
     reading, read = history.reading(), bench.now
     link = history.one()
     while not bench.is_syncing():
         nonce = bench.ask().nonce
-        bench.hear(reading, nonce=nonce, age=bench.now - read)
+        bench.receive(reading, nonce=nonce, age=bench.now - read)
         assert bench.now < read + STALE + 2 * IDLE
     assert bench.running.causes == {"t": "polled"}
     assert bench.answer() == [link]
 
 
-def test_rule_07_a_topic_without_proof_is_polled_beside_others_that_have_one() -> None:
+def test_rule_07_topic_without_proof_is_polled_while_others_have_one() -> None:
     history = History()
     history.one("a")
     history.one("b")
     bench = Bench(history, ("a", "b")).synced()
     while not bench.is_syncing():
         reading = history.reading()
-        bench.hear(Heads(reading.store, {"a": reading.topics["a"]}), nonce=bench.ask().nonce)
+        bench.receive(Heads(reading.store, {"a": reading.topics["a"]}), nonce=bench.ask().nonce)
     assert bench.running.wants.keys() == {"b"}
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------
 
 
-def test_pending_proofs_are_bounded_and_the_newest_stay() -> None:
+def test_pending_readings_are_bounded_and_the_newest_stay() -> None:
     _, bench = following()
     chain = bench.tracker.chain("t")
     fresh = Freshness(0.0)
@@ -352,7 +352,7 @@ def test_pending_proofs_are_bounded_and_the_newest_stay() -> None:
     assert Point(9 + 3 * MAX_PENDING, 1) in fresh.pending
 
 
-def test_of_two_claims_for_one_head_the_better_counts() -> None:
+def test_better_of_two_readings_of_one_head_counts() -> None:
     _, bench = following()
     fresh = Freshness(0.0)
     head = Point(9, 9)
@@ -362,7 +362,7 @@ def test_of_two_claims_for_one_head_the_better_counts() -> None:
     assert (fresh.proof, fresh.publisher_proof) == (7.0, 7.0)
 
 
-def test_nothing_is_due_while_nothing_is_followed() -> None:
+def test_monitor_without_chains_has_nothing_due() -> None:
     monitor = FreshnessMonitor(CALM, 0.0)
     assert monitor.next_time() == float("inf")
     assert monitor.to_poll(1e9) == []
@@ -376,10 +376,10 @@ def test_nothing_is_due_while_nothing_is_followed() -> None:
     assert monitor.next_time() == float("inf")
 
 
-def test_the_empty_topic_can_be_proved_fresh() -> None:
+def test_empty_topic_can_be_proved_fresh() -> None:
     history = History()
     bench = Bench(history).synced()
     assert bench.known() == ZERO
     nonce = bench.ask().nonce
-    bench.hear(Heads(ZERO, {"t": EMPTY}), nonce=nonce)
+    bench.receive(Heads(ZERO, {"t": EMPTY}), nonce=nonce)
     assert bench.staleness() == 0.0

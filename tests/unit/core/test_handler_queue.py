@@ -30,7 +30,7 @@ def drain(queue: HandlerQueue, now: float = 0.0) -> list[tuple[str, int | None, 
     return out
 
 
-def test_events_come_in_the_order_they_were_pushed_each_once() -> None:
+def test_events_come_once_in_the_order_of_push() -> None:
     queue = HandlerQueue(HandlerPolicy())
     pushed = [
         event("x", 1, None, b"1"), event("y", 2, None, b"1"), event("x", 3, b"1", b"2"), event("x", 4, b"2", None),
@@ -44,7 +44,7 @@ def test_events_come_in_the_order_they_were_pushed_each_once() -> None:
     assert (queue.handled, queue.conflated, len(queue), queue.handled_up_to()) == (4, 0, 0, 4)
 
 
-def test_over_the_limit_a_key_that_waits_takes_up_its_news_and_keeps_its_place() -> None:
+def test_over_the_limit_new_event_is_merged_into_the_waiting_one_of_its_key() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=2))
     queue.push(event("x", 1, b"0", b"1"))
     queue.push(event("y", 2, None, b"1"))
@@ -57,21 +57,21 @@ def test_over_the_limit_a_key_that_waits_takes_up_its_news_and_keeps_its_place()
     ]  # fmt: skip
 
 
-def test_over_the_limit_a_delete_comes_after_what_waited_before_it() -> None:
+def test_over_the_limit_delete_comes_after_earlier_events() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1))
     queue.push(event("switch", 3, b"1", b"2"))
     queue.push(event("port", 4, b"1", b"2"))
     queue.push(event("port", 5, b"2", None))
     queue.push(event("switch", 6, b"2", None))
     queue.push(event("switch", 7, None, b"3"))
-    queue.push(event("switch", 8, b"3", None))  # it has that place already
+    queue.push(event("switch", 8, b"3", None))  # merged into the delete that waits
     assert drain(queue) == [
         ("switch", 3, "set", b"1", b"2"), ("port", 4, "set", b"1", b"2"),
         ("port", 5, "delete", b"2", None), ("switch", 8, "delete", b"2", None),
     ]  # fmt: skip
 
 
-def test_over_the_limit_a_create_and_its_delete_vanish_only_when_never_told() -> None:
+def test_over_the_limit_create_and_delete_cancel_out_only_before_the_first_call() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1, backoff=1.0))
     queue.push(event("w", 1, None, b"1"))
     queue.push(event("x", 2, None, b"1"))
@@ -87,7 +87,7 @@ def test_over_the_limit_a_create_and_its_delete_vanish_only_when_never_told() ->
     assert drain(queue, 1.0) == [("x", 6, "delete", b"4", None)]
 
 
-def test_the_event_being_handled_takes_up_nothing() -> None:
+def test_event_being_handled_is_not_merged_with_later_ones() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1))
     queue.push(event("x", 1, None, b"1"))
     assert queue.next(0.0) is not None
@@ -97,7 +97,7 @@ def test_the_event_being_handled_takes_up_nothing() -> None:
     assert drain(queue) == [("x", 3, "set", b"1", b"3")]
 
 
-def test_a_failing_key_backs_off_and_others_go_on() -> None:
+def test_failing_key_backs_off_while_others_continue() -> None:
     queue = HandlerQueue(HandlerPolicy(tries=4, backoff=1.0, max_backoff=3.0))
     queue.push(event("x", 1, None, b"1"))
     queue.push(event("x", 2, b"1", b"2"))
@@ -123,7 +123,7 @@ def test_a_failing_key_backs_off_and_others_go_on() -> None:
     assert (queue.failures, queue.retried, queue.parked_count) == (3, 2, 0)
 
 
-def test_after_n_tries_a_key_is_parked_and_its_next_event_tries_afresh() -> None:
+def test_key_is_parked_after_n_tries_and_its_next_event_gets_all_tries() -> None:
     queue = HandlerQueue(HandlerPolicy(tries=2, backoff=1.0))
     queue.push(event("x", 1, None, b"1"), initial=True)
     queue.next(0.0)
@@ -140,7 +140,7 @@ def test_after_n_tries_a_key_is_parked_and_its_next_event_tries_afresh() -> None
     assert queue.parked() == []
     got = queue.next(1.0)
     assert got is not None
-    assert (got.action, got.old_value, got.new_value) == ("create", None, b"2")  # nobody ever handled the create
+    assert (got.action, got.old_value, got.new_value) == ("create", None, b"2")  # the create was never handled
     assert queue.failed(1.0, ERROR) is None
     queue.next(2.0)
     assert queue.failed(2.0, ERROR) is not None
@@ -148,7 +148,7 @@ def test_after_n_tries_a_key_is_parked_and_its_next_event_tries_afresh() -> None
     assert drain(queue, 2.0) == [("x", 3, "delete", b"2", None)]
 
 
-def test_news_during_the_last_try_are_tried_before_parking() -> None:
+def test_event_pushed_during_the_last_try_is_tried_before_parking() -> None:
     queue = HandlerQueue(HandlerPolicy(tries=1, backoff=1.0))
     queue.push(event("x", 1, None, b"1"))
     queue.next(0.0)
@@ -157,7 +157,7 @@ def test_news_during_the_last_try_are_tried_before_parking() -> None:
     assert drain(queue, 1.0) == [("x", 2, "create", None, b"2")]
 
 
-def test_news_during_the_last_try_have_all_tries() -> None:
+def test_event_pushed_during_the_last_try_gets_all_tries() -> None:
     queue = HandlerQueue(HandlerPolicy(tries=2, backoff=1.0))
     queue.push(event("x", 1, None, b"1"))
     queue.next(0.0)
@@ -171,12 +171,12 @@ def test_news_during_the_last_try_have_all_tries() -> None:
     assert queue.failed(3.0, ERROR) is not None
 
 
-def test_after_a_create_vanished_the_delete_before_it_takes_up_what_comes() -> None:
+def test_after_a_cancelled_create_later_events_merge_into_the_earlier_delete() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=3))
     queue.push(event("x", 1, b"0", None))
     queue.push(event("x", 2, None, b"2"))
     queue.push(event("y", 3, None, b"3"))
-    queue.push(event("x", 4, b"2", None))  # vanishes with 2
+    queue.push(event("x", 4, b"2", None))  # cancels out with 2
     queue.push(event("z", 5, None, b"5"))
     queue.push(event("x", 6, None, b"6"))
     assert drain(queue) == [
@@ -184,7 +184,7 @@ def test_after_a_create_vanished_the_delete_before_it_takes_up_what_comes() -> N
     ]  # fmt: skip
 
 
-def test_what_vanished_does_not_count_towards_the_limit() -> None:
+def test_cancelled_events_do_not_count_towards_the_limit() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=2))
     queue.push(event("x", 1, b"0", b"1"))
     queue.push(event("y", 2, None, b"2"))
@@ -193,7 +193,7 @@ def test_what_vanished_does_not_count_towards_the_limit() -> None:
     assert (len(queue), queue.conflated) == (2, 1)
 
 
-def test_a_mark_does_not_wait_for_a_failing_event_beyond_its_position() -> None:
+def test_mark_does_not_wait_for_a_failing_event_beyond_its_position() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0))
     queue.push(event("late", 20, None, b"1", "b"))
     queue.push(event("x", 5, None, b"1"))
@@ -216,7 +216,7 @@ def test_parked_events_are_bounded() -> None:
     assert queue.parked_count == 10
 
 
-def test_create_and_delete_of_ever_new_keys_behind_a_blocked_handler_cost_nothing() -> None:
+def test_cancelled_events_of_new_keys_use_no_memory_behind_a_blocked_handler() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1))
     queue.push(event("w", 1, None, b"1"))
     for number in range(10_000):
@@ -226,7 +226,7 @@ def test_create_and_delete_of_ever_new_keys_behind_a_blocked_handler_cost_nothin
     assert len(queue._order) < 200
 
 
-def test_marks_and_settled_know_positions_that_come_out_of_order() -> None:
+def test_marks_and_settled_handle_positions_out_of_order() -> None:
     queue = HandlerQueue(HandlerPolicy())
     queue.push(event("late", 20, None, b"1", "b"))
     queue.push(event("x", 5, None, b"1"))
@@ -247,7 +247,7 @@ def test_marks_and_settled_know_positions_that_come_out_of_order() -> None:
     assert queue.settled(29)
 
 
-def test_lag_is_the_age_of_the_oldest() -> None:
+def test_lag_is_the_age_of_the_oldest_event() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=100.0))
     assert queue.lag(7.0) == 0.0
     queue.push(event("x", 1, None, b"1"), 10.0)
@@ -258,7 +258,7 @@ def test_lag_is_the_age_of_the_oldest() -> None:
     assert queue.lag(16.0) == 6.0
 
 
-def test_next_and_answers_out_of_turn_are_refused() -> None:
+def test_next_and_answers_in_wrong_order_are_refused() -> None:
     queue = HandlerQueue(HandlerPolicy())
     with pytest.raises(UsageError, match="next"):
         queue.done()
@@ -273,7 +273,7 @@ def test_next_and_answers_out_of_turn_are_refused() -> None:
     assert queue.initial_left == 0
 
 
-def test_a_selector_of_a_topic_sees_moves_as_creates_and_deletes() -> None:
+def test_selector_of_a_topic_turns_moves_into_creates_and_deletes() -> None:
     moved = Event("port", "k", "b", "set", 9, 4, b"1", b"2", 9, old_topic="a")
     assert Selector().select(moved) is moved
     out, into = Selector(topic="a").select(moved), Selector(topic="b").select(moved)
@@ -291,7 +291,7 @@ def test_a_selector_of_a_topic_sees_moves_as_creates_and_deletes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "order", "says"),
+    ("tables", "order", "message"),
     [
         ([], (), "no table was named"),
         (["a", "b"], ("a", "c"), r"order names \['c'\]"),
@@ -300,12 +300,12 @@ def test_a_selector_of_a_topic_sees_moves_as_creates_and_deletes() -> None:
         (["a"], "a", r"write \['a'\]"),
     ],
 )
-def test_an_order_that_cannot_be_meant_is_refused(tables: list[str] | str | None, order: Any, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_invalid_order_is_refused(tables: list[str] | str | None, order: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         selector(tables, None, None, order)
 
 
-def test_a_selector_of_tables_takes_one_several_or_all() -> None:
+def test_selector_accepts_one_several_or_all_tables() -> None:
     port = event("k", 1, None, b"1")
     assert selector("port", None, None).matches(port)
     assert selector(["switch", "port"], None, None, ["switch"]).matches(port)
@@ -318,7 +318,7 @@ LIMIT = 3
 
 
 class Queues(RuleBasedStateMachine):
-    """Events of a few objects, a handler that fails as it likes, and what it must know in the end."""
+    """Events of a few objects, a handler with random failures, and its expected final state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -326,17 +326,17 @@ class Queues(RuleBasedStateMachine):
         self.now = 0.0
         self.version = 0
         self.shown: dict[str, tuple[int, bytes]] = {}
-        """What the replica shows."""
+        """The replica's view."""
         self.latest: dict[str, int] = {}
         """The version last pushed."""
         self.knows: dict[str, tuple[int, bytes]] = {}
-        """What the handler was told and handled."""
+        """The values that the handler has handled."""
         self.handled: dict[str, int] = {}
         self.tried: dict[str, Event] = {}
         """The event tried last and not handled."""
         self.parked: dict[str, int] = {}
         """The version parked last."""
-        self.vanished: dict[str, int] = {}
+        self.cancelled: dict[str, int] = {}
         """The version of the last delete that took its create out of the queue."""
         self.running: Event | None = None
         self.marks: list[tuple[Mark, dict[str, int]]] = []
@@ -357,7 +357,7 @@ class Queues(RuleBasedStateMachine):
         )  # fmt: skip
         if len(self.queue) < waited:
             assert value is None
-            self.vanished[key] = self.version
+            self.cancelled[key] = self.version
         self.latest[key] = self.version
         if value is None:
             del self.shown[key]
@@ -376,10 +376,10 @@ class Queues(RuleBasedStateMachine):
         self.running = event
         known, tried = self.knows.get(event.key), self.tried.get(event.key)
         assert event.version is not None
-        assert event.version > self.handled.get(event.key, 0), "told again, or out of order"
+        assert event.version > self.handled.get(event.key, 0), "a repeated event, or one out of order"
         assert tried is None or tried.version is None or event.version >= tried.version
         if known is None and event.new_value is None:
-            assert tried is not None, "the delete of an object that it never heard of"
+            assert tried is not None, "the delete of an object for which the handler was never called"
             assert event.action == "delete"
             assert event.old_value == (tried.old_value if tried.new_value is None else tried.new_value)
         else:
@@ -410,8 +410,8 @@ class Queues(RuleBasedStateMachine):
         if parked is not None:
             assert parked.event == event
             self.parked[event.key] = self.latest[event.key]
-            last = (event.version, self.vanished.get(event.key))
-            assert self.latest[event.key] in last, "parked although something newer was never tried"
+            last = (event.version, self.cancelled.get(event.key))
+            assert self.latest[event.key] in last, "parked although a newer event was never tried"
 
     @rule(back=st.none() | st.integers(0, 5))
     def mark(self, back: int | None) -> None:
@@ -423,12 +423,12 @@ class Queues(RuleBasedStateMachine):
             self.marks.append((self.queue.mark(position), upto))
 
     @invariant()
-    def never_more_than_the_limit_and_two_per_object_wait(self) -> None:
+    def waiting_events_are_bounded(self) -> None:
         assert len(self.queue) <= LIMIT + 2 * len(KEYS)
 
     @invariant()
-    def marks_are_passed_only_when_it_is_true(self) -> None:
-        assert all(self.queue.passed(mark) for mark in self.passed), "a mark was passed only for a while"
+    def passed_marks_are_correct_and_stay_passed(self) -> None:
+        assert all(self.queue.passed(mark) for mark in self.passed), "a passed mark is not passed any more"
         left = self.marks
         self.marks = []
         for mark, upto in left:
@@ -437,18 +437,18 @@ class Queues(RuleBasedStateMachine):
             else:
                 self.passed.append(mark)
                 for key, version in upto.items():
-                    ends = (self.handled, self.parked, self.vanished)
+                    ends = (self.handled, self.parked, self.cancelled)
                     assert max(end.get(key, 0) for end in ends) >= version, (mark, key, version)
 
     @invariant()
-    def questions_agree(self) -> None:
+    def state_methods_agree(self) -> None:
         upto = self.queue.handled_up_to()
         assert self.queue.settled(upto)
         assert upto >= self.version or not self.queue.settled(upto + 1)
         assert self.queue.initial_left >= 0
 
     def teardown(self) -> None:
-        """The handler works again: in the end it knows what is shown, but for what is parked."""
+        """The handler works again: at the end it has the view, except for parked objects."""
         if self.running is not None:
             self.done()
         for _ in range(1000):
@@ -459,7 +459,7 @@ class Queues(RuleBasedStateMachine):
         parked = {one.event.key: one.event for one in self.queue.parked()}
         for key in KEYS:
             if key in parked:
-                assert self.latest[key] in (parked[key].version, self.vanished.get(key))
+                assert self.latest[key] in (parked[key].version, self.cancelled.get(key))
             else:
                 assert self.knows.get(key) == self.shown.get(key)
         assert (len(self.queue), self.queue.initial_left, self.queue.next_time()) == (0, 0, None)

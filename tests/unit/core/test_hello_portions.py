@@ -32,7 +32,7 @@ NAMES = st.lists(st.text(st.sampled_from("aä"), min_size=1, max_size=127), max_
 
 
 @given(NAMES, st.integers(SMALLEST.max_frame_bytes, 40_000))
-def test_each_portion_fits_in_a_frame_and_none_is_smaller_than_it_must_be(names: list[str], room: int) -> None:
+def test_portions_fit_in_a_frame_and_are_filled(names: list[str], room: int) -> None:
     cut = list(portions(names, 200, Limits(max_frame_bytes=room)))
     assert list(chain.from_iterable(cut)) == names
     assert all(size(portion) <= room and len(portion) <= 200 for portion in cut)
@@ -57,9 +57,9 @@ def test_one_longest_topic_has_room_in_the_smallest_frame_that_settings_accept()
     assert size(("t" * MAX_NAME_BYTES,)) <= SMALLEST.max_frame_bytes
 
 
-def test_no_topics_are_one_empty_portion() -> None:
+def test_no_topics_make_one_empty_portion() -> None:
     assert list(portions((), 200, SMALLEST)) == [()]
 
 
-def test_a_name_that_no_topic_can_have_is_left_out() -> None:
+def test_too_long_name_is_left_out() -> None:
     assert list(portions(("a", "x" * (MAX_NAME_BYTES + 1), "b"), 200, SMALLEST)) == [("a", "b")]

@@ -1,4 +1,4 @@
-"""The notice that the history changed, and its way through a handler's queue as a barrier."""
+"""The notice of a changed history, as a barrier in a handler's queue."""
 
 from pubsub_lib.core.events import Event
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue, Parked
@@ -25,21 +25,21 @@ def fail(queue: HandlerQueue, now: float) -> Parked | None:
     return queue.failed(now, ValueError("no"))
 
 
-def test_a_notice_is_the_same_behind_the_queue() -> None:
+def test_notice_is_unchanged_after_the_queue() -> None:
     barrier = CHANGE.as_event(3)
     assert is_barrier(barrier)
     assert not is_barrier(event("x", 1))
     assert of_event(barrier) == CHANGE
 
 
-def test_a_notice_concerns_its_topics_or_everything() -> None:
+def test_notice_concerns_its_topics_or_everything() -> None:
     assert CHANGE.concerns("a")
     assert CHANGE.concerns(None)
     assert not CHANGE.concerns("b")
     assert HistoryChange({ALL: (Point(9, 1), Point(4, 2))}).concerns("b")
 
 
-def test_a_notice_comes_between_what_was_pushed_before_and_after_it() -> None:
+def test_notice_comes_between_earlier_and_later_events() -> None:
     queue = HandlerQueue(HandlerPolicy())
     queue.push(event("x", 9))
     queue.push(CHANGE.as_event(1))
@@ -47,7 +47,7 @@ def test_a_notice_comes_between_what_was_pushed_before_and_after_it() -> None:
     assert drain(queue) == [("x", 9), ("notice", 0), ("x", 4)]
 
 
-def test_over_the_limit_nothing_is_merged_into_what_waits_before_a_notice() -> None:
+def test_over_the_limit_no_event_is_merged_across_a_notice() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1))
     queue.push(event("x", 9))
     queue.push(CHANGE.as_event(1))
@@ -56,7 +56,7 @@ def test_over_the_limit_nothing_is_merged_into_what_waits_before_a_notice() -> N
     assert drain(queue) == [("x", 9), ("notice", 0), ("x", 5)]
 
 
-def test_a_retry_that_took_up_what_follows_a_notice_comes_after_it() -> None:
+def test_retry_merged_with_later_events_comes_after_the_notice() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0))
     queue.push(event("x", 9))
     assert queue.next(0.0) is not None
@@ -67,7 +67,7 @@ def test_a_retry_that_took_up_what_follows_a_notice_comes_after_it() -> None:
     assert drain(queue, 2.0) == [("y", 8), ("notice", 0), ("x", 4)]
 
 
-def test_nothing_overtakes_a_notice_that_fails() -> None:
+def test_no_event_overtakes_a_failed_notice() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0))
     queue.push(event("y", 7))
     queue.push(CHANGE.as_event(1))
@@ -80,7 +80,7 @@ def test_nothing_overtakes_a_notice_that_fails() -> None:
     assert drain(queue, 1.5) == [("notice", 0), ("y", 7), ("x", 4), ("z", 5)]
 
 
-def test_a_notice_that_was_given_up_lets_the_rest_pass() -> None:
+def test_parked_notice_releases_later_events() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0, tries=2))
     queue.push(CHANGE.as_event(1))
     queue.push(CHANGE.as_event(2))
@@ -92,14 +92,14 @@ def test_a_notice_that_was_given_up_lets_the_rest_pass() -> None:
     parked = fail(queue, 1.0)
     assert parked is not None
     assert parked.event == CHANGE.as_event(1)
-    fail(queue, 1.0)  # the second notice holds up what follows just as well
+    fail(queue, 1.0)  # the second notice holds back later events too
     assert drain(queue, 1.9) == []
     assert not queue.passed(mark)
     assert drain(queue, 2.0) == [("notice", 0), ("x", 4)]
     assert queue.passed(mark)
 
 
-def test_while_a_notice_is_retried_nothing_is_merged_across_it() -> None:
+def test_no_event_is_merged_across_a_retried_notice() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1, backoff=1.0))
     queue.push(CHANGE.as_event(1))
     fail(queue, 0.0)
@@ -108,7 +108,7 @@ def test_while_a_notice_is_retried_nothing_is_merged_across_it() -> None:
     assert drain(queue, 1.0) == [("notice", 0), ("x", 6)]
 
 
-def test_a_queue_that_is_cleared_while_a_notice_is_retried_goes_on() -> None:
+def test_clear_during_a_retry_of_a_notice_releases_the_queue() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0))
     queue.push(CHANGE.as_event(1))
     fail(queue, 0.0)
@@ -117,14 +117,14 @@ def test_a_queue_that_is_cleared_while_a_notice_is_retried_goes_on() -> None:
     assert drain(queue) == [("x", 4)]
 
 
-def test_two_notices_are_two() -> None:
+def test_two_notices_are_not_merged() -> None:
     queue = HandlerQueue(HandlerPolicy(queue_limit=1))
     queue.push(CHANGE.as_event(1))
     queue.push(CHANGE.as_event(2))
     assert drain(queue) == [("notice", 0), ("notice", 0)]
 
 
-def test_a_queue_that_was_cleared_waits_for_no_notice() -> None:
+def test_cleared_queue_waits_for_no_notice() -> None:
     queue = HandlerQueue(HandlerPolicy(backoff=1.0))
     queue.push(CHANGE.as_event(1))
     queue.clear()

@@ -19,7 +19,7 @@ class Port(msgspec.Struct):
     binding: Binding | None = None
 
 
-def test_a_field_path_goes_through_objects_and_stops_at_what_is_missing() -> None:
+def test_field_path_goes_through_objects_and_ends_at_missing_fields() -> None:
     index = Index("i", "port", "binding.chassis", plain)
     for key, value in {
         "p1": b'{"binding":{"chassis":"h1"}}', "p2": b'{"binding":{"chassis":"h1"}}', "p3": b'{"binding":null}',
@@ -32,7 +32,7 @@ def test_a_field_path_goes_through_objects_and_stops_at_what_is_missing() -> Non
     assert index.failing == {}
 
 
-def test_a_field_path_goes_through_typed_values() -> None:
+def test_field_path_goes_through_typed_values() -> None:
     index = Index("i", "port", "binding.chassis", decoder_of(Port))
     index.put("p1", b'{"switch":"s","binding":{"chassis":"h1"}}')
     index.put("p2", b'{"switch":"s"}')
@@ -42,7 +42,7 @@ def test_a_field_path_goes_through_typed_values() -> None:
     assert "'bad'" in index.failing["bad"]
 
 
-def test_a_list_means_several_values_and_an_object_leaves_all_of_them() -> None:
+def test_list_gives_several_values_and_all_are_removed_together() -> None:
     index = Index("i", "port", "tags", plain)
     index.put("p1", b'{"tags":["a","b","a"]}')
     index.put("p2", b'{"tags":["b"]}')
@@ -66,7 +66,7 @@ def test_functions_may_return_tuples_sets_generators_or_none() -> None:
     assert index.keys(None) == []
 
 
-def test_a_function_that_raises_costs_that_one_object() -> None:
+def test_raising_function_leaves_out_that_object_only() -> None:
     index = Index("i", "t", lambda value: 10 // value, plain)
     index.put("zero", b"0")
     index.put("one", b"1")
@@ -76,14 +76,14 @@ def test_a_function_that_raises_costs_that_one_object() -> None:
     assert "ZeroDivisionError" in index.failing["zero"]
     index.put("zero", b"2")
     assert (index.failing, index.keys(5)) == ({}, ["zero"])
-    index.put("one", b"0")  # what it was found under before must not stay
+    index.put("one", b"0")  # its former values must be removed
     assert index.keys(10) == []
     unhashable = Index("i", "t", lambda value: {"a": value}, plain)
     unhashable.put("k", b"1")
     assert list(unhashable.failing) == ["k"]
 
 
-def test_bad_paths_and_lookups_are_told_in_one_sentence() -> None:
+def test_invalid_paths_and_lookups_raise_one_sentence() -> None:
     for path in ("", "a..b", ".a", "a."):
         with pytest.raises(UsageError, match="empty part"):
             Index("i", "t", path, plain)
@@ -103,7 +103,7 @@ def test_an_index_equals_a_scan(steps: list[tuple[str, list[int] | None]]) -> No
             assert sorted(index.keys(term)) == sorted(k for k, some in model.items() if term in some)
 
 
-def test_the_status_counts_all_that_is_left_out_and_describes_some() -> None:
+def test_status_counts_all_left_out_objects_and_describes_some() -> None:
     index = Index("i", "t", lambda value: 10 // value, plain)
     for number in range(MAX_DESCRIBED + 10):
         index.put(f"k{number}", b"0")
@@ -117,7 +117,7 @@ def test_the_status_counts_all_that_is_left_out_and_describes_some() -> None:
     assert (status.left_out, status.examples) == (10, {f"k{MAX_DESCRIBED}": "", f"k{MAX_DESCRIBED + 1}": ""})
 
 
-def test_an_error_is_kept_up_to_a_length() -> None:
+def test_kept_error_is_bounded_in_length() -> None:
     def broken(value: object) -> object:
         raise RuntimeError("x" * 10_000)
 

@@ -1,4 +1,4 @@
-"""Users of topics are counted."""
+"""Interest counts the users of topics."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from pubsub_lib.core.interest import Interest
 TOPICS = st.sampled_from("abc")
 
 
-def test_a_topic_named_twice_in_one_call_has_one_user_more() -> None:
+def test_topic_named_twice_in_one_call_gets_one_user() -> None:
     interest = Interest()
     interest.add(["a", "b", "a"])
     assert interest.without_users(["c", "a", "c", "d"]) == ("c", "d")
@@ -21,7 +21,7 @@ def test_a_topic_named_twice_in_one_call_has_one_user_more() -> None:
 
 
 @given(st.lists(st.one_of(st.lists(TOPICS, min_size=1), TOPICS)))
-def test_it_counts_as_a_counter_does(steps: list[list[str] | str]) -> None:
+def test_interest_counts_like_a_counter(steps: list[list[str] | str]) -> None:
     interest, model = Interest(), Counter[str]()
     for step in steps:
         if isinstance(step, list):

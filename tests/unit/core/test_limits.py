@@ -1,4 +1,4 @@
-"""The bounds of names, keys and sizes: one clear sentence for each that is broken."""
+"""Limits of names, keys and sizes: one clear error sentence for each."""
 
 import msgspec
 import pytest
@@ -9,13 +9,13 @@ from pubsub_lib.errors import InvalidValueError
 
 
 @pytest.mark.parametrize("good", ["t", "tenant-1", "ünïcödé", " ", "a" * MAX_NAME_BYTES, "é" * (MAX_NAME_BYTES // 2)])
-def test_a_good_name_is_given_back(good: str) -> None:
+def test_valid_name_is_returned(good: str) -> None:
     assert check_name("topic", good) is good
     assert check_key(good) is good
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("bad", "message"),
     [
         ("", "the topic is empty"),
         ("a\0b", r"the topic 'a\\x00b' holds a NUL"),
@@ -27,14 +27,14 @@ def test_a_good_name_is_given_back(good: str) -> None:
         (b"bytes", "is a bytes"),
     ],
 )
-def test_a_bad_name_is_refused_in_one_sentence(bad: str, says: str) -> None:
-    with pytest.raises(InvalidValueError, match=says) as caught:
+def test_invalid_name_is_refused_in_one_sentence(bad: str, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message) as caught:
         check_name("topic", bad)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
-def test_a_key_has_a_bound_of_its_own() -> None:
+def test_key_has_its_own_limit() -> None:
     assert check_key("k" * MAX_KEY_BYTES)
     with pytest.raises(InvalidValueError, match=f"the key .* has {MAX_KEY_BYTES + 1} bytes"):
         check_key("k" * (MAX_KEY_BYTES + 1))

@@ -1,4 +1,4 @@
-"""The words as data: what the wire and all rules rely on."""
+"""The terms of the protocol as data, as the wire and all rules require them."""
 
 import gc
 
@@ -19,17 +19,17 @@ def test_points_are_equal_only_with_the_same_nonce() -> None:
     assert hash(Point(5, 1)) == hash(Point(5, 1))
 
 
-def test_the_empty_head_is_the_one_before_the_first_transaction() -> None:
+def test_empty_head_is_before_the_first_transaction() -> None:
     assert Head(ZERO, 0, 0) == EMPTY
 
 
 @pytest.mark.parametrize("struct", WIRE)
-def test_what_is_on_the_wire_is_frozen_array_like_and_free_of_the_collector(struct: type[msgspec.Struct]) -> None:
+def test_wire_structs_are_frozen_array_like_and_untracked_by_the_collector(struct: type[msgspec.Struct]) -> None:
     config = struct.__struct_config__
     assert (config.frozen, config.array_like, config.gc) == (True, True, False)
 
 
-# Fields may only be appended: this is what peers of version 1 read.
+# Fields may only be appended: peers of version 1 read these.
 FIELDS = {
     "Point": ("position", "nonce"),
     "Change": ("table", "key", "action", "version", "value"),
@@ -62,7 +62,7 @@ def test_impossible_points_are_not_decoded(bad: list[object]) -> None:
         msgspec.convert(bad, Point)
 
 
-def test_everything_cannot_be_mistaken_for_a_topic() -> None:
+def test_all_is_not_a_valid_topic_name() -> None:
     assert model.ALL == ""
     link = History().one()
     with pytest.raises(msgspec.ValidationError):

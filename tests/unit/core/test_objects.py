@@ -5,7 +5,7 @@ import json
 from pubsub_lib.core.objects import Object
 
 
-def test_its_value_is_decoded_at_each_access() -> None:
+def test_object_decodes_its_value_at_each_access() -> None:
     found: Object[dict[str, int]] = Object("port", "p1", "t", 3, b'{"a":1}', lambda each: json.loads(each.json))
     value = found.value
     assert value == {"a": 1}

@@ -1,4 +1,4 @@
-"""What a full sync tells, in an order of tables."""
+"""The events of a full sync, in an order of tables."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,19 +20,19 @@ def brief(events: list[Event]) -> list[tuple[str, str, str]]:
     return [(each.action, each.table, each.key) for each in events]
 
 
-def test_creates_go_forward_and_deletes_backward() -> None:
-    told = [
+def test_creates_follow_the_order_and_deletes_reverse_it() -> None:
+    events = [
         event("switch", "s1", b"1", None), event("port", "p1", b"1", None), event("flow", "f1", b"1", None),
         event("flow", "f2", None, b"2"), event("port", "p3", b"1", b"3"), event("port", "p2", None, b"2"),
         event("switch", "s2", None, b"2"),
     ]  # fmt: skip
-    assert brief(in_order(told, ORDER)) == [
+    assert brief(in_order(events, ORDER)) == [
         ("create", "switch", "s2"), ("set", "port", "p3"), ("create", "port", "p2"), ("create", "flow", "f2"),
         ("delete", "flow", "f1"), ("delete", "port", "p1"), ("delete", "switch", "s1"),
     ]  # fmt: skip
 
 
-def test_a_move_between_two_topics_is_one_change() -> None:
+def test_move_between_two_topics_is_one_event() -> None:
     moved = [event("port", "p", b"1", None, "a"), event("port", "p", None, b"2", "b", version=7)]
     (one,) = in_order(moved, ORDER)
     assert (one.action, one.topic, one.old_topic, one.version) == ("set", "b", "a", 7)
@@ -46,7 +46,7 @@ STEPS = st.lists(
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from(TABLES), st.sampled_from("xy")), st.just(b"0")), STEPS)
-def test_whoever_is_told_ends_with_the_same_objects_and_no_reference_hangs(
+def test_reordered_events_give_the_same_objects_and_no_dangling_reference(
     known: dict[tuple[str, str], bytes], steps: list[tuple[str, str, bytes | None]]
 ) -> None:
     there = dict(known)
@@ -61,8 +61,8 @@ def test_whoever_is_told_ends_with_the_same_objects_and_no_reference_hangs(
         else:
             there[table, key] = value
     handler = dict(known)
-    told = in_order(events, ORDER)
-    for each in told:
+    reordered = in_order(events, ORDER)
+    for each in reordered:
         ident = (each.table, each.key)
         assert handler.get(ident) == each.old_value
         if each.new_value is None:
@@ -71,5 +71,5 @@ def test_whoever_is_told_ends_with_the_same_objects_and_no_reference_hangs(
             handler[ident] = each.new_value
     assert handler == there
     places = [(1, -TABLES.index(each.table)) if each.action == "delete" else (0, TABLES.index(each.table))
-              for each in told]  # fmt: skip
+              for each in reordered]  # fmt: skip
     assert places == sorted(places)

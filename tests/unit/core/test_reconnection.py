@@ -1,4 +1,4 @@
-"""What is asked after a connection, when, and which answers end it."""
+"""Hello requests after a connection: their times, and the replies that end them."""
 
 import random
 
@@ -16,14 +16,14 @@ def made(seed: int = 0) -> Reconnection:
     return Reconnection(TIMING, random.Random(seed))
 
 
-def test_before_any_connection_there_is_nothing_to_ask_and_no_answer_means_anything() -> None:
+def test_without_a_connection_no_chain_is_due_and_no_reply_counts() -> None:
     idle = made()
     assert (idle.ask_at, idle.due(1e9)) == (NEVER_DUE, [])
     assert idle.lost_at("t", 5.0, 6.0) == NEVER_DUE
 
 
 @given(seed=st.integers(0, 1000))
-def test_it_asks_within_the_jitter_and_replicas_ask_at_different_times(seed: int) -> None:
+def test_request_is_due_within_the_jitter_at_different_times_per_replica(seed: int) -> None:
     one, other = made(seed), made(seed + 1)
     for each in (one, other):
         each.connected(["t"], 100.0)
@@ -32,7 +32,7 @@ def test_it_asks_within_the_jitter_and_replicas_ask_at_different_times(seed: int
     assert one.ask_at != other.ask_at
 
 
-def test_several_connections_within_the_jitter_are_one_question_about_all_chains() -> None:
+def test_several_connections_within_the_jitter_lead_to_one_request_for_all_chains() -> None:
     many = made()
     for number in range(5):
         many.connected(["a", "b"], 100.0 + number / 1e6)
@@ -42,7 +42,7 @@ def test_several_connections_within_the_jitter_are_one_question_about_all_chains
     assert many.due(asked_at) == []
 
 
-def test_what_no_reading_since_the_connection_told_of_is_asked_once_more_when_none_can_be_older() -> None:
+def test_chains_without_a_reading_since_the_connection_are_requested_once_more() -> None:
     asks = made()
     asks.connected(["a", "b", "c"], 100.0)
     first = asks.ask_at
@@ -52,10 +52,10 @@ def test_what_no_reading_since_the_connection_told_of_is_asked_once_more_when_no
     second = asks.ask_at
     assert 100.0 + TIMING.reading_age <= second <= 100.0 + TIMING.reading_age + TIMING.connect_jitter
     assert asks.due(second) == ["b", "c"]
-    assert asks.ask_at == NEVER_DUE, "and not again: the periodic questions do the rest"
+    assert asks.ask_at == NEVER_DUE, "not a third time: the periodic requests are enough"
 
 
-def test_when_all_was_read_meanwhile_nothing_is_asked() -> None:
+def test_no_request_is_due_when_all_chains_were_read() -> None:
     asks = made()
     asks.connected(["a", "b"], 100.0)
     asks.read("a", 100.1)
@@ -64,7 +64,7 @@ def test_when_all_was_read_meanwhile_nothing_is_asked() -> None:
     assert asks.ask_at == NEVER_DUE
 
 
-def test_a_connection_after_the_first_question_begins_anew() -> None:
+def test_connection_after_the_first_request_starts_again() -> None:
     asks = made()
     asks.connected(["a"], 100.0)
     asks.due(asks.ask_at)
@@ -77,18 +77,16 @@ def test_a_connection_after_the_first_question_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(("asked", "lost_at"), [(99.9, NEVER_DUE), (100.0, 100.6), (100.2, 100.4)])
-def test_only_a_question_that_followed_the_connection_shortens_the_wait_by_its_own_round_trip(
-    asked: float, lost_at: float
-) -> None:
+def test_only_a_request_after_the_connection_shortens_the_wait(asked: float, lost_at: float) -> None:
     asks = made()
     asks.connected(["a"], 100.0)
     assert asks.lost_at("a", asked, 100.3) == pytest.approx(lost_at)
     assert asks.lost_at("not followed", asked, 100.3) == NEVER_DUE
     asks.read("a", 100.1)
-    assert asks.lost_at("a", asked, 100.3) == NEVER_DUE, "what that reading showed was told before"
+    assert asks.lost_at("a", asked, 100.3) == NEVER_DUE, "that reading was processed before"
 
 
-def test_second_connection_is_asked_about_twice_as_well() -> None:
+def test_second_connection_leads_to_two_requests_too() -> None:
     asks = made()
     for since in (100.0, 200.0):
         asks.connected(["a"], since)

@@ -1,4 +1,4 @@
-"""The schedule of counting anew: all within the time, no step too long."""
+"""The schedule of the recount: every object within the time, in bounded steps."""
 
 import pytest
 
@@ -19,13 +19,13 @@ def never(_: str) -> bool:
     return False
 
 
-def test_0_means_never() -> None:
+def test_recount_time_0_disables_the_recount() -> None:
     recount = Recount(0.0, 5.0)
     assert recount.next_time == float("inf")
     assert recount.step(filled(t=3)[1], never, 1e9) == ()
 
 
-def test_a_round_ends_within_half_of_the_time_and_no_step_is_too_large() -> None:
+def test_round_ends_within_half_of_the_time_in_bounded_steps() -> None:
     _, cache = filled(t=3 * STEP_OBJECTS, u=700, v=1, w=2)
     recount = Recount(60.0, 0.0)
     now = recount.next_time
@@ -42,7 +42,7 @@ def test_a_round_ends_within_half_of_the_time_and_no_step_is_too_large() -> None
     assert now == 60.0, "the next round begins half of the time after this one began"
 
 
-def test_whatever_rots_is_found_within_the_time() -> None:
+def test_altered_object_is_found_within_the_time() -> None:
     for moment in range(0, 130, 7):
         _, cache = filled(t=1200, u=900)
         recount = Recount(60.0, 0.0)
@@ -57,7 +57,7 @@ def test_whatever_rots_is_found_within_the_time() -> None:
         assert found - moment <= 60.0, moment
 
 
-def test_a_short_time_makes_it_hurry() -> None:
+def test_short_recount_time_shortens_the_pauses() -> None:
     _, cache = filled(t=20 * STEP_OBJECTS)
     recount = Recount(0.2, 0.0)
     now = recount.next_time
@@ -68,7 +68,7 @@ def test_a_short_time_makes_it_hurry() -> None:
     assert PAUSE > 0.2 / 4 / 20
 
 
-def test_many_small_topics_are_not_one_step() -> None:
+def test_many_small_topics_take_several_steps() -> None:
     topics = 3 * STEP_OBJECTS // TOPIC_COST
     _, cache = filled(**{f"t{number}": 1 for number in range(topics)})
     recount = Recount(60.0, 0.0)
@@ -76,7 +76,7 @@ def test_many_small_topics_are_not_one_step() -> None:
     assert 0 < recount.objects <= STEP_OBJECTS // TOPIC_COST
 
 
-def test_what_is_to_be_read_anew_is_left_out() -> None:
+def test_topics_to_be_read_again_are_left_out() -> None:
     _, cache = filled(t=3, u=3)
     cache._topics["t"].tables["port"]["t1"].value = b"rotten"
     recount = Recount(60.0, 0.0)
@@ -85,7 +85,7 @@ def test_what_is_to_be_read_anew_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("ends", ["replace", "drop"])
-def test_a_walk_that_a_sync_ended_tells_nothing(ends: str) -> None:
+def test_walk_ended_by_a_sync_has_no_result(ends: str) -> None:
     history, cache = filled(t=STEP_OBJECTS + 9)
     recount = Recount(60.0, 0.0)
     cache._topics["t"].tables["port"]["t1"].value = b"rotten"

@@ -1,4 +1,4 @@
-"""What waits for an earlier link, or for the rest of its run: bounded, oldest first, whole steps only."""
+"""Links that wait for an earlier one or for the rest of their run: bounded, oldest first, whole steps only."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from pubsub_lib.core.reorder_buffer import CHANGE_OVERHEAD, ReorderBuffer, size_
 from tests.unit.core.builders import History, run_of
 
 ONE = size_of(History().one(value="12"))
-"""Of a link with one change and a value of 2 bytes."""
+"""Size of a link with one change and a value of 2 bytes."""
 
 
 def hold(waiting: ReorderBuffer, link: Link | Message, now: float = 0.0, turn: int = 1) -> bool:
@@ -17,7 +17,7 @@ def hold(waiting: ReorderBuffer, link: Link | Message, now: float = 0.0, turn: i
     return waiting.hold(message, message.link.prev, 1, now, turn)
 
 
-def test_a_step_is_given_once_and_only_to_the_point_that_it_waits_for() -> None:
+def test_step_is_taken_once_and_only_at_its_previous_point() -> None:
     first, second = History().some(2)
     waiting = ReorderBuffer(Limits())
     hold(waiting, second)
@@ -29,7 +29,7 @@ def test_a_step_is_given_once_and_only_to_the_point_that_it_waits_for() -> None:
     assert (len(waiting), waiting.messages) == (0, 0)
 
 
-def test_an_incomplete_run_is_not_given() -> None:
+def test_incomplete_run_is_not_taken() -> None:
     link = History().commit(("t", "a", "1"), ("t", "b", "2"), ("t", "c", "3"))[0]
     parts = run_of(link, 3)
     waiting = ReorderBuffer(Limits())
@@ -42,7 +42,7 @@ def test_an_incomplete_run_is_not_given() -> None:
     assert step.links() == [link]
 
 
-def test_a_transactions_links_come_in_the_order_in_which_it_wrote_them() -> None:
+def test_links_of_a_transaction_come_in_written_order() -> None:
     links = History().commit(("b", "k", "1"), ("a", "k", "1"), ("c", "k", "1"))
     waiting = ReorderBuffer(Limits())
     for link in (links[2], links[0], links[1]):
@@ -55,18 +55,18 @@ def test_a_transactions_links_come_in_the_order_in_which_it_wrote_them() -> None
 @pytest.mark.parametrize(
     ("limits", "fits"), [(Limits(max_waiting_links=3), 3), (Limits(max_waiting_bytes=3 * ONE + 1), 3), (Limits(), 6)]
 )
-def test_rule_02_the_buffer_never_exceeds_its_bounds(limits: Limits, fits: int) -> None:
+def test_rule_02_buffer_never_exceeds_its_limits(limits: Limits, fits: int) -> None:
     history = History()
     links = [history.one(value="12") for _ in range(6)]
     waiting = ReorderBuffer(limits)
     assert [hold(waiting, link) for link in links] == [True] * fits + [False] * (6 - fits)
     assert waiting.messages == fits
-    assert hold(waiting, links[0]), "one that is here already needs no room"
+    assert hold(waiting, links[0]), "a repeated link needs no room"
     waiting.drop_old(links[-1].point, everywhere=True)
-    assert all(hold(waiting, link) for link in links[:fits]), "room is given back"
+    assert all(hold(waiting, link) for link in links[:fits]), "removed links free their room"
 
 
-def test_room_is_given_back_in_every_way_of_leaving() -> None:
+def test_every_removal_frees_room() -> None:
     history = History()
     links = [history.one(value="12") for _ in range(3)]
     for _ in range(5):
@@ -82,7 +82,7 @@ def test_room_is_given_back_in_every_way_of_leaving() -> None:
         assert all(hold(waiting, link) for link in links)
 
 
-def test_rule_03_the_oldest_is_the_first_received_and_a_repeat_does_not_make_it_younger() -> None:
+def test_rule_03_repeated_message_keeps_the_time_of_its_first_arrival() -> None:
     links = History().some(4)
     waiting = ReorderBuffer(Limits())
     for now, link in ((1.0, links[3]), (2.0, links[1]), (3.0, links[3])):
@@ -92,7 +92,7 @@ def test_rule_03_the_oldest_is_the_first_received_and_a_repeat_does_not_make_it_
     assert list(waiting.points()) == [links[3].point, links[1].point]
 
 
-def test_two_histories_at_one_point_keep_the_later_message_and_the_older_clock() -> None:
+def test_two_histories_at_one_point_keep_the_later_message_and_the_older_time() -> None:
     one, other = History(1).one(), History(2).one()
     waiting = ReorderBuffer(Limits())
     hold(waiting, one, 1.0, turn=1)
@@ -100,10 +100,10 @@ def test_two_histories_at_one_point_keep_the_later_message_and_the_older_clock()
     assert (len(waiting), waiting.messages) == (1, 1)
     assert waiting.oldest is not None
     assert (waiting.oldest.point, waiting.oldest.received) == (other.point, 1.0)
-    assert waiting.drop_before(5) == 0, "the sync that began in between does not answer it"
+    assert waiting.drop_before(5) == 0, "a sync that began in between does not cover it"
 
 
-def test_drop_old_stops_at_the_first_that_is_not_unless_asked_to_go_on() -> None:
+def test_drop_old_stops_at_the_first_later_step_unless_everywhere() -> None:
     links = History().some(4)
     waiting = ReorderBuffer(Limits())
     for link in (links[0], links[3], links[1]):
@@ -113,7 +113,7 @@ def test_drop_old_stops_at_the_first_that_is_not_unless_asked_to_go_on() -> None
     assert list(waiting.points()) == [links[3].point]
 
 
-def test_rule_05_drop_before_a_turn_judges_by_the_first_message() -> None:
+def test_rule_05_drop_before_uses_the_turn_of_the_first_message() -> None:
     link = History().commit(("t", "a", "1"), ("t", "b", "2"))[0]
     parts = run_of(link, 2)
     waiting = ReorderBuffer(Limits())
@@ -122,7 +122,7 @@ def test_rule_05_drop_before_a_turn_judges_by_the_first_message() -> None:
     assert waiting.drop_before(5) == 1
 
 
-def test_size_is_that_of_the_changes_deletes_included() -> None:
+def test_size_counts_all_changes_including_deletes() -> None:
     history = History()
     link = history.commit(("t", "a", "123"), ("t", "b", "4"))[0]
     names = sum(len(change.table) + len(change.key) for change in link.changes)

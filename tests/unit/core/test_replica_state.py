@@ -69,8 +69,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.world.send_hello(own=own)
 
     @rule(index=INDEX)
-    def hear_hello(self, index: int) -> None:
-        self.world.hear_hello(index)
+    def receive_hello(self, index: int) -> None:
+        self.world.receive_hello(index)
 
     @rule()
     def read(self) -> None:
@@ -110,13 +110,13 @@ TestAnyOrder = AnyOrder.TestCase
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_whatever_happens_a_replica_shows_a_state_of_the_store_and_ends_with_the_last(block: int, seed: int) -> None:
+def test_replica_shows_only_states_of_the_store_and_ends_with_the_last(block: int, seed: int) -> None:
     for number in range(15):
         print(f"walk({seed + number}, 300)")
         walk(seed + number, 300)
 
 
-def test_the_same_walk_takes_the_same_steps() -> None:
+def test_same_seed_gives_the_same_walk() -> None:
     assert walk(7, 200).history.links == walk(7, 200).history.links
 
 
@@ -124,10 +124,10 @@ def test_the_same_walk_takes_the_same_steps() -> None:
 
 
 def start(*topics: str, history: History) -> ReplicaState:
-    """A follower that has everything of these topics."""
+    """A replica state that has everything of these topics."""
     replica_state = ReplicaState(CALM, Limits(), random.Random(0), Cache(), 0.0)
-    question = replica_state.subscribe(topics, 0.0).hello_requests[0]
-    replica_state.feed(hello(history.reading(), nonce=question.nonce), 0.1)
+    request = replica_state.subscribe(topics, 0.0).hello_requests[0]
+    replica_state.feed(hello(history.reading(), nonce=request.nonce), 0.1)
     sync = replica_state.tick(0.2).sync
     assert sync is not None
     replica_state.sync_done(sync.number, history.answer(sync.wants), 0.3)
@@ -135,12 +135,12 @@ def start(*topics: str, history: History) -> ReplicaState:
     return replica_state
 
 
-def test_following_asks_and_the_first_sync_tells_what_is_there() -> None:
+def test_subscribe_requests_hellos_and_first_sync_makes_creates() -> None:
     history = History()
     history.some(3)
     replica_state = ReplicaState(CALM, Limits(), random.Random(0), Cache(), 0.0)
     outcome = replica_state.subscribe(["t"], 0.0)
-    assert [question.topics for question in outcome.hello_requests] == [("t",)]
+    assert [request.topics for request in outcome.hello_requests] == [("t",)]
     sync = replica_state.tick(CALM.hello_wait).sync
     assert sync is not None
     events = replica_state.sync_done(sync.number, history.answer(sync.wants), 2.0).events
@@ -148,7 +148,7 @@ def test_following_asks_and_the_first_sync_tells_what_is_there() -> None:
     assert replica_state.tracker.synced
 
 
-def test_links_become_events_in_chain_order() -> None:
+def test_links_make_events_in_chain_order() -> None:
     history = History()
     replica_state = start("t", history=history)
     first, second, third = history.one(value="1"), history.one(value="2"), history.one(value=None)
@@ -159,7 +159,7 @@ def test_links_become_events_in_chain_order() -> None:
     assert replica_state.feed(envelope(first), 1.0) is NOTHING
 
 
-def test_who_begins_to_listen_is_told_what_changes_from_there_against_what_was_applied_unheard() -> None:
+def test_first_events_of_a_new_listener_have_the_old_values_applied_before() -> None:
     history = History()
     replica_state = start("t", history=history)
     listening = False
@@ -168,8 +168,8 @@ def test_who_begins_to_listen_is_told_what_changes_from_there_against_what_was_a
     assert list(replica_state.feed(envelope(create), 1.0).events) == []
     assert [event.new for event in replica_state.cache.present()] == [1]
     listening = True
-    (told,) = replica_state.feed(envelope(history.one(value="2")), 2.0).events
-    assert (told.action, told.old, told.new, told.old_version) == ("set", 1, 2, create.changes[0].version)
+    (changed,) = replica_state.feed(envelope(history.one(value="2")), 2.0).events
+    assert (changed.action, changed.old, changed.new, changed.old_version) == ("set", 1, 2, create.changes[0].version)
 
 
 def test_everything_and_named_topics_exclude_each_other() -> None:
@@ -181,7 +181,7 @@ def test_everything_and_named_topics_exclude_each_other() -> None:
     assert replica_state.subscribe(["t"], 1.0).hello_requests == []
 
 
-def test_a_dropped_topics_objects_are_told_as_deletes() -> None:
+def test_unsubscribe_makes_deletes() -> None:
     history = History()
     history.some(2)
     replica_state = start("t", history=history)
@@ -190,14 +190,14 @@ def test_a_dropped_topics_objects_are_told_as_deletes() -> None:
         replica_state.unsubscribe("t")
 
 
-def test_a_replica_of_everything_drops_topics_that_a_restored_store_lacks() -> None:
+def test_replica_of_everything_drops_topics_missing_in_a_restored_store() -> None:
     history = History()
     history.one("a", "k1")
     history.one("b", "k2")
     replica_state = start(ALL, history=history)
     old = history.restored(1)
-    question = replica_state.tick(10.0).hello_requests[0]
-    replica_state.feed(hello(old.reading(), nonce=question.nonce), 10.1)
+    request = replica_state.tick(10.0).hello_requests[0]
+    replica_state.feed(hello(old.reading(), nonce=request.nonce), 10.1)
     effects = []
     for step in range(2):
         sync = replica_state.tick(10.2 + step).sync
@@ -207,13 +207,13 @@ def test_a_replica_of_everything_drops_topics_that_a_restored_store_lacks() -> N
     assert replica_state.cache.topics() == ["a"]
 
 
-def test_rule_10_differing_buckets_are_asked_with_the_caches_own_digests() -> None:
+def test_rule_10_repair_request_has_the_caches_bucket_digests() -> None:
     history = History()
     history.some(5)
     replica_state = start("t", history=history)
     rotten = next(iter(history.objects["t"].values()))
     entry = replica_state.cache._topics["t"].tables[rotten.table][rotten.key]
-    entry.value, entry.fingerprint = b'"rot"', 1  # what a bug, or bad memory, would do
+    entry.value, entry.fingerprint = b'"rot"', 1  # like a bug or faulty memory
     link = history.one(key=rotten.key, value="9")
     replica_state.feed(envelope(link), 1.0)
     assert replica_state.faults.mismatches == 1
@@ -223,12 +223,12 @@ def test_rule_10_differing_buckets_are_asked_with_the_caches_own_digests() -> No
     answer = history.answer(sync.wants)
     replica_state.sync_done(sync.number, answer, 1.2)
     assert replica_state.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
-    assert replica_state.tracker.chain("t").state is State.FOLLOWING, "the buckets were enough"
+    assert replica_state.tracker.chain("t").state is State.FOLLOWING, "the repair by buckets was enough"
 
 
 @pytest.mark.parametrize("chain", ["t", ALL])
-def test_rule_10_links_that_came_before_the_repair_begins_do_not_fit_either(chain: str) -> None:
-    """They are applied when it begins, to what is still wrong."""
+def test_rule_10_mismatch_of_links_applied_at_the_begin_of_a_repair_is_ignored(chain: str) -> None:
+    """They are applied when the repair begins, to objects that are still wrong."""
     history = History()
     history.some(5)
     replica_state = start(chain, history=history)
@@ -239,13 +239,13 @@ def test_rule_10_links_that_came_before_the_repair_begins_do_not_fit_either(chai
     replica_state.feed(envelope(*history.some(3), sequence=2), 1.0)
     outcome = replica_state.tick(1.1)
     assert outcome.sync is not None
-    assert replica_state.faults.mismatches > 1, "what had come was applied"
+    assert replica_state.faults.mismatches > 1, "the received links were applied"
     replica_state.sync_done(outcome.sync.number, history.answer(outcome.sync.wants), 1.2)
     assert replica_state.cache.head("t") == (history.heads["t"].count, history.heads["t"].digest)
     assert replica_state.tracker.chain(chain).state is State.FOLLOWING
 
 
-def test_what_is_asked_for_heals_a_value_that_no_digest_shows() -> None:
+def test_resync_repairs_a_value_that_no_digest_shows() -> None:
     history = History()
     history.some(5)
     replica_state = start("t", history=history)
@@ -263,7 +263,7 @@ def test_what_is_asked_for_heals_a_value_that_no_digest_shows() -> None:
     assert replica_state.tracker.chain("t").state is State.FOLLOWING
 
 
-def test_a_failed_sync_is_tried_again() -> None:
+def test_failed_sync_is_retried() -> None:
     replica_state = ReplicaState(CALM, Limits(), random.Random(0), Cache(), 0.0)
     replica_state.subscribe(["t"], 0.0)
     sync = replica_state.tick(CALM.hello_wait).sync
@@ -278,10 +278,10 @@ def test_a_failed_sync_is_tried_again() -> None:
 # -- another history -----------------------------------------------------------------------------------------------
 
 
-def read_anew(replica_state: ReplicaState, history: History, now: float) -> list[StepResult]:
-    """What a hello of another history leads to, until nothing is to be read any more: the answers' outcomes."""
-    question = replica_state.tick(now).hello_requests[0]
-    replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+def read_again(replica_state: ReplicaState, history: History, now: float) -> list[StepResult]:
+    """The outcomes of all syncs to which a hello of another history leads."""
+    request = replica_state.tick(now).hello_requests[0]
+    replica_state.feed(hello(history.reading(), nonce=request.nonce), now)
     outcomes: list[StepResult] = []
     until = now + CALM.message_delay_window + 3.0
     while now < until:
@@ -294,7 +294,7 @@ def read_anew(replica_state: ReplicaState, history: History, now: float) -> list
 
 @pytest.mark.parametrize("chain", ["t", ALL])
 @pytest.mark.parametrize("further", [0, 2, 20], ids=["behind", "same position", "ahead"])
-def test_a_changed_history_is_told_once_with_what_goes_back(chain: str, further: int) -> None:
+def test_changed_history_is_notified_once_with_versions_that_go_back(chain: str, further: int) -> None:
     history = History()
     history.some(4)
     history.some(4)
@@ -303,16 +303,16 @@ def test_a_changed_history_is_told_once_with_what_goes_back(chain: str, further:
     other = history.restored(6)
     for _ in range(further):
         other.one(key="new")
-    outcomes = read_anew(replica_state, other, 10.0)
+    outcomes = read_again(replica_state, other, 10.0)
     changes = [outcome.history for outcome in outcomes if outcome.history is not None]
     assert [change.points for change in changes] == [{chain: (before, other.point)}]
-    (told,) = [outcome for outcome in outcomes if outcome.events]
-    assert told.history is not None, "what goes back comes with the notice"
-    assert {(event.key, event.version) for event in told.events} >= {("k2", 3), ("k3", 4)}
+    (notified,) = [outcome for outcome in outcomes if outcome.events]
+    assert notified.history is not None, "versions that go back come with the notice"
+    assert {(event.key, event.version) for event in notified.events} >= {("k2", 3), ("k3", 4)}
     assert replica_state.tracker.counters.history_changes == 1
 
 
-def test_an_object_that_a_restore_brings_back_comes_with_a_notice() -> None:
+def test_object_restored_by_a_backup_comes_with_a_notice() -> None:
     history = History()
     history.some(3)
     kept = history.restored(3)
@@ -320,13 +320,13 @@ def test_an_object_that_a_restore_brings_back_comes_with_a_notice() -> None:
     replica_state = start("t", history=history)
     for _ in range(5):
         kept.one(key="new")
-    outcomes = read_anew(replica_state, kept, 10.0)
-    (told,) = [outcome for outcome in outcomes if outcome.events]
-    assert ("k1", 2) in {(event.key, event.version) for event in told.events}
-    assert told.history is not None
+    outcomes = read_again(replica_state, kept, 10.0)
+    (notified,) = [outcome for outcome in outcomes if outcome.events]
+    assert ("k1", 2) in {(event.key, event.version) for event in notified.events}
+    assert notified.history is not None
 
 
-def test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back() -> None:
+def test_behind_a_trimmed_changelog_versions_that_go_back_mean_another_history() -> None:
     history = History()
     history.some(3)
     kept = history.restored(3)
@@ -335,15 +335,15 @@ def test_behind_a_trimmed_changelog_another_history_shows_by_what_goes_back() ->
     for _ in range(5):
         kept.one(key="new")
     kept.trim(kept.point.position)
-    outcomes = read_anew(replica_state, kept, 10.0)
-    (told,) = [outcome for outcome in outcomes if outcome.events]
-    assert ("k1", 2) in {(event.key, event.version) for event in told.events}
-    assert told.history is not None
+    outcomes = read_again(replica_state, kept, 10.0)
+    (notified,) = [outcome for outcome in outcomes if outcome.events]
+    assert ("k1", 2) in {(event.key, event.version) for event in notified.events}
+    assert notified.history is not None
 
 
 @pytest.mark.parametrize("version", [3, 4], ids=["older", "same version"])
-def test_an_object_below_an_undone_delete_of_another_topic_comes_with_a_notice(version: int) -> None:
-    """Neither topic shows it alone: in "a" the object is new, and "b" lacks it in both histories."""
+def test_object_below_an_undone_delete_of_another_topic_comes_with_a_notice(version: int) -> None:
+    """Neither topic shows it alone: in "a" the object is new, and "b" does not have it in either history."""
     history = History()
     history.some(2, "a")
     kept = history.restored(2)
@@ -356,35 +356,35 @@ def test_an_object_below_an_undone_delete_of_another_topic_comes_with_a_notice(v
     kept.one("a", "other")
     kept.one("b", "new")
     kept.trim(kept.point.position)
-    outcomes = read_anew(replica_state, kept, 10.0)
-    (told,) = [each for each in outcomes if any(event.key == "moved" for event in each.events)]
-    assert [(event.key, event.version) for event in told.events][-1] == ("moved", version)
-    assert told.history is not None, "a handler was called with version 4 of this object"
+    outcomes = read_again(replica_state, kept, 10.0)
+    (notified,) = [each for each in outcomes if any(event.key == "moved" for event in each.events)]
+    assert [(event.key, event.version) for event in notified.events][-1] == ("moved", version)
+    assert notified.history is not None, "a handler was called with version 4 of this object"
     point = kept.head("a")
-    assert told.history.points == {"a": (point, point)}, "no reading shows more than an undone delete"
+    assert notified.history.points == {"a": (point, point)}, "the readings show only an undone delete"
     assert replica_state.tracker.counters.history_changes == 1
 
 
-def test_a_trimmed_changelog_is_no_other_history() -> None:
+def test_trimmed_changelog_makes_no_notice() -> None:
     history = History()
     history.some(4)
     replica_state = start("t", history=history)
     history.some(6)
     history.trim(9)
-    outcomes = read_anew(replica_state, history, 10.0)
+    outcomes = read_again(replica_state, history, 10.0)
     assert any(outcome.events for outcome in outcomes)
     assert all(outcome.history is None for outcome in outcomes)
 
 
-def test_rot_that_is_repaired_while_links_go_on_is_no_other_history() -> None:
+def test_repair_of_an_altered_object_under_load_makes_no_notice() -> None:
     history = History()
     history.commit(*[("t", f"k{number}", "1") for number in range(500)])
     replica_state = start("t", history=history)
     replica_state.cache._topics["t"].tables["port"]["k5"].value = b'"rotten"'
     now = 0.4
     while not (outcome := replica_state.tick(now)).rotted:
-        for question in outcome.hello_requests:
-            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        for request in outcome.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=request.nonce), now)
         now = max(now, replica_state.next_time())
         assert now <= CALM.recount_time
     link = history.one(key="k9", value="2")
@@ -396,8 +396,8 @@ def test_rot_that_is_repaired_while_links_go_on_is_no_other_history() -> None:
     assert repaired.history is None
 
 
-def test_rot_that_a_whole_reading_puts_right_is_no_other_history() -> None:
-    """An object is lost and the version of another one raised, and the replica reads on from an older point."""
+def test_repair_by_a_full_sync_makes_no_notice() -> None:
+    """An object is lost and the version of another one raised; the replica continues from an older point."""
     history = History()
     history.some(5)
     replica_state = start("t", history=history)
@@ -416,7 +416,7 @@ def test_rot_that_a_whole_reading_puts_right_is_no_other_history() -> None:
 
 @pytest.mark.parametrize("chain", ["t", ALL])
 @pytest.mark.parametrize("further", [0, 2, 20], ids=["behind", "same position", "ahead"])
-def test_a_repair_that_crosses_a_restore_comes_with_a_notice(chain: str, further: int) -> None:
+def test_repair_after_a_restore_comes_with_a_notice(chain: str, further: int) -> None:
     history = History()
     history.some(8)
     replica_state = start(chain, history=history)
@@ -434,8 +434,8 @@ def test_a_repair_that_crosses_a_restore_comes_with_a_notice(chain: str, further
     assert outcome.history.points == {chain: (before, other.point)}
 
 
-def rot_something(replica_state: ReplicaState, rng: random.Random) -> None:
-    """Alter or lose one object in memory, with the sums or behind their back."""
+def corrupt_memory(replica_state: ReplicaState, rng: random.Random) -> None:
+    """Alter or lose one object in memory, with or without a change of the sums."""
     name = rng.choice(replica_state.cache.topics())
     topic = replica_state.cache._topics[name]
     objects = topic.tables["port"]
@@ -451,14 +451,14 @@ def rot_something(replica_state: ReplicaState, rng: random.Random) -> None:
             topic.count, topic.digest = topic.count - 1, subtract(topic.digest, gone.fingerprint)
 
 
-def go_on(replica_state: ReplicaState, history: History, now: float, seconds: float) -> list[StepResult]:
-    """Time passes while publishers and the store answer: what each of the store's answers led to."""
+def run(replica_state: ReplicaState, history: History, now: float, seconds: float) -> list[StepResult]:
+    """Let time pass while publishers and the store answer. Returns the outcomes of the store's answers."""
     outcomes: list[StepResult] = []
     until = now + seconds
     while now < until:
         step = replica_state.tick(now)
-        for question in step.hello_requests:
-            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        for request in step.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=request.nonce), now)
         if step.sync is not None:
             outcomes.append(replica_state.sync_done(step.sync.number, history.answer(step.sync.wants), now))
         now += 0.25
@@ -466,7 +466,7 @@ def go_on(replica_state: ReplicaState, history: History, now: float, seconds: fl
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_notices_come_with_restores_alone_whatever_rots(block: int, seed: int) -> None:
+def test_only_restores_make_notices_not_altered_memory(block: int, seed: int) -> None:
     for number in range(seed + 50 * block, seed + 50 * block + 50):
         print("seed", number)
         rng = random.Random(number)
@@ -477,7 +477,7 @@ def test_notices_come_with_restores_alone_whatever_rots(block: int, seed: int) -
         replica_state = start(*chains, history=history)
         before = {chain: history.head(chain) for chain in chains}
         for _ in range(rng.randint(1, 3)):
-            rot_something(replica_state, rng)
+            corrupt_memory(replica_state, rng)
         restored = rng.random() < 0.5
         if restored:
             history = history.restored(rng.randint(10, 25), number + 1)
@@ -489,7 +489,7 @@ def test_notices_come_with_restores_alone_whatever_rots(block: int, seed: int) -
             replica_state.resync(chains, 1.0)
         if rng.random() < 0.5:
             replica_state.mismatched(rng.choice("tu"), 1.0)
-        outcomes = go_on(replica_state, history, 1.0, 120.0)
+        outcomes = run(replica_state, history, 1.0, 120.0)
         notices = [outcome.history.points for outcome in outcomes if outcome.history is not None]
         undone = {chain for chain in chains if not history.holds(chain, before[chain])}
         assert restored or not undone
@@ -502,17 +502,17 @@ def test_notices_come_with_restores_alone_whatever_rots(block: int, seed: int) -
 
 
 def ask(replica_state: ReplicaState, now: float) -> tuple[str, tuple[str, ...]]:
-    """The follower's next question, when its round is due."""
-    (question,) = replica_state.tick(now).hello_requests
-    return question.nonce, question.topics
+    """The next hello request, when its round is due."""
+    (request,) = replica_state.tick(now).hello_requests
+    return request.nonce, request.topics
 
 
 def repair(
     replica_state: ReplicaState, history: History, now: float, sync: StartSync | None = None
 ) -> tuple[list[str], int]:
-    """The sync that is due, or was begun: (keys told, records read)."""
+    """The sync that is due, or was begun: (keys with events, records read)."""
     sync = sync or replica_state.tick(now).sync
-    assert sync is not None, "nothing is to be repaired"
+    assert sync is not None, "no repair is due"
     answer = history.answer(sync.wants)
     (part,) = answer.chains.values()
     assert isinstance(part, Full)
@@ -521,7 +521,7 @@ def repair(
 
 
 @pytest.mark.parametrize("chain", ["t", ALL])
-def test_rule_10_an_object_lost_with_its_digest_is_found_by_an_own_hello(chain: str) -> None:
+def test_rule_10_object_lost_with_its_digest_is_found_by_a_hello_reply(chain: str) -> None:
     history = History()
     history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
     replica_state = start(chain, history=history)
@@ -532,8 +532,8 @@ def test_rule_10_an_object_lost_with_its_digest_is_found_by_an_own_hello(chain: 
     assert asked == (("t",) if chain == "t" else (ALL, "t"))
     replica_state.feed(hello(history.reading(), nonce=nonce), 5.6)
     assert replica_state.faults.mismatches == 1
-    told, read = repair(replica_state, history, 7.0)
-    assert told in ([], ["k5"])
+    keys, read = repair(replica_state, history, 7.0)
+    assert keys in ([], ["k5"])
     assert read <= 20
     assert replica_state.cache.topic_records("t") != []
     assert replica_state.cache.head("t") == (2000, history.heads["t"].digest)
@@ -542,7 +542,7 @@ def test_rule_10_an_object_lost_with_its_digest_is_found_by_an_own_hello(chain: 
     assert replica_state.faults.mismatches == 1
 
 
-def test_rule_10_a_hello_of_another_point_compares_nothing() -> None:
+def test_rule_10_hello_with_another_point_is_not_compared() -> None:
     history = History()
     history.some(3)
     replica_state = start("t", history=history)
@@ -554,7 +554,7 @@ def test_rule_10_a_hello_of_another_point_compares_nothing() -> None:
     assert replica_state.faults.mismatches == 0
 
 
-def test_rule_10_a_replica_of_everything_compares_quiet_topics_while_others_are_busy() -> None:
+def test_rule_10_replica_of_everything_compares_idle_topics_while_others_are_busy() -> None:
     history = History()
     history.commit(("quiet", "q", "1"), ("busy", "b", "1"))
     replica_state = start(ALL, history=history)
@@ -567,7 +567,7 @@ def test_rule_10_a_replica_of_everything_compares_quiet_topics_while_others_are_
     assert replica_state.faults.mismatches == 1
 
 
-def test_a_replica_of_everything_asks_about_other_topics_each_time_until_all_had_their_turn() -> None:
+def test_replica_of_everything_requests_all_topics_in_turn() -> None:
     history = History()
     history.commit(*[(f"t{number}", "k", "1") for number in range(250)])
     replica_state = start(ALL, history=history)
@@ -580,7 +580,7 @@ def test_a_replica_of_everything_asks_about_other_topics_each_time_until_all_had
     assert sorted(asked) == sorted(history.heads)
 
 
-def test_rule_10_a_store_whose_own_digest_is_wrong_is_not_read_without_end() -> None:
+def test_rule_10_store_with_a_wrong_digest_is_read_with_backoff() -> None:
     history = History()
     history.some(3)
     head = history.heads["t"]
@@ -591,18 +591,18 @@ def test_rule_10_a_store_whose_own_digest_is_wrong_is_not_read_without_end() -> 
     while now < 300.0:
         now += 0.5
         outcome = replica_state.tick(now)
-        for question in outcome.hello_requests:
-            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        for request in outcome.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=request.nonce), now)
         if outcome.sync is not None:
             syncs += 1
             replica_state.sync_done(outcome.sync.number, history.answer(outcome.sync.wants), now)
     assert list(replica_state.tracker.mismatching) == ["t"]
-    assert syncs <= 20, "it backs off"
+    assert syncs <= 20, "the reading backs off"
 
 
 @pytest.mark.parametrize("chain", ["t", ALL])
 @pytest.mark.parametrize("how", ["value", "object", "version", "newer version"])
-def test_rot_in_memory_is_found_within_the_time_and_repaired_by_buckets(chain: str, how: str) -> None:
+def test_altered_memory_is_found_within_the_time_and_repaired_by_buckets(chain: str, how: str) -> None:
     history = History()
     history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
     replica_state = start(chain, history=history)
@@ -617,20 +617,20 @@ def test_rot_in_memory_is_found_within_the_time_and_repaired_by_buckets(chain: s
         del objects["k5"], replica_state.cache._merged.shown["port"]["k5"]
     now = 0.4
     while not (outcome := replica_state.tick(now)).rotted:
-        for question in outcome.hello_requests:
-            replica_state.feed(hello(history.reading(), nonce=question.nonce), now)
+        for request in outcome.hello_requests:
+            replica_state.feed(hello(history.reading(), nonce=request.nonce), now)
         assert outcome.sync is None
         now = max(now, replica_state.next_time())
         assert now <= CALM.recount_time
     assert replica_state.faults.rotted == 1
-    told, read = repair(replica_state, history, now + 2.0, outcome.sync)
-    assert told == ["k5"]
+    keys, read = repair(replica_state, history, now + 2.0, outcome.sync)
+    assert keys == ["k5"]
     assert read <= 20, "one bucket of 256"
     assert {(row.table, row.key): row for row in replica_state.cache.topic_records("t")} == history.objects["t"]
     assert replica_state.cache.get("port", "k5") == b"1"
 
 
-def test_rot_that_is_found_while_everything_is_read_anyway_does_no_harm() -> None:
+def test_altered_object_found_during_a_full_sync_needs_no_repair() -> None:
     history = History()
     history.commit(*[("t", f"k{number}", "1") for number in range(2000)])
     replica_state = start("t", history=history)

@@ -1,4 +1,4 @@
-"""Rule 11: sequences decide nothing; they tell where something was lost."""
+"""Rule 11: sequences only show lost messages; no decision depends on them."""
 
 import random
 
@@ -12,75 +12,75 @@ from pubsub_lib.core.sequence_gaps import MAX_MISSING, MAX_STREAMS_OF_A_SERVICE,
 from tests.unit.core.builders import Bench, History, envelope
 
 
-def hear(*numbers: int, gaps: SequenceGaps | None = None, topic: str = "t", uuid: str = "u1") -> SequenceGaps:
+def receive(*numbers: int, gaps: SequenceGaps | None = None, topic: str = "t", uuid: str = "u1") -> SequenceGaps:
     gaps = gaps or SequenceGaps()
     for number in numbers:
         gaps.received("api-1", uuid, topic, number, 1)
     return gaps
 
 
-def test_rule_11_a_stream_without_gaps_tells_nothing() -> None:
-    assert hear(1, 2, 3, 4).tally == Tally()
+def test_rule_11_stream_without_gaps_counts_nothing() -> None:
+    assert receive(1, 2, 3, 4).tally == Tally()
 
 
-def test_rule_11_who_joins_late_has_missed_nothing() -> None:
-    assert hear(77, 78).tally == Tally()
+def test_rule_11_first_sequence_of_a_late_subscriber_is_no_gap() -> None:
+    assert receive(77, 78).tally == Tally()
 
 
-def test_rule_11_one_lost_message_is_one_hole() -> None:
-    assert hear(1, 3).tally == Tally(holes=1)
+def test_rule_11_lost_message_counts_as_one_hole() -> None:
+    assert receive(1, 3).tally == Tally(holes=1)
 
 
-def test_rule_11_reordered_is_not_lost() -> None:
-    assert hear(1, 4, 2, 3, 5).tally == Tally(holes=2, filled=2)
+def test_rule_11_reordered_message_counts_as_filled() -> None:
+    assert receive(1, 4, 2, 3, 5).tally == Tally(holes=2, filled=2)
 
 
-def test_rule_11_repeated_is_counted() -> None:
-    assert hear(1, 2, 2, 1).tally == Tally(duplicates=2)
+def test_rule_11_repeated_message_is_counted() -> None:
+    assert receive(1, 2, 2, 1).tally == Tally(duplicates=2)
 
 
-def test_rule_11_a_hello_tells_of_a_loss_at_the_end() -> None:
-    gaps = hear(1, 2)
+def test_rule_11_hello_shows_a_loss_at_the_end() -> None:
+    gaps = receive(1, 2)
     gaps.announced("api-1", "u1", "t", 5)
     gaps.announced("api-1", "u1", "t", 5)
     assert gaps.tally == Tally(holes=3)
-    hear(4, gaps=gaps)
+    receive(4, gaps=gaps)
     assert gaps.tally == Tally(holes=3, filled=1)
 
 
-def test_rule_11_a_hello_makes_the_first_message_countable() -> None:
+def test_rule_11_hello_before_the_first_message_shows_its_loss() -> None:
     gaps = SequenceGaps()
     gaps.announced("api-1", "u1", "t", 0)
-    assert hear(2, gaps=gaps).tally == Tally(holes=1)
+    assert receive(2, gaps=gaps).tally == Tally(holes=1)
 
 
-def test_rule_11_streams_are_per_topic_so_that_taking_some_topics_gives_no_false_gaps() -> None:
-    gaps = hear(1, 2, topic="a")
-    assert hear(1, 2, topic="b", gaps=gaps).tally == Tally()
+def test_rule_11_streams_are_per_topic_without_false_gaps() -> None:
+    gaps = receive(1, 2, topic="a")
+    assert receive(1, 2, topic="b", gaps=gaps).tally == Tally()
 
 
-def test_rule_11_a_restarted_publisher_counts_anew() -> None:
-    gaps = hear(8, 9, uuid="u1")
-    assert hear(1, 2, uuid="u2", gaps=gaps).tally == Tally(restarts=1)
-    assert hear(10, uuid="u1", gaps=gaps).tally == Tally(restarts=1), "the old one's stragglers are known"
+def test_rule_11_restarted_publisher_begins_new_streams() -> None:
+    gaps = receive(8, 9, uuid="u1")
+    assert receive(1, 2, uuid="u2", gaps=gaps).tally == Tally(restarts=1)
+    assert receive(10, uuid="u1", gaps=gaps).tally == Tally(restarts=1), "late messages of the old UUID are recognised"
 
 
-def test_rule_11_a_topic_that_comes_back_has_no_hole() -> None:
-    gaps = hear(1, 2)
+def test_rule_11_topic_followed_again_has_no_gap() -> None:
+    gaps = receive(1, 2)
     gaps.forget_topic("t")
-    assert hear(50, gaps=gaps).tally == Tally()
+    assert receive(50, gaps=gaps).tally == Tally()
 
 
-def test_rule_11_everything_that_comes_back_has_no_hole() -> None:
-    gaps = hear(1, 2)
-    hear(1, topic="u", gaps=gaps)
+def test_rule_11_everything_followed_again_has_no_gap() -> None:
+    gaps = receive(1, 2)
+    receive(1, topic="u", gaps=gaps)
     gaps.forget_topic(ALL)
-    hear(50, gaps=gaps)
-    hear(50, 52, topic="u", gaps=gaps)
+    receive(50, gaps=gaps)
+    receive(50, 52, topic="u", gaps=gaps)
     assert gaps.tally == Tally(holes=1)
 
 
-def test_rule_11_a_straggler_of_a_dropped_topic_makes_no_hole_later() -> None:
+def test_rule_11_late_message_of_a_dropped_topic_makes_no_gap_later() -> None:
     history = History()
     bench = Bench(history, ("t", "u")).synced()
     tracker = bench.tracker
@@ -92,7 +92,7 @@ def test_rule_11_a_straggler_of_a_dropped_topic_makes_no_hole_later() -> None:
     assert tracker.gaps.tally == Tally()
 
 
-def test_rule_11_sequences_decide_nothing() -> None:
+def test_rule_11_sequences_do_not_affect_the_tracker() -> None:
     history = History()
     bench = Bench(history).synced()
     links = history.some(4)
@@ -101,26 +101,26 @@ def test_rule_11_sequences_decide_nothing() -> None:
     assert bench.applied == links
 
 
-def test_an_envelope_of_several_messages_covers_their_numbers() -> None:
-    gaps = hear(1)
+def test_envelope_of_several_messages_covers_their_sequences() -> None:
+    gaps = receive(1)
     gaps.received("api-1", "u1", "t", 2, 10)
-    assert hear(12, gaps=gaps).tally == Tally()
+    assert receive(12, gaps=gaps).tally == Tally()
     gaps.received("api-1", "u1", "t", 11, 4)
     assert gaps.tally == Tally(duplicates=2)
-    assert hear(15, gaps=gaps).tally == Tally(duplicates=2)
+    assert receive(15, gaps=gaps).tally == Tally(duplicates=2)
 
 
-def test_memory_is_bounded_whatever_is_claimed() -> None:
-    gaps = hear(1, 2**60)
+def test_memory_is_bounded_for_any_announced_sequence() -> None:
+    gaps = receive(1, 2**60)
     gaps.announced("api-1", "u1", "t", 2**62)
     for number in range(50):
-        hear(1, uuid=f"u{number}", gaps=gaps)
+        receive(1, uuid=f"u{number}", gaps=gaps)
     streams = gaps._streams
     assert len(streams) == MAX_STREAMS_OF_A_SERVICE
     assert all(len(stream.missing) <= MAX_MISSING for topics in streams.values() for stream in topics.values())
 
 
-def test_any_number_of_services_is_bounded_and_the_one_that_speaks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_services_is_bounded_and_the_active_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_UUIDS", 20)
     gaps = SequenceGaps()
     for number in range(500):
@@ -131,10 +131,10 @@ def test_any_number_of_services_is_bounded_and_the_one_that_speaks_is_kept(monke
     gaps.received("api-1", "mine", "t", 502, 1)
     assert gaps.tally == Tally(holes=1)
     gaps.received("s0", "u0", "t", 90, 1)
-    assert gaps.tally == Tally(holes=1), "a forgotten one begins anew"
+    assert gaps.tally == Tally(holes=1), "a forgotten UUID begins a new stream"
 
 
-def test_streams_and_missing_numbers_are_bounded_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_and_missing_sequences_are_bounded_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STREAMS", 30)
     monkeypatch.setattr(module, "MAX_MISSING_IN_ALL", 100)
     gaps = SequenceGaps()
@@ -154,12 +154,12 @@ def test_streams_and_missing_numbers_are_bounded_over_all(monkeypatch: pytest.Mo
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32), st.floats(0, 0.5))
-def test_rule_11_holes_less_filled_is_what_was_lost(number: int, seed: int, loss: float) -> None:
+def test_rule_11_holes_less_filled_equals_lost_messages(number: int, seed: int, loss: float) -> None:
     rng = random.Random(seed)
     lost = {each for each in range(2, number) if rng.random() < loss}
     order = [each for each in range(2, number) if each not in lost]
     rng.shuffle(order)
-    gaps = hear(1, *order)
+    gaps = receive(1, *order)
     gaps.announced("api-1", "u1", "t", max(1, number - 1))
     tally = gaps.tally
     assert tally.holes - tally.filled == len(lost)

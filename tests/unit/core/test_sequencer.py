@@ -1,4 +1,4 @@
-"""A publisher's bookkeeping: numbers without gaps, hellos that never claim more than is true."""
+"""A publisher's bookkeeping: sequences without gaps, hellos with true heads and ages."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -30,30 +30,30 @@ def publishing(limits: Limits = Limits()) -> Sequencer:  # noqa: B008 - frozen
 
 
 def read(one: Sequencer, history: History, now: float) -> None:
-    """A reading that takes no time."""
+    """A reading without delay."""
     one.begin_reading()
     one.heads_read(history.reading(), now, now)
 
 
 def hellos(one: Sequencer, now: float) -> list[Envelope]:
-    """All that are due."""
+    """All due hellos."""
     return list(iter(lambda: one.next_hello(now), None))
 
 
 def refuse(one: Sequencer, now: float) -> None:
-    """The transport does not take the next hello."""
+    """The transport refuses the next hello."""
     assert one.next_hello(now) is not None
     one.refused()
 
 
 def asked(one: Sequencer, ask: HelloRequest, now: float) -> list[Envelope]:
-    """What a question leads to at once."""
+    """The hellos to which a request leads at once."""
     one.hello_requested(ask, now)
     return hellos(one, now)
 
 
 def started(history: History, now: float = 0.0) -> Sequencer:
-    """A publisher that has said its first hello."""
+    """A publisher that has sent its first hello."""
     one = publishing()
     read(one, history, now)
     assert len(hellos(one, now)) == 1
@@ -84,7 +84,7 @@ def test_rule_11_messages_are_numbered_from_one_per_topic() -> None:
     assert one.sequences == {"a": 2, "b": 2}
 
 
-def test_neighbours_on_a_topic_share_an_envelope() -> None:
+def test_adjacent_links_of_a_topic_share_an_envelope() -> None:
     history, one = History(), publishing()
     links = history.some(5)
     envelopes = one.publish(links, 0.0)
@@ -94,7 +94,7 @@ def test_neighbours_on_a_topic_share_an_envelope() -> None:
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(0, 999))
-def test_whatever_is_sent_fits_in_frames_and_has_no_gaps(sizes: list[int], seed: int) -> None:
+def test_sent_messages_fit_in_frames_and_have_no_gaps(sizes: list[int], seed: int) -> None:
     history, one, gaps = History(seed), publishing(SMALL), SequenceGaps()
     rng = random.Random(seed)
     links = [
@@ -113,7 +113,7 @@ def test_whatever_is_sent_fits_in_frames_and_has_no_gaps(sizes: list[int], seed:
     assert bench.applied == links
 
 
-def test_a_change_that_fits_in_no_frame_is_refused_and_nothing_is_numbered() -> None:
+def test_too_large_change_is_refused_and_no_link_is_numbered() -> None:
     history, one = History(), publishing(SMALL)
     with pytest.raises(FrameError, match="needs") as caught:
         one.publish([history.one("a"), history.one("b", value='"' + "x" * 2000 + '"')], 0.0)
@@ -124,7 +124,7 @@ def test_a_change_that_fits_in_no_frame_is_refused_and_nothing_is_numbered() -> 
 # -- hellos ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_06_one_hello_at_start_whatever_the_store_holds() -> None:
+def test_rule_06_one_hello_at_start_for_any_contents_of_the_store() -> None:
     history = History()
     history.some(3, "a")
     history.one("b")
@@ -132,13 +132,13 @@ def test_rule_06_one_hello_at_start_whatever_the_store_holds() -> None:
     assert one.wants_reading(0.0)
     one.begin_reading()
     assert not one.wants_reading(0.0), "one reading at a time"
-    assert hellos(one, 0.1) == [], "nothing is said that was not read"
+    assert hellos(one, 0.1) == [], "no hello without a reading"
     one.heads_read(history.reading(), 0.0, 0.2)
     (start,) = hellos(one, 0.2)
     assert (start.topic, start.sequence, list(start.messages)) == (ALL, 0, [])
     hello = hello_of(start)
     assert (hello.store, hello.nonce, hello.goodbye) == (history.point, "", False)
-    assert (hello.heads, hello.sequences) == ({}, {}), "it sent on no topic yet"
+    assert (hello.heads, hello.sequences) == ({}, {}), "the publisher sent on no topic yet"
     assert hello.age == pytest.approx(0.2)
 
 
@@ -151,7 +151,7 @@ def test_rule_06_one_hello_when_nothing_was_sent_for_max_idle_time() -> None:
     assert not one.wants_reading(IDLE)
     assert one.next_time() == pytest.approx(1.8 * IDLE)
     now = 1.8 * IDLE
-    assert hellos(one, now) == [], "the reading is too old to be told"
+    assert hellos(one, now) == [], "the reading is too old for a hello"
     assert one.wants_reading(now)
     one.begin_reading()
     one.heads_read(history.reading(), now, now)
@@ -163,7 +163,7 @@ def test_rule_06_one_hello_when_nothing_was_sent_for_max_idle_time() -> None:
     assert one.next_time() == pytest.approx(2.8 * IDLE)
 
 
-def test_rule_06_a_broadcast_speaks_of_the_topics_that_were_sent_on_last() -> None:
+def test_rule_06_broadcast_names_the_topics_sent_on_last() -> None:
     history, one = History(), publishing()
     names = [f"t{number}" for number in range(HELLO_TOPICS + 50)]
     for name in names:
@@ -176,7 +176,7 @@ def test_rule_06_a_broadcast_speaks_of_the_topics_that_were_sent_on_last() -> No
     assert hello.sequences == {**dict.fromkeys(names[51:], 1), "t0": 2}
 
 
-def test_rule_06_a_broadcast_says_nothing_of_a_topic_that_its_reading_does_not_show() -> None:
+def test_rule_06_broadcast_has_no_head_of_a_topic_missing_in_its_reading() -> None:
     history = History()
     history.one("a")
     one = publishing()
@@ -187,7 +187,7 @@ def test_rule_06_a_broadcast_says_nothing_of_a_topic_that_its_reading_does_not_s
     assert list(hello.heads) == ["a"]
 
 
-def test_rule_06_a_question_is_answered_at_once_by_a_young_reading_with_its_true_age() -> None:
+def test_rule_06_request_is_answered_at_once_from_a_young_reading_with_its_age() -> None:
     history = History()
     history.one("a")
     one = started(history)
@@ -202,7 +202,7 @@ def test_rule_06_a_question_is_answered_at_once_by_a_young_reading_with_its_true
     assert hello.heads["a"].point.position == 1, "as last read, not as last published"
 
 
-def test_rule_06_a_question_waits_for_a_new_reading_when_the_last_is_old() -> None:
+def test_rule_06_request_waits_for_a_new_reading_when_the_last_is_old() -> None:
     history = History()
     history.one("a")
     one = started(history)
@@ -219,20 +219,20 @@ def test_rule_06_a_question_waits_for_a_new_reading_when_the_last_is_old() -> No
     assert not one.wants_reading(now + 0.3)
 
 
-def test_rule_06_the_store_down_questions_are_answered_with_what_is_known_at_its_true_age() -> None:
+def test_rule_06_requests_are_answered_from_the_last_reading_while_the_store_is_down() -> None:
     history = History()
     history.one("a")
     one = started(history)
     one.hello_requested(HelloRequest("n1", ("a",)), 50.0)
     one.begin_reading()
     one.heads_failed(52.0)
-    said = hellos(one, 52.0)
-    assert [(nonce_of(each), hello_of(each).age) for each in said] == [("n1", 52.0), ("", 52.0)]
-    assert hellos(one, 52.0 + IDLE) == [], "it is read again before it is told again"
+    sent = hellos(one, 52.0)
+    assert [(nonce_of(each), hello_of(each).age) for each in sent] == [("n1", 52.0), ("", 52.0)]
+    assert hellos(one, 52.0 + IDLE) == [], "the next hello needs a new reading"
     assert one.wants_reading(52.0 + IDLE)
 
 
-def test_nothing_was_ever_read_nothing_is_claimed() -> None:
+def test_no_hello_before_the_first_reading() -> None:
     one = publishing()
     assert asked(one, HelloRequest("n1", ("a",)), 0.0) == []
     one.begin_reading()
@@ -242,7 +242,7 @@ def test_nothing_was_ever_read_nothing_is_claimed() -> None:
     assert (goodbye.goodbye, goodbye.store, goodbye.heads) == (True, None, {})
 
 
-def test_failed_readings_back_off_within_a_bound() -> None:
+def test_failed_readings_back_off_up_to_the_maximum() -> None:
     one, now, waits = publishing(), 0.0, []
     for _ in range(2000):
         assert one.wants_reading(now)
@@ -256,7 +256,7 @@ def test_failed_readings_back_off_within_a_bound() -> None:
     assert max(waits) <= MAX_BACKOFF + 1e-6
 
 
-def test_a_failed_reading_does_not_hide_the_hellos_of_an_idle_publisher_for_ever() -> None:
+def test_idle_publisher_sends_hellos_after_a_failed_reading() -> None:
     history = History()
     history.one("a")
     one = started(history)
@@ -271,7 +271,7 @@ def test_a_failed_reading_does_not_hide_the_hellos_of_an_idle_publisher_for_ever
     assert hello_of(hellos(one, now)[0]).age == 0.0
 
 
-def test_rule_06_a_store_that_stands_still_is_not_read_again() -> None:
+def test_rule_06_heads_of_an_unchanged_store_are_not_read_again() -> None:
     history = History()
     history.one("a")
     one = started(history)
@@ -279,12 +279,12 @@ def test_rule_06_a_store_that_stands_still_is_not_read_again() -> None:
     twin = history.restored(0)
     twin.one("a")
     assert twin.point.position == history.point.position
-    assert one.heads_at(twin.point, 1.0) is None, "another history that stands at the same position"
+    assert one.heads_at(twin.point, 1.0) is None, "another history at the same position"
     assert one.heads_at(history.one("a").point, 1.0) is None
     assert publishing().heads_at(ZERO, 1.0) is None, "nothing was read yet"
 
 
-def test_rule_10_heads_are_read_again_in_time_although_the_store_stands_still() -> None:
+def test_rule_10_heads_of_an_unchanged_store_are_read_again_in_time() -> None:
     """A repair of the database corrects count and digest of a head without a new point."""
     history = History()
     history.one("a")
@@ -299,7 +299,7 @@ def test_rule_10_heads_are_read_again_in_time_although_the_store_stands_still() 
     assert fresh == 100.0 // CALM.stale_after
 
 
-def test_an_answer_about_many_topics_is_cut_into_hellos_that_fit_in_a_frame() -> None:
+def test_reply_about_many_topics_is_cut_into_hellos_that_fit_in_a_frame() -> None:
     one = started(History())
     topics = tuple(f"{index:04}" + "t" * 251 for index in range(2 * HELLO_TOPICS + 1))
     answers = asked(one, HelloRequest("n1", topics), 0.1)
@@ -319,17 +319,17 @@ def test_rule_w3_hellos_about_long_topics_stay_within_a_small_frame() -> None:
     read(one, history, 0.0)
     (broadcast,) = hellos(one, 0.0)
     encode(broadcast, limits)
-    told = list(hello_of(broadcast).heads)
-    assert told == list(reversed(names))[: len(told)]
-    assert len(told) >= 4
+    named = list(hello_of(broadcast).heads)
+    assert named == list(reversed(names))[: len(named)]
+    assert len(named) >= 4
     answers = asked(one, HelloRequest("n1", names), 0.1)
     assert {name: head for each in answers for name, head in hello_of(each).heads.items()} == history.reading().topics
     for each in answers:
         encode(each, limits)
 
 
-def test_questions_are_cut_one_at_a_time_when_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits wait for the lock: to cut all questions that waited for a reading took longer than they may wait."""
+def test_requests_are_cut_one_at_a_time_when_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits wait for the lock: cutting all requests that waited for a reading takes longer than commits may wait."""
     cut: list[tuple[str, ...]] = []
 
     def counted(topics: Iterable[str], maximum: int, limits: Limits) -> Iterator[tuple[str, ...]]:
@@ -348,13 +348,13 @@ def test_questions_are_cut_one_at_a_time_when_they_are_answered(monkeypatch: pyt
         assert answer is not None
         assert nonce_of(answer) == expected
     assert len(cut) == 2
-    assert one.refused() == 1 + 3, "the rest of a question and three questions are dropped"
+    assert one.refused() == 1 + 3, "the rest of a request and three requests are dropped"
     answer = one.next_hello(0.0)
     assert answer is not None
     assert nonce_of(answer) == "", "the broadcast is not dropped"
 
 
-def test_questions_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_REQUESTS", 3)
     one = publishing()
     for number in range(9):
@@ -365,7 +365,7 @@ def test_questions_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [nonce_of(each) for each in hellos(one, 0.0)] == ["n0", "n1", "n2", ""]
 
 
-def test_a_refusal_drops_the_answers_that_are_due_and_nothing_else() -> None:
+def test_refusal_drops_only_the_due_replies() -> None:
     one = started(History())
     for number in range(5):
         one.hello_requested(HelloRequest(f"n{number}", (ALL,)), 0.1)
@@ -378,7 +378,7 @@ def test_a_refusal_drops_the_answers_that_are_due_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("idle", [4.0, 1000.0])
-def test_rule_06_a_broadcast_that_was_refused_is_said_again_after_growing_pauses(idle: float) -> None:
+def test_rule_06_refused_broadcast_is_retried_after_growing_pauses(idle: float) -> None:
     timing = msgspec.structs.replace(CALM, max_idle_time=idle)
     one, now = Sequencer("api-1", UUID, timing, Limits(), 0.0), 0.0
     pauses = []
@@ -392,21 +392,21 @@ def test_rule_06_a_broadcast_that_was_refused_is_said_again_after_growing_pauses
     assert pauses == pytest.approx([min(each, MAX_BACKOFF, idle) for each in growing])
     read(one, History(), now)
     assert len(hellos(one, now)) == 1
-    assert one.next_time() == pytest.approx(now + idle), "the transport took this one"
+    assert one.next_time() == pytest.approx(now + idle), "the transport accepted this one"
     now = one.next_time()
     read(one, History(), now)
     refuse(one, now)
     assert one.next_time() == pytest.approx(now + HELLO_SPACING), "a new refusal begins with the shortest pause"
 
 
-def test_rule_06_an_answer_that_was_refused_is_not_said_again_and_makes_no_broadcast() -> None:
+def test_rule_06_refused_reply_is_not_retried_and_makes_no_broadcast() -> None:
     one = started(History())
     one.hello_requested(HelloRequest("n1", (ALL,)), 0.1)
     refuse(one, 0.1)
     assert one.next_time() == pytest.approx(IDLE)
 
 
-def test_a_shell_that_sleeps_until_next_time_never_spins() -> None:
+def test_next_time_never_makes_the_caller_loop_busily() -> None:
     history = History()
     history.one("a")
     one, now = publishing(), 0.0
@@ -422,7 +422,7 @@ def test_a_shell_that_sleeps_until_next_time_never_spins() -> None:
 # -- connections ---------------------------------------------------------------------------------------------------
 
 
-def test_rule_06_a_start_hello_that_nobody_heard_is_said_again_when_the_first_subscriber_comes() -> None:
+def test_rule_06_first_connection_after_the_start_hello_makes_another_hello() -> None:
     one = started(History())
     one.connected(2.0)
     assert one.next_time() == pytest.approx(2.0 + HELLO_DELAY), "its subscriptions come after its connection"
@@ -431,15 +431,15 @@ def test_rule_06_a_start_hello_that_nobody_heard_is_said_again_when_the_first_su
     assert one.next_time() == pytest.approx(2.0 + HELLO_DELAY + IDLE)
 
 
-def test_a_connection_before_the_first_reading_delays_nothing() -> None:
+def test_connection_before_the_first_reading_does_not_delay_the_hello() -> None:
     one = publishing()
     one.connected(0.0)
     read(one, History(), 0.05)
     assert len(hellos(one, 0.05)) == 1
-    assert one.next_time() == pytest.approx(0.05 + HELLO_SPACING), "it may not have been subscribed yet"
+    assert one.next_time() == pytest.approx(0.05 + HELLO_SPACING), "the subscriber may not have been subscribed yet"
 
 
-def test_who_connects_right_before_a_hello_gets_one_of_its_own() -> None:
+def test_connection_right_before_a_hello_makes_another_hello() -> None:
     one = started(History())
     one.connected(2.0)
     one.connected(2.0 + 0.9 * HELLO_DELAY)
@@ -452,25 +452,25 @@ def test_who_connects_right_before_a_hello_gets_one_of_its_own() -> None:
     assert one.next_time() == pytest.approx(now + HELLO_SPACING + IDLE)
 
 
-def test_a_herd_of_a_thousand_reconnections_makes_few_broadcasts(seed: int) -> None:
+def test_thousand_reconnections_make_few_broadcasts(seed: int) -> None:
     rng = random.Random(seed)
-    one, history, now, said = started(History()), History(), 10.0, 0
+    one, history, now, sent = started(History()), History(), 10.0, 0
     moments = sorted(10.0 + rng.uniform(0.0, 3.0) for _ in range(1000))
     while now < 14.0:
         while moments and moments[0] <= now:
             one.connected(moments.pop(0))
         if one.wants_reading(now):
             read(one, history, now)
-        said += len(hellos(one, now))
+        sent += len(hellos(one, now))
         now += 0.01
-    assert 2 <= said <= 5
+    assert 2 <= sent <= 5
 
 
 @given(st.lists(st.tuples(st.sampled_from("cpqt"), st.floats(0.0, 3.0)), max_size=60))
-def test_what_is_broadcast_is_bounded_by_time_and_not_by_what_happens(steps: list[tuple[str, float]]) -> None:
-    """Connections, commits on new topics, questions: two broadcasts are never closer than ``HELLO_SPACING``."""
+def test_broadcasts_are_limited_by_time_for_any_input(steps: list[tuple[str, float]]) -> None:
+    """Connections, commits on new topics, requests: two broadcasts are never closer than ``HELLO_SPACING``."""
     history, one, now = History(), publishing(), 0.0
-    told: list[float] = []
+    broadcasts: list[float] = []
     for number, (what, pause) in enumerate(steps):
         now += pause
         if what == "c":
@@ -483,17 +483,17 @@ def test_what_is_broadcast_is_bounded_by_time_and_not_by_what_happens(steps: lis
             read(one, history, now)
         for each in hellos(one, now):
             if not nonce_of(each):
-                told.append(now)
+                broadcasts.append(now)
                 assert set(hello_of(each).heads) <= set(hello_of(each).sequences) <= set(one.sequences)
-    assert all(later - earlier >= HELLO_SPACING for earlier, later in pairwise(told))
+    assert all(later - earlier >= HELLO_SPACING for earlier, later in pairwise(broadcasts))
 
 
 # -- hellos that links overtake --------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.sampled_from(("link", "lost", "hello", "deliver")), max_size=60), st.integers(0, 999))
-def test_a_hello_that_later_links_overtake_makes_no_hole_and_hides_none(steps: list[str], seed: int) -> None:
-    """Hellos are made under the lock and leave without it: any link that is numbered later may leave before."""
+def test_hello_overtaken_by_links_makes_no_gap_and_hides_none(steps: list[str], seed: int) -> None:
+    """Hellos are made under the lock and sent without it: links that are numbered later may be sent before."""
     rng = random.Random(seed)
     history, one, gaps = History(), publishing(), SequenceGaps()
     read(one, history, 0.0)
@@ -522,16 +522,16 @@ def test_a_hello_that_later_links_overtake_makes_no_hole_and_hides_none(steps: l
     assert gaps.tally == Tally(holes=len(missing))
 
 
-def said_until(publishers: list[Sequencer], replica: Bench, until: float) -> int:
-    """Time passes in small steps: hellos reach the replica, and its questions the publishers. How many it received."""
-    received, answered = 0, len(replica.questions)
+def run_until(publishers: list[Sequencer], replica: Bench, until: float) -> int:
+    """Let time pass in small steps, with hellos and hello requests delivered. Returns the number of received hellos."""
+    received, answered = 0, len(replica.requests)
     while replica.now < until:
         for publisher in publishers:
-            for question in replica.questions[answered:]:
-                publisher.hello_requested(HelloRequest(question.nonce, question.topics), replica.now)
+            for request in replica.requests[answered:]:
+                publisher.hello_requested(HelloRequest(request.nonce, request.topics), replica.now)
             if publisher.wants_reading(replica.now):
                 read(publisher, replica.history, replica.now)
-        answered = len(replica.questions)
+        answered = len(replica.requests)
         for hello in [each for publisher in publishers for each in hellos(publisher, replica.now)]:
             replica.do(replica.tracker.feed(hello, replica.now))
             received += 1
@@ -541,16 +541,16 @@ def said_until(publishers: list[Sequencer], replica: Bench, until: float) -> int
     return received
 
 
-def test_rule_06_idle_publishers_of_many_topics_cost_a_replica_of_everything_next_to_nothing() -> None:
+def test_rule_06_idle_publishers_of_many_topics_send_few_messages() -> None:
     """Three publishers and 2,000 topics, of which each sent on some hundreds: at most 3 messages a second."""
     history, timing, seconds = History(), Timing(), 100.0
     replica = Bench(history, (ALL,), timing=timing)
     publishers = [Sequencer(f"api-{number}", f"{number:032x}", timing, Limits(), replica.now) for number in range(3)]
     for number in range(2000):
         publishers[number % 3].publish([history.one(f"topic-{number}")], replica.now)
-    said_until(publishers, replica, replica.now + 30.0)
-    received = said_until(publishers, replica, replica.now + seconds)
+    run_until(publishers, replica, replica.now + 30.0)
+    received = run_until(publishers, replica, replica.now + seconds)
     assert received <= 3.0 * seconds
-    assert received >= 2 * 3 * (seconds / timing.max_idle_time - 1), "each says hello when idle, and answers"
+    assert received >= 2 * 3 * (seconds / timing.max_idle_time - 1), "each sends idle hellos and replies"
     assert replica.tracker.staleness(replica.now) <= timing.max_idle_time + timing.reading_age
-    assert replica.syncs[1:] == [], "nothing is read but at the start"
+    assert replica.syncs[1:] == [], "no sync after the first one"

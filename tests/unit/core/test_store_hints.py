@@ -1,4 +1,4 @@
-"""What is asked because a broadcast hello shows a later store, and how rarely."""
+"""Hello requests after a broadcast with a later point of the store, and their rate."""
 
 import random
 
@@ -20,14 +20,14 @@ def always(name: str, position: int) -> bool:
     return True
 
 
-def test_nothing_was_heard_nothing_is_asked() -> None:
+def test_no_request_without_a_hint() -> None:
     hints = made()
     hints.received(7, [], 100.0)
     assert (hints.ask_at, hints.waits, hints.wanted, hints.due(1e9, always)) == (NEVER_DUE, False, True, ())
 
 
 @given(seed=st.integers(0, 1000))
-def test_a_herd_asks_at_different_times_within_the_jitter(seed: int) -> None:
+def test_replicas_send_requests_at_different_times_within_the_jitter(seed: int) -> None:
     one, other = made(seed), made(seed + 1)
     for each in (one, other):
         each.received(7, ["t"], 100.0)
@@ -37,15 +37,15 @@ def test_a_herd_asks_at_different_times_within_the_jitter(seed: int) -> None:
 
 
 @pytest.mark.parametrize("window", [0.05, 2.0])
-def test_it_asks_no_later_than_the_clock_of_a_link_that_begins_to_wait_meanwhile(window: float) -> None:
-    """Else the thread that sleeps until then would be late for that clock."""
+def test_request_is_due_no_later_than_the_clock_of_a_waiting_link(window: float) -> None:
+    """Otherwise the sleeping thread would be late for that clock."""
     for seed in range(50):
         hints = made(seed, Timing(connect_jitter=0.5, message_delay_window=window))
         hints.received(7, ["t"], 100.0)
         assert hints.ask_at <= 100.0 + window
 
 
-def test_hellos_of_several_publishers_lead_to_one_question() -> None:
+def test_hellos_of_several_publishers_lead_to_one_request() -> None:
     hints = made()
     hints.received(7, ["a", "b"], 100.0)
     first = hints.ask_at
@@ -54,7 +54,7 @@ def test_hellos_of_several_publishers_lead_to_one_question() -> None:
     assert hints.due(first, lambda name, position: position == 9 and name != "b") == ["a", "c"]
 
 
-def test_it_asks_once_between_two_rounds_of_questions_about_all() -> None:
+def test_one_request_between_two_rounds_about_all_chains() -> None:
     hints = made()
     for position in range(1, 100):
         hints.received(position, ["a"], 100.0 + position)
@@ -66,14 +66,14 @@ def test_it_asks_once_between_two_rounds_of_questions_about_all() -> None:
     assert hints.due(hints.ask_at, always) == ["a"]
 
 
-def test_a_round_about_all_asks_what_was_to_be_asked() -> None:
+def test_round_about_all_chains_replaces_a_due_request() -> None:
     hints = made()
     hints.received(7, ["a"], 100.0)
     hints.asked_about_all()
     assert (hints.ask_at, hints.wanted) == (NEVER_DUE, True)
 
 
-def test_a_hint_that_came_to_nothing_leaves_room_for_the_next() -> None:
+def test_hint_without_a_request_allows_the_next_hint() -> None:
     hints = made()
     hints.received(7, ["a"], 100.0)
     assert hints.due(hints.ask_at, lambda name, position: False) == []

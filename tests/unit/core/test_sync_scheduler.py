@@ -16,7 +16,7 @@ def scheduler(timing: Timing = PLAIN) -> SyncScheduler:
     return SyncScheduler(timing, random.Random(1), 0.0)
 
 
-def test_rule_09_nothing_begins_without_need() -> None:
+def test_rule_09_no_sync_begins_without_need() -> None:
     one = scheduler()
     assert not one.may_begin(1e9)
     assert one.next_time() == float("inf")
@@ -40,12 +40,12 @@ def test_rule_09_one_sync_for_all_topics_that_need_one() -> None:
     bench = Bench(history, ("a", "b", "c")).synced()
     history.one("a")
     history.one("c")
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.wait(1.0)
     assert bench.running.wants.keys() == {"a", "c"}
 
 
-def test_rule_09_jitter_is_random_and_within_its_bound(rng: random.Random) -> None:
+def test_rule_09_jitter_is_random_and_within_its_maximum(rng: random.Random) -> None:
     starts = set()
     for _ in range(200):
         one = SyncScheduler(TIMING, rng, 0.0)
@@ -71,7 +71,7 @@ def test_rule_09_rate_limit_between_syncs() -> None:
     assert one.may_begin(7.0)
 
 
-def test_rule_09_backoff_doubles_is_bounded_and_ends_with_success() -> None:
+def test_rule_09_backoff_doubles_up_to_a_maximum_and_ends_with_success() -> None:
     one, now, waits = scheduler(), 0.0, []
     for _ in range(2000):
         one.need(now)
@@ -88,20 +88,20 @@ def test_rule_09_backoff_doubles_is_bounded_and_ends_with_success() -> None:
     assert one.failures == 0
 
 
-def test_rule_09_a_second_fault_is_not_forgotten_by_the_rate_limit() -> None:
+def test_rule_09_second_fault_within_the_rate_limit_is_remembered() -> None:
     history = History()
     bench = Bench(history, timing=PLAIN).synced()
     lost = []
     for _ in range(2):
         lost.append(history.one())
-        bench.hear(history.reading())
+        bench.receive(history.reading())
         bench.wait(1.0)
         if bench.sync is None:
             bench.wait(PLAIN.sync_interval)
         assert bench.answer() == lost[-1:]
 
 
-def test_a_sync_that_takes_too_long_has_failed() -> None:
+def test_sync_times_out() -> None:
     one = scheduler()
     one.need(0.0)
     one.begin(0.0, 1)
@@ -112,13 +112,13 @@ def test_a_sync_that_takes_too_long_has_failed() -> None:
     assert not one.timed_out(99.0)
 
 
-def test_every_sync_has_a_number_of_its_own() -> None:
+def test_every_sync_has_its_own_number() -> None:
     one = scheduler()
     assert [one.begin(0.0, 1), one.begin(0.0, 2)] == [1, 2]
     assert (one.turn, one.running) == (2, True)
 
 
-def test_the_same_sync_goes_on_at_once_when_its_answer_was_incomplete() -> None:
+def test_need_now_continues_the_sync_at_once() -> None:
     one = scheduler()
     one.need(0.0)
     one.begin(0.0, 1)
@@ -127,7 +127,7 @@ def test_the_same_sync_goes_on_at_once_when_its_answer_was_incomplete() -> None:
     assert one.may_begin(1.0)
 
 
-def test_no_need_any_more() -> None:
+def test_no_need_cancels_a_due_sync() -> None:
     one = scheduler()
     one.need(0.0)
     assert one.waits

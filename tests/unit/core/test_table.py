@@ -1,4 +1,4 @@
-"""Handles of tables, and which tables are declared."""
+"""Handles of tables, and declared tables."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ PORTS = Table("lport", Port)
 
 
 @pytest.mark.parametrize("declared", [[PORTS], (PORTS,), {"lport": Port}])
-def test_a_declared_table_is_named_by_its_name_and_by_its_handle(declared: Declared) -> None:
+def test_declared_table_is_found_by_name_and_by_handle(declared: Declared) -> None:
     types = TableTypes(declared)
     assert types.types == {"lport": Port}
     assert types.name("lport") == types.name(PORTS) == types.name(Table("lport", Port)) == "lport"
 
 
 @pytest.mark.parametrize("declared", [None, {}, []])
-def test_where_none_is_declared_every_name_will_do_and_no_handle(declared: Declared | None) -> None:
+def test_without_declared_tables_every_name_is_valid_and_no_handle(declared: Declared | None) -> None:
     types = TableTypes(declared)
     assert types.name("whatever") == "whatever"
     with pytest.raises(
@@ -37,7 +37,7 @@ def test_where_none_is_declared_every_name_will_do_and_no_handle(declared: Decla
         types.name(PORTS)
 
 
-def test_where_some_are_declared_another_one_is_refused() -> None:
+def test_undeclared_table_is_refused_when_others_are_declared() -> None:
     types = TableTypes([PORTS, Table("switch", dict)])
     with pytest.raises(InvalidValueError, match="'lprot' is not declared; the declared tables are lport, switch"):
         types.name("lprot")
@@ -46,7 +46,7 @@ def test_where_some_are_declared_another_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", 7])
-def test_a_name_that_is_none_is_refused(name: Any) -> None:
+def test_invalid_table_name_is_refused(name: Any) -> None:
     with pytest.raises(InvalidValueError, match="table"):
         Table(name, Port)
     with pytest.raises(InvalidValueError, match="table"):
@@ -55,7 +55,7 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         TableTypes().name(name)
 
 
-def test_a_type_that_cannot_be_decoded_is_refused() -> None:
+def test_undecodable_type_is_refused() -> None:
     kind: Any = "Port"
     with pytest.raises(ConfigError, match="'lport' cannot be decoded"):
         Table("lport", kind)
@@ -63,7 +63,7 @@ def test_a_type_that_cannot_be_decoded_is_refused() -> None:
         TableTypes({"lport": kind})
 
 
-def test_a_table_is_declared_once_and_by_a_handle() -> None:
+def test_table_must_be_declared_once_and_by_a_handle() -> None:
     with pytest.raises(ConfigError, match="'lport' is declared twice"):
         TableTypes([PORTS, Table("lport", Other)])
     names: Any = ["lport"]

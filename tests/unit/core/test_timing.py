@@ -1,4 +1,4 @@
-"""Rule 13: the bound is one formula, and it holds."""
+"""Rule 13: the bound is one formula, and the tracker keeps it."""
 
 import random
 
@@ -14,48 +14,48 @@ SYNC_TIME = 1.0
 
 
 def follow_until(bench: Bench, position: int, maximum: float, *, publisher: bool) -> None:
-    """Go on until the replica has a position; a publisher answers as slowly as it may, and so does the store."""
+    """Run until the replica has a position; a publisher and the store answer as slowly as allowed."""
     began, reading_of = bench.now, (0.0, bench.history.reading())
     answers: list[tuple[float, str]] = []
-    asked = len(bench.questions)
+    asked = len(bench.requests)
     while bench.tracker.chain("t").known_position < position:
         bench.wait(STEP)
         assert bench.now - began <= maximum + 1e-6
-        answers += [(bench.now + TIMING.round_trip, question.nonce) for question in bench.questions[asked:]]
-        asked = len(bench.questions)
+        answers += [(bench.now + TIMING.round_trip, request.nonce) for request in bench.requests[asked:]]
+        asked = len(bench.requests)
         if bench.now - reading_of[0] >= TIMING.reading_age:
             reading_of = (bench.now, bench.history.reading())
         for answer in [each for each in answers if each[0] <= bench.now]:
             answers.remove(answer)
             if publisher:
-                bench.hear(reading_of[1], nonce=answer[1], age=bench.now - reading_of[0])
+                bench.receive(reading_of[1], nonce=answer[1], age=bench.now - reading_of[0])
         if bench.is_syncing() and bench.now - bench.began >= SYNC_TIME - STEP:
             bench.answer()
 
 
 @pytest.mark.parametrize("moment", range(20))
-def test_rule_13_a_lost_message_is_there_within_the_bound(moment: int, rng: random.Random) -> None:
+def test_rule_13_lost_change_is_applied_within_the_bound(moment: int, rng: random.Random) -> None:
     history = History()
     history.one()
     bench = Bench(history, timing=TIMING).synced()
     for _ in range(rng.randrange(100)):
         bench.wait(STEP)
-        if len(bench.questions) > 1:
-            bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+        if len(bench.requests) > 1:
+            bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     history.one()
     bound = lost_message_bound(TIMING, SYNC_TIME)
     follow_until(bench, history.point.position, bound + 3 * STEP, publisher=True)
 
 
 @pytest.mark.parametrize("moment", range(20))
-def test_rule_13_what_was_lost_before_a_connection_is_there_within_its_bound(moment: int, rng: random.Random) -> None:
+def test_rule_13_change_lost_before_a_connection_is_applied_within_its_bound(moment: int, rng: random.Random) -> None:
     history = History()
     history.one()
     bench = Bench(history, timing=TIMING).synced()
     for _ in range(rng.randrange(100)):
         bench.wait(STEP)
-        if len(bench.questions) > 1:
-            bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+        if len(bench.requests) > 1:
+            bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     bench.wait(TIMING.max_idle_time - 1)
     history.one()
     bench.tracker.connected(bench.now)
@@ -65,7 +65,7 @@ def test_rule_13_what_was_lost_before_a_connection_is_there_within_its_bound(mom
 
 
 @pytest.mark.parametrize("moment", range(5))
-def test_rule_13_without_any_publisher_a_change_is_there_within_the_bound(moment: int, rng: random.Random) -> None:
+def test_rule_13_change_without_any_publisher_is_applied_within_the_bound(moment: int, rng: random.Random) -> None:
     history = History()
     history.one()
     bench = Bench(history, timing=TIMING).synced()
@@ -98,14 +98,14 @@ def test_rule_13_the_formula_sums_the_configured_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timing", "says"),
+    ("timing", "message"),
     [
         (Timing(sync_backoff=5.0, max_sync_backoff=4.0), r"max_sync_backoff \(4.0 s\) is below sync_backoff"),
         (Timing(max_idle_time=1.0, reading_age=2.0), r"reading_age \(2.0 s\) plus round_trip"),
     ],
 )
-def test_times_that_contradict_each_other_are_refused_by_name(timing: Timing, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_contradicting_times_are_refused_by_name(timing: Timing, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         timing.check()
 
 

@@ -1,4 +1,4 @@
-"""A walk over a topic's objects: right however busy the topic is, and nothing that went wrong escapes it."""
+"""A walk over a topic's objects: no false faults under load, and every fault is found."""
 
 import random
 
@@ -31,58 +31,58 @@ def whole(cache: Cache, step: int = 7) -> Rot | None:
     return walk.result()
 
 
-def test_a_topic_that_is_right_is_found_right() -> None:
+def test_walk_of_a_correct_topic_finds_no_fault() -> None:
     for step in (1, 7, KEYS, 1000):
         cache, _ = filled(History())
         assert whole(cache, step) is None
 
 
-def test_a_step_looks_at_no_more_than_it_may() -> None:
+def test_step_checks_a_bounded_number_of_objects() -> None:
     cache, _ = filled(History())
     walk = walk_of(cache)
     assert [walk.step(15), walk.step(15), walk.step(15), walk.step(15)] == [15, 15, 10, 0]
     assert walk.done
 
 
-def test_an_altered_value_is_named_and_its_fingerprint_set_right() -> None:
+def test_altered_value_is_found_and_its_fingerprint_corrected() -> None:
     cache, topic = filled(History())
     before = cache.bucket_digests("t")
     entry = topic.tables["port"]["k5"]
     entry.value = b'"rotten"'
-    assert cache.bucket_digests("t") == before, "a repair by buckets would not find it"
+    assert cache.bucket_digests("t") == before, "a repair by buckets would not detect it"
     assert whole(cache) == Rot("t", 1, (("port", "k5"),))
     assert len(cache.bucket_digests("t").items() ^ before.items()) == 2, "exactly one bucket differs now"
 
 
-def test_a_changed_version_is_named() -> None:
+def test_altered_version_is_found() -> None:
     for version in (0, 3, 10_000):
         cache, topic = filled(History())
         topic.tables["port"]["k5"].version = version
         assert whole(cache) == Rot("t", 1, (("port", "k5"),)), version
 
 
-def test_a_changed_fingerprint_is_named_and_set_right() -> None:
+def test_altered_fingerprint_is_found_and_corrected() -> None:
     cache, topic = filled(History())
     topic.tables["port"]["k5"].fingerprint ^= 1
     assert whole(cache) == Rot("t", 1, (("port", "k5"),))
     assert whole(cache) is None
 
 
-def test_an_object_that_is_gone_is_found_by_count_and_digest() -> None:
+def test_missing_object_is_found_by_count_and_digest() -> None:
     cache, topic = filled(History())
     del topic.tables["port"]["k5"]
     assert whole(cache) == Rot("t", 1, ())
 
 
-def test_one_gone_and_another_there_is_found_although_the_count_is_right() -> None:
+def test_replaced_object_is_found_although_the_count_is_right() -> None:
     cache, topic = filled(History())
     topic.tables["port"]["stranger"] = topic.tables["port"].pop("k5")
     rot = whole(cache)
     assert rot is not None
-    assert rot.names == (("port", "stranger"),), "its fingerprint is that of another key"
+    assert rot.names == (("port", "stranger"),), "its fingerprint belongs to another key"
 
 
-def test_an_object_that_the_view_has_lost_is_shown_again() -> None:
+def test_object_lost_in_the_merged_view_is_shown_again() -> None:
     cache, _ = filled(History())
     del cache._merged.shown["port"]["k5"]
     assert cache.get("port", "k5") is None
@@ -91,14 +91,14 @@ def test_an_object_that_the_view_has_lost_is_shown_again() -> None:
     assert whole(cache) is None
 
 
-def test_what_two_topics_hold_is_no_fault() -> None:
+def test_object_in_two_topics_is_no_fault() -> None:
     history, cache = History(), Cache()
     for topic in ("t", "u"):
         cache.apply(history.one(topic, "k1", "1"))
     assert whole(cache) is None
 
 
-def test_it_counts_all_and_names_some() -> None:
+def test_walk_counts_all_faults_and_names_some() -> None:
     cache, topic = filled(History())
     for entry in topic.tables["port"].values():
         entry.value = b"0000"
@@ -107,7 +107,7 @@ def test_it_counts_all_and_names_some() -> None:
     assert (rot.objects, len(rot.names)) == (KEYS, MAX_NAMED)
 
 
-def test_a_sync_or_a_drop_ends_a_walk() -> None:
+def test_sync_or_drop_ends_a_walk() -> None:
     for ends in ("replace", "drop"):
         history = History()
         cache, _ = filled(history)
@@ -134,7 +134,7 @@ def scribble(history: History, cache: Cache, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_links_between_the_steps_accuse_nobody(block: int, seed: int) -> None:
+def test_links_between_the_steps_cause_no_fault(block: int, seed: int) -> None:
     for number in range(100):
         rng = random.Random(seed + number)
         history = History(seed + number)
@@ -159,8 +159,8 @@ def _lost(topic: TopicObjects, key: str) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_altered, _aged, _lost])
-def test_what_is_spoilt_before_a_walk_is_found_under_load(spoil: object, seed: int) -> None:
-    """Unless a link wrote the object anew before the walk came to it, which healed it, or complained by itself."""
+def test_fault_before_a_walk_is_found_under_load(spoil: object, seed: int) -> None:
+    """Unless a link wrote the object before the walk checked it: that repairs it, or fails by itself."""
     assert callable(spoil)
     found = healed = 0
     for number in range(200):
@@ -184,5 +184,5 @@ def test_what_is_spoilt_before_a_walk_is_found_under_load(spoil: object, seed: i
             healed += 1
         else:
             found += 1
-    print(f"found {found}, written anew meanwhile {healed}")
+    print(f"found {found}, written again meanwhile {healed}")
     assert found > 100

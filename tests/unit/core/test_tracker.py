@@ -23,7 +23,7 @@ THREE = Limits(max_waiting_links=3)
 
 
 def following(limits: Limits = Limits(), topics: tuple[str, ...] = ("t",)) -> tuple[History, Bench]:  # noqa: B008
-    """A store with something in it, and a replica that has all of it."""
+    """A store with objects, and a replica that has all of them."""
     history = History()
     for topic in topics:
         if topic != ALL:
@@ -34,7 +34,7 @@ def following(limits: Limits = Limits(), topics: tuple[str, ...] = ("t",)) -> tu
 # -- rule 1 ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_01_a_link_that_connects_is_applied_at_once() -> None:
+def test_rule_01_connecting_link_is_applied_at_once() -> None:
     history, bench = following()
     link = history.one()
     assert bench.feed(link) == [link]
@@ -42,7 +42,7 @@ def test_rule_01_a_link_that_connects_is_applied_at_once() -> None:
     assert bench.state() is State.FOLLOWING
 
 
-def test_rule_01_a_link_ahead_of_a_hole_waits_and_is_applied_after_it() -> None:
+def test_rule_01_link_waits_for_a_missing_one() -> None:
     history, bench = following()
     first, second, third = history.some(3)
     assert bench.feed(third, second) == []
@@ -59,7 +59,7 @@ def test_rule_01_every_order_of_arrival_ends_in_chain_order() -> None:
         assert bench.state() is State.FOLLOWING, order
 
 
-def test_rule_01_a_run_of_parts_counts_only_when_complete() -> None:
+def test_rule_01_run_of_parts_is_applied_only_when_complete() -> None:
     history, bench = following()
     link = history.commit(*[("t", f"k{index}", "2") for index in range(6)])[0]
     first, second, third = run_of(link, 3)
@@ -75,7 +75,7 @@ def test_rule_01_a_repeated_part_does_not_complete_a_run() -> None:
     assert bench.feed(first, first, first) == []
 
 
-def test_rule_01_parts_of_runs_that_were_cut_differently_never_mix() -> None:
+def test_rule_01_parts_of_differently_cut_runs_do_not_mix() -> None:
     # A second publisher with another frame bound sends the same link again.
     history, bench = following()
     link = history.commit(*[("t", f"k{index}", "2") for index in range(6)])[0]
@@ -96,13 +96,13 @@ def test_rule_01_a_replica_of_everything_applies_whole_transactions() -> None:
     assert bench.known(ALL) == first.point
 
 
-def test_rule_01_a_replica_of_everything_sees_a_new_topics_only_message() -> None:
+def test_rule_01_replica_of_everything_applies_a_new_topics_only_message() -> None:
     history, bench = following(topics=(ALL,))
     link = history.one("never seen before")
     assert bench.feed(link) == [link]
 
 
-def test_rule_01_a_replica_of_topics_does_not_wait_for_others() -> None:
+def test_rule_01_replica_of_topics_does_not_wait_for_other_topics() -> None:
     history, bench = following()
     _, mine = history.commit(("other", "k", "1"), ("t", "k", "1"))
     history.one("other")
@@ -113,7 +113,7 @@ def test_rule_01_a_replica_of_topics_does_not_wait_for_others() -> None:
 # -- rule 2 ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_02_at_or_behind_known_is_old_and_counted() -> None:
+def test_rule_02_link_at_or_behind_known_is_counted_as_old() -> None:
     history, bench = following()
     links = history.some(2)
     bench.feed(*links)
@@ -122,7 +122,7 @@ def test_rule_02_at_or_behind_known_is_old_and_counted() -> None:
     assert bench.tracker.counters.waited == 0
 
 
-def test_rule_02_knowns_position_with_another_nonce_is_foreign_and_counted() -> None:
+def test_rule_02_known_position_with_another_nonce_is_counted_as_foreign() -> None:
     history, bench = following()
     twin = history.restored(history.point.position)
     bench.feed(history.one())
@@ -130,7 +130,7 @@ def test_rule_02_knowns_position_with_another_nonce_is_foreign_and_counted() -> 
     assert bench.tracker.counters.foreign == 1
 
 
-def test_rule_02_waiting_is_bounded_and_overflow_schedules_a_delta() -> None:
+def test_rule_02_waiting_links_are_bounded_and_overflow_schedules_a_delta() -> None:
     history, bench = following(THREE)
     links = history.some(6)
     bench.feed(*links[1:4])
@@ -144,7 +144,7 @@ def test_rule_02_waiting_is_bounded_and_overflow_schedules_a_delta() -> None:
     assert bench.answer() == links
 
 
-def test_rule_02_waiting_is_bounded_in_bytes() -> None:
+def test_rule_02_waiting_links_are_bounded_in_bytes() -> None:
     history, bench = following(Limits(max_waiting_bytes=size_of(History().one(value='"12345"')) + 10))
     _, second, third = history.one(), history.one(value='"12345"'), history.one(value='"12345"')
     bench.feed(second)
@@ -154,7 +154,7 @@ def test_rule_02_waiting_is_bounded_in_bytes() -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_rule_02_overflow_during_a_sync_never_restarts_it_and_is_remembered(full: bool) -> None:
+def test_rule_02_overflow_during_a_sync_is_remembered_without_restart(full: bool) -> None:
     history, bench = following(THREE)
     links = history.some(8)
     if full:
@@ -176,7 +176,7 @@ def test_rule_02_overflow_during_a_sync_never_restarts_it_and_is_remembered(full
     assert bench.known() == history.point
 
 
-def test_rule_02_a_connecting_link_needs_no_room() -> None:
+def test_rule_02_connecting_link_is_applied_with_a_full_buffer() -> None:
     history, bench = following(Limits(max_waiting_links=1))
     first, _, third = history.some(3)
     bench.feed(third)
@@ -186,7 +186,7 @@ def test_rule_02_a_connecting_link_needs_no_room() -> None:
 # -- rule 3 ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_03_clock_belongs_to_the_oldest_waiting_link() -> None:
+def test_rule_03_clock_runs_from_the_oldest_waiting_link() -> None:
     history, bench = following()
     links = history.some(6)
     bench.feed(links[1])
@@ -198,7 +198,7 @@ def test_rule_03_clock_belongs_to_the_oldest_waiting_link() -> None:
     assert bench.running.causes == {"t": "expired"}
 
 
-def test_rule_03_the_clock_goes_on_for_the_rest_when_the_oldest_connects() -> None:
+def test_rule_03_clock_continues_for_the_rest_when_the_oldest_connects() -> None:
     history, bench = following()
     links = history.some(6)
     bench.feed(links[1])
@@ -212,7 +212,7 @@ def test_rule_03_the_clock_goes_on_for_the_rest_when_the_oldest_connects() -> No
     assert bench.running.wants == {"t": Want(after=links[1].point)}
 
 
-def test_rule_03_the_clock_stops_when_nothing_waits() -> None:
+def test_rule_03_clock_stops_when_no_link_waits() -> None:
     history, bench = following()
     first, second = history.some(2)
     bench.feed(second)
@@ -223,7 +223,7 @@ def test_rule_03_the_clock_stops_when_nothing_waits() -> None:
     assert bench.syncs[1:] == []
 
 
-def test_rule_03_a_repeated_waiting_link_does_not_restart_the_clock() -> None:
+def test_rule_03_repeated_waiting_link_does_not_restart_the_clock() -> None:
     history, bench = following()
     _, second = history.some(2)
     bench.feed(second)
@@ -234,36 +234,36 @@ def test_rule_03_a_repeated_waiting_link_does_not_restart_the_clock() -> None:
     assert bench.running.causes == {"t": "expired"}
 
 
-def test_rule_03_a_hellos_head_beyond_known_starts_the_clock() -> None:
+def test_rule_03_hello_head_beyond_known_starts_the_clock() -> None:
     history, bench = following()
     link = history.one()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     assert bench.state() is State.HOLDING
     bench.wait(WINDOW)
     assert bench.answer() == [link]
     assert bench.state() is State.FOLLOWING
 
 
-def test_rule_03_a_hellos_head_that_links_reach_starts_nothing() -> None:
+def test_rule_03_hello_head_reached_by_links_starts_no_sync() -> None:
     history, bench = following()
     links = history.some(2)
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.feed(*links)
     bench.wait(2 * WINDOW)
     assert bench.sync is None
 
 
-def test_rule_03_heads_without_number_cannot_hide_the_newest() -> None:
-    # All of these are remembered while a full sync runs; the store's answer is older than the last of them only.
+def test_rule_03_newest_of_many_heads_is_remembered() -> None:
+    # All are remembered while a full sync runs; the store's answer is older than the last one only.
     history, bench = following()
     bench.tracker.mismatched("t", bench.now)
     bench.wait()
     reading = history.answer(bench.running.wants)
-    told = history.reading()
+    heads = history.reading()
     for _ in range(200):
-        bench.hear(told)
+        bench.receive(heads)
     link = history.one()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.answer(reading)
     assert bench.state() is State.HOLDING
     bench.wait(WINDOW)
@@ -278,11 +278,11 @@ def test_rule_03_an_incomplete_run_starts_the_clock() -> None:
     assert bench.answer() == [link]
 
 
-def test_rule_03_nothing_starts_a_delta_without_cause() -> None:
+def test_rule_03_no_delta_starts_without_cause() -> None:
     history, bench = following()
     for _ in range(50):
         bench.feed(history.one())
-        bench.hear(history.reading(), nonce=bench.ask().nonce)
+        bench.receive(history.reading(), nonce=bench.ask().nonce)
         bench.wait(1.0)
     assert len(bench.syncs) == 1
 
@@ -290,20 +290,20 @@ def test_rule_03_nothing_starts_a_delta_without_cause() -> None:
 # -- rule 4 ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_04_a_hello_whose_head_is_known_is_nothing_to_do() -> None:
+def test_rule_04_hello_with_the_known_head_starts_no_sync() -> None:
     history, bench = following()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     assert bench.state() is State.FOLLOWING
     assert bench.tracker.next_time() > bench.now + WINDOW
 
 
-def test_rule_04_knowns_position_with_another_nonce_is_a_delta_at_once() -> None:
+def test_rule_04_known_position_with_another_nonce_starts_a_delta_at_once() -> None:
     history, bench = following()
     other = history.restored(history.point.position - 1)
     other.one()
     assert other.point.position == history.point.position
     bench.history = other
-    bench.hear(other.reading())
+    bench.receive(other.reading())
     assert bench.state() is State.DELTA_DUE
     bench.wait()
     assert bench.running.causes == {"t": "history changed"}
@@ -313,39 +313,39 @@ def test_rule_04_knowns_position_with_another_nonce_is_a_delta_at_once() -> None
     assert bench.known() == other.point
 
 
-def test_rule_04_behind_known_although_read_after_known_was_reached_is_a_delta_at_once() -> None:
+def test_rule_04_head_behind_known_from_a_later_reading_starts_a_delta_at_once() -> None:
     history, bench = following()
     lost = history.one()
     bench.feed(lost)
     bench.history = history.restored(lost.prev.position)
-    bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
+    bench.receive(bench.history.reading(), nonce=bench.ask().nonce)
     assert bench.state() is State.DELTA_DUE
 
 
-@pytest.mark.parametrize("how", ["broadcast", "read before", "unknown question"])
-def test_rule_04_behind_known_otherwise_is_late(how: str) -> None:
+@pytest.mark.parametrize("how", ["broadcast", "read before", "unknown request"])
+def test_rule_04_other_head_behind_known_is_late(how: str) -> None:
     history, bench = following()
     reading = history.reading()
     nonce = bench.ask().nonce
     bench.wait(0.5)
     bench.feed(history.one())
-    bench.hear(reading, nonce={"broadcast": "", "read before": nonce, "unknown question": "f" * 24}[how])
+    bench.receive(reading, nonce={"broadcast": "", "read before": nonce, "unknown request": "f" * 24}[how])
     assert bench.state() is State.FOLLOWING
 
 
-def test_rule_04_the_readings_age_counts_not_the_questions_time() -> None:
+def test_rule_04_age_of_the_reading_counts_not_the_time_of_the_request() -> None:
     history, bench = following()
     reading = history.reading()
     bench.feed(history.one())
     reached = bench.now
     nonce = bench.ask().nonce
-    bench.hear(reading, nonce=nonce, age=bench.now - reached)
+    bench.receive(reading, nonce=nonce, age=bench.now - reached)
     assert bench.state() is State.FOLLOWING, "the reading began no later than known was reached"
-    bench.hear(reading, nonce=nonce, age=bench.now - reached - 0.001)
+    bench.receive(reading, nonce=nonce, age=bench.now - reached - 0.001)
     assert bench.state() is State.DELTA_DUE
 
 
-def test_rule_04_a_changed_history_is_found_also_when_it_overtook_known() -> None:
+def test_rule_04_changed_history_is_detected_when_it_is_ahead_of_known() -> None:
     history, bench = following()
     bench.feed(history.one())
     other = bench.history = history.restored(history.point.position - 1)
@@ -362,7 +362,7 @@ def test_rule_04_a_changed_history_is_found_also_when_it_overtook_known() -> Non
 # -- rule 5 ------------------------------------------------------------------------------------------------------
 
 
-def test_rule_05_a_deltas_links_connect_like_all_others() -> None:
+def test_rule_05_links_of_a_delta_must_connect() -> None:
     history, bench = following()
     links = history.some(4)
     bench.feed(links[1])
@@ -372,7 +372,7 @@ def test_rule_05_a_deltas_links_connect_like_all_others() -> None:
     assert bench.answer(reading) == links[2:]
 
 
-def test_rule_05_a_delta_whose_head_is_behind_known_is_dropped() -> None:
+def test_rule_05_delta_with_head_behind_known_is_dropped() -> None:
     history, bench = following()
     links = history.some(2)
     bench.feed(links[1])
@@ -385,7 +385,7 @@ def test_rule_05_a_delta_whose_head_is_behind_known_is_dropped() -> None:
     assert bench.state() is State.FOLLOWING
 
 
-def test_rule_05_a_delta_that_does_not_lead_to_its_head_is_asked_again() -> None:
+def test_rule_05_delta_that_does_not_lead_to_its_head_is_read_again() -> None:
     history, bench = following()
     other = history.restored(history.point.position)
     lost = history.some(2)
@@ -403,13 +403,13 @@ def test_rule_05_a_delta_that_does_not_lead_to_its_head_is_asked_again() -> None
     assert bench.known() == other.point
 
 
-def test_rule_05_an_incomplete_delta_becomes_a_full_sync_without_waiting_its_turn_again() -> None:
+def test_rule_05_incomplete_delta_becomes_a_full_sync_at_once() -> None:
     timing = msgspec.structs.replace(CALM, sync_interval=60.0, sync_jitter=60.0)
     history = History()
     history.some(5)
     bench = Bench(history, known={"t": history.links[0].point}, timing=timing)
     history.trim(3)
-    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     bench.wait(60.0)
     bench.answer()
     bench.wait()
@@ -420,7 +420,7 @@ def in_full_sync() -> tuple[History, Bench]:
     history, bench = following()
     history.some(2)
     history.trim(history.point.position - 1)
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.wait(WINDOW)
     bench.answer()
     assert bench.state() is State.FULL_DUE
@@ -428,7 +428,7 @@ def in_full_sync() -> tuple[History, Bench]:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_rule_05_links_wait_and_known_stands_still_while_a_full_sync_is_due_or_runs(begun: bool) -> None:
+def test_rule_05_links_wait_while_a_full_sync_is_due_or_runs(begun: bool) -> None:
     history, bench = in_full_sync()
     known = bench.known()
     if begun:
@@ -439,11 +439,11 @@ def test_rule_05_links_wait_and_known_stands_still_while_a_full_sync_is_due_or_r
     assert bench.known() == known
 
 
-def test_rule_05_a_full_syncs_answer_always_counts_even_behind_known() -> None:
+def test_rule_05_answer_of_a_full_sync_counts_even_behind_known() -> None:
     history, bench = following()
     bench.feed(*history.some(5))
     bench.history = history.restored(1)
-    bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
+    bench.receive(bench.history.reading(), nonce=bench.ask().nonce)
     bench.wait()
     bench.answer()
     bench.wait()
@@ -452,7 +452,7 @@ def test_rule_05_a_full_syncs_answer_always_counts_even_behind_known() -> None:
     assert len(bench.replaced) == 2
 
 
-def test_rule_05_known_is_the_topics_head_not_the_stores() -> None:
+def test_rule_05_known_becomes_the_topics_head_not_the_stores() -> None:
     history = History()
     mine = history.one()
     history.some(3, "other")
@@ -462,30 +462,30 @@ def test_rule_05_known_is_the_topics_head_not_the_stores() -> None:
     assert bench.feed(later) == [later]
 
 
-def test_rule_05_what_was_received_before_the_reading_began_is_dropped() -> None:
+def test_rule_05_links_received_before_the_reading_are_dropped() -> None:
     history, bench = in_full_sync()
-    stray = history.restored(1).some(4)[-1]  # of a history that is no more; it would wait for ever
-    bench.feed(stray)
-    bench.hear(history.restored(1).reading())
+    foreign = history.restored(1).some(4)[-1]  # of an undone history; it would wait forever
+    bench.feed(foreign)
+    bench.receive(history.restored(1).reading())
     bench.wait()
     bench.answer()
     assert bench.state() is State.FOLLOWING
     assert len(bench.tracker.chain("t").reorder_buffer) == 0
 
 
-def test_rule_05_a_head_of_a_lost_history_is_dropped_by_the_delta_that_it_caused() -> None:
+def test_rule_05_delta_drops_the_head_of_a_lost_history_that_caused_it() -> None:
     history, bench = following()
     lost = history.restored(2)
     lost.some(7)
-    bench.hear(lost.reading())
+    bench.receive(lost.reading())
     bench.wait(WINDOW)
     bench.answer()
     bench.wait(2 * WINDOW)
     assert bench.state() is State.FOLLOWING
-    assert len(bench.syncs) == 2, "one delta, not one after the other without end"
+    assert len(bench.syncs) == 2, "one delta, not an endless series"
 
 
-def test_rule_05_what_was_received_after_the_reading_began_is_kept() -> None:
+def test_rule_05_links_received_after_the_begin_of_the_reading_are_kept() -> None:
     history, bench = in_full_sync()
     bench.wait()
     reading = history.answer(bench.running.wants)
@@ -497,25 +497,25 @@ def test_rule_05_what_was_received_after_the_reading_began_is_kept() -> None:
     assert bench.answer() == links[1:]
 
 
-def test_rule_05_heads_told_while_a_full_sync_ran_are_judged_after_it() -> None:
+def test_rule_05_heads_received_during_a_full_sync_are_judged_after_it() -> None:
     history, bench = in_full_sync()
     bench.wait()
     reading = history.answer(bench.running.wants)
     link = history.one()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.answer(reading)
     assert bench.state() is State.HOLDING
     bench.wait(WINDOW)
     assert bench.answer() == [link]
 
 
-def test_rule_05_a_head_of_another_history_told_while_a_full_sync_ran_is_a_delta_at_once() -> None:
+def test_rule_05_head_of_another_history_during_a_full_sync_starts_a_delta_at_once() -> None:
     history, bench = in_full_sync()
     bench.wait()
     reading = history.answer(bench.running.wants)
     bench.history = history.restored(history.point.position - 1)
     bench.history.one()
-    bench.hear(bench.history.reading())
+    bench.receive(bench.history.reading())
     bench.answer(reading)
     assert bench.state() is State.DELTA_DUE
 
@@ -533,25 +533,25 @@ def test_rule_05_everything_is_replaced_in_one_step() -> None:
 
 
 def connected(bench: Bench) -> RequestHello:
-    """A connection is there; the question that this leads to."""
-    asked = len(bench.questions)
+    """Make a connection. Returns the hello request to which it leads."""
+    asked = len(bench.requests)
     bench.tracker.connected(bench.now)
-    while len(bench.questions) == asked:
+    while len(bench.requests) == asked:
         bench.wait(bench.tracker.next_time() - bench.now)
-    return bench.questions[-1]
+    return bench.requests[-1]
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_rule_06_what_was_lost_before_a_connection_is_read_one_round_trip_after_its_answer(everything: bool) -> None:
+def test_rule_06_change_lost_before_a_connection_is_read_one_round_trip_after_the_reply(everything: bool) -> None:
     name = ALL if everything else "t"
     bench = Bench(history := History(), (name,)).synced()
     lost = history.one()
     began = bench.now
-    question = connected(bench)
-    assert question.topics == (name,)
+    request = connected(bench)
+    assert request.topics == (name,)
     assert bench.now - began <= bench.timing.connect_jitter
     bench.now += 0.01
-    bench.hear(history.reading(), nonce=question.nonce)
+    bench.receive(history.reading(), nonce=request.nonce)
     assert bench.state(name) is State.HOLDING
     bench.wait(bench.tracker.next_time() - bench.now)
     assert bench.running.causes == {name: "reconnected"}
@@ -560,51 +560,51 @@ def test_rule_06_what_was_lost_before_a_connection_is_read_one_round_trip_after_
     assert bench.state(name) is State.FOLLOWING
 
 
-def test_rule_06_what_is_on_its_way_when_the_answer_comes_needs_no_delta() -> None:
+def test_rule_06_link_under_way_at_the_reply_needs_no_delta() -> None:
     """A busy reconnection: the head is beyond known because the link was sent after the connection."""
     bench = Bench(history := History()).synced()
-    question = connected(bench)
+    request = connected(bench)
     link = history.one()
     bench.now += 0.01
-    bench.hear(history.reading(), nonce=question.nonce)
+    bench.receive(history.reading(), nonce=request.nonce)
     bench.now += 0.009
     assert bench.feed(link) == [link]
     bench.wait(5.0 * bench.timing.message_delay_window)
     assert (bench.state(), bench.tracker.counters.deltas) == (State.FOLLOWING, {})
 
 
-def test_rule_06_a_healthy_connection_costs_one_question_and_nothing_else() -> None:
+def test_rule_06_healthy_connection_leads_to_one_request_only() -> None:
     history, bench = following()
-    asked = len(bench.questions)
-    question = connected(bench)
-    bench.hear(history.reading(), nonce=question.nonce)
+    asked = len(bench.requests)
+    request = connected(bench)
+    bench.receive(history.reading(), nonce=request.nonce)
     bench.wait(bench.timing.reading_age + bench.timing.connect_jitter)
-    assert len(bench.questions) == asked + 1
+    assert len(bench.requests) == asked + 1
     assert (bench.state(), bench.tracker.counters.deltas) == (State.FOLLOWING, {})
 
 
-def test_rule_06_an_answer_from_a_reading_older_than_the_connection_ends_nothing() -> None:
+def test_rule_06_reply_from_a_reading_older_than_the_connection_is_not_enough() -> None:
     bench = Bench(history := History()).synced()
     before = history.reading()
     lost = history.one()
     asked = connected(bench)
-    bench.hear(before, nonce=asked.nonce, age=bench.timing.reading_age)
+    bench.receive(before, nonce=asked.nonce, age=bench.timing.reading_age)
     bench.wait(bench.timing.reading_age + bench.timing.connect_jitter)
-    assert bench.questions[-1] != asked, "asked again when no reading can be so old any more"
-    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    assert bench.requests[-1] != asked, "requested again when no reading can be that old any more"
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     bench.wait()
     bench.wait(bench.timing.sync_jitter)
     assert bench.running.causes == {"t": "reconnected"}
     assert bench.answer() == [lost]
 
 
-def test_rule_06_answers_to_earlier_questions_and_broadcast_hellos_wait_for_the_window() -> None:
+def test_rule_06_replies_to_earlier_requests_and_broadcasts_wait_for_the_window() -> None:
     bench = Bench(history := History()).synced()
-    question = bench.ask()
+    request = bench.ask()
     history.one()
     bench.tracker.connected(bench.now + 1e-6)
-    bench.hear(history.reading(), nonce=question.nonce)
-    bench.hear(history.reading())
+    bench.receive(history.reading(), nonce=request.nonce)
+    bench.receive(history.reading())
     until = bench.now + bench.timing.message_delay_window
     while bench.now < until - 0.01:
         assert bench.state() is State.HOLDING
@@ -612,41 +612,41 @@ def test_rule_06_answers_to_earlier_questions_and_broadcast_hellos_wait_for_the_
 
 
 def of_a_new_publisher(history: History) -> Heads:
-    """What a publisher says at its start: it sent on no topic yet, so it names no head."""
+    """The first broadcast of a publisher: it sent on no topic yet, so the hello has no head."""
     return Heads(history.point, {})
 
 
 def hinted(bench: Bench, heads: Heads) -> list[RequestHello]:
-    """The questions to which a broadcast hello leads within the jitter."""
-    asked = len(bench.questions)
-    bench.hear(heads)
+    """The hello requests to which a broadcast hello leads within the jitter."""
+    asked = len(bench.requests)
+    bench.receive(heads)
     bench.wait(bench.timing.connect_jitter)
-    return bench.questions[asked:]
+    return bench.requests[asked:]
 
 
-def test_rule_06_a_stores_point_beyond_what_is_covered_is_asked_about() -> None:
-    """The last change of a publisher that died was lost. The one that is started after it never sent on that topic."""
+def test_rule_06_store_point_beyond_the_covered_position_leads_to_a_request() -> None:
+    """The last change of a dead publisher was lost. The publisher started after it never sent on that topic."""
     history = History()
     history.commit(("t", "k", "1"), ("u", "k", "1"))
     bench = Bench(history, ("t", "u"), timing=Timing(max_idle_time=20.0)).synced()
-    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
     lost = history.one("t")
-    (question,) = hinted(bench, of_a_new_publisher(history))
-    assert question.topics == ("t", "u")
-    bench.hear(history.reading(), nonce=question.nonce)
+    (request,) = hinted(bench, of_a_new_publisher(history))
+    assert request.topics == ("t", "u")
+    bench.receive(history.reading(), nonce=request.nonce)
     bench.wait(bench.timing.message_delay_window)
     bench.wait(bench.timing.sync_jitter)
     assert bench.running.causes == {"t": "expired"}
     assert bench.answer() == [lost]
 
 
-def test_rule_06_a_stores_point_that_is_covered_leads_to_nothing() -> None:
+def test_rule_06_covered_store_point_leads_to_no_request() -> None:
     history, bench = following(topics=("t", "u"))
-    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
     assert hinted(bench, of_a_new_publisher(history)) == []
 
 
-def test_rule_06_only_topics_that_the_hello_does_not_name_and_that_may_be_behind_are_asked_about() -> None:
+def test_rule_06_request_has_only_unnamed_topics_that_may_be_behind() -> None:
     history = History()
     history.commit(("t", "k", "1"), ("u", "k", "1"), ("v", "k", "1"), ("w", "k", "1"))
     bench = Bench(history, ("t", "u", "v", "w"), timing=Timing(max_idle_time=20.0)).synced()
@@ -654,38 +654,38 @@ def test_rule_06_only_topics_that_the_hello_does_not_name_and_that_may_be_behind
     ahead = history.one("v", "k2")  # lost
     bench.feed(history.one("v", "k3"))  # waits, with its clock
     reading = Heads(history.point, {"u": history.heads["u"]})
-    (question,) = hinted(bench, reading)
-    assert question.topics == ("t", "w")
+    (request,) = hinted(bench, reading)
+    assert request.topics == ("t", "w")
     assert bench.state("v") is State.HOLDING
     assert ahead not in bench.applied
 
 
-def test_rule_06_what_was_covered_before_the_question_went_out_is_not_asked_about() -> None:
+def test_rule_06_topic_covered_before_the_request_is_left_out() -> None:
     history, bench = following(topics=("t", "u"))
     periodic = bench.ask()
     history.one("other")
-    asked = len(bench.questions)
-    bench.hear(of_a_new_publisher(history))
-    bench.hear(history.reading(), nonce=periodic.nonce)
+    asked = len(bench.requests)
+    bench.receive(of_a_new_publisher(history))
+    bench.receive(history.reading(), nonce=periodic.nonce)
     bench.wait(bench.timing.connect_jitter)
-    assert bench.questions[asked:] == []
+    assert bench.requests[asked:] == []
 
 
-def test_rule_06_many_idle_publishers_of_a_busy_store_cost_one_question_more_a_round() -> None:
+def test_rule_06_idle_publishers_of_a_busy_store_cost_one_more_request_a_round() -> None:
     history = History()
     history.one()
     bench = Bench(history, timing=Timing(max_idle_time=5.0)).synced()
     bench.ask()
-    asked, began = len(bench.questions), bench.now
+    asked, began = len(bench.requests), bench.now
     while bench.now < began + 50.0:
         history.one("other")
-        bench.hear(of_a_new_publisher(history))
+        bench.receive(of_a_new_publisher(history))
         bench.wait(0.1)
-    assert len(bench.questions) - asked <= 2 * 10 + 1
+    assert len(bench.requests) - asked <= 2 * 10 + 1
 
 
-def looked_at(bench: Bench, heads: Heads, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many chains a broadcast hello made the tracker look at."""
+def checked_chains(bench: Bench, heads: Heads, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Number of chains that the tracker checks for a broadcast hello."""
     looks: list[str] = []
     covered = Tracker._covered
 
@@ -695,33 +695,33 @@ def looked_at(bench: Bench, heads: Heads, monkeypatch: pytest.MonkeyPatch) -> in
 
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "_covered", look)
-        bench.hear(heads)
+        bench.receive(heads)
     return len(looks)
 
 
-def test_rule_06_idle_hellos_cost_no_look_at_each_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_06_idle_hellos_do_not_check_each_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = tuple(f"t{number}" for number in range(50))
     history, bench = following(topics=topics)
-    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
     idle = of_a_new_publisher(history)
-    assert looked_at(bench, idle, monkeypatch) == 50
-    assert [looked_at(bench, idle, monkeypatch) for _ in range(3)] == [0, 0, 0]
+    assert checked_chains(bench, idle, monkeypatch) == 50
+    assert [checked_chains(bench, idle, monkeypatch) for _ in range(3)] == [0, 0, 0]
     history.one("other")
-    assert looked_at(bench, of_a_new_publisher(history), monkeypatch) >= 50, "the store went on"
+    assert checked_chains(bench, of_a_new_publisher(history), monkeypatch) >= 50, "the store has a new point"
 
 
-def test_rule_06_a_point_that_was_covered_is_looked_at_again_for_a_new_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_06_covered_point_is_checked_again_for_a_new_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     history, bench = following(topics=("t", "u"))
-    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
     idle = of_a_new_publisher(history)
-    assert looked_at(bench, idle, monkeypatch) == 2
-    assert looked_at(bench, idle, monkeypatch) == 0
+    assert checked_chains(bench, idle, monkeypatch) == 2
+    assert checked_chains(bench, idle, monkeypatch) == 0
     bench.tracker.subscribe(["v"], bench.now)
-    assert looked_at(bench, idle, monkeypatch) >= 2
+    assert checked_chains(bench, idle, monkeypatch) >= 2
 
 
-def test_rule_06_a_point_that_was_covered_is_looked_at_again_after_a_full_sync() -> None:
-    """The store was restored, and read; then it was restored once more, to where it had been before."""
+def test_rule_06_covered_point_is_checked_again_after_a_full_sync() -> None:
+    """The store was restored and read; then it was restored again, to the later state."""
     history = History()
     history.one("t")
     before = history.restored(1)
@@ -733,39 +733,39 @@ def test_rule_06_a_point_that_was_covered_is_looked_at_again_after_a_full_sync()
     bench.wait(bench.timing.sync_jitter + bench.timing.sync_interval)
     bench.answer(before.answer(bench.running.wants))
     assert bench.known("t") == before.point
-    (question,) = hinted(bench, ahead)
-    assert question.topics == ("t",)
+    (request,) = hinted(bench, ahead)
+    assert request.topics == ("t",)
     assert lost.point == ahead.store
 
 
-def test_rule_06_a_goodbye_leads_to_no_question() -> None:
+def test_rule_06_goodbye_leads_to_no_request() -> None:
     history, bench = following()
-    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
     history.one("other")
-    asked = len(bench.questions)
+    asked = len(bench.requests)
     goodbye = hello(of_a_new_publisher(history))
     assert goodbye.hello is not None
     last = msgspec.structs.replace(goodbye, hello=msgspec.structs.replace(goodbye.hello, goodbye=True))
     bench.do(bench.tracker.feed(last, bench.now))
     bench.wait(bench.timing.connect_jitter)
-    assert bench.questions[asked:] == []
+    assert bench.requests[asked:] == []
 
 
-def test_rule_06_a_replica_of_everything_needs_no_question_its_clock_runs() -> None:
+def test_rule_06_replica_of_everything_starts_its_clock_without_a_request() -> None:
     bench = Bench(history := History(), (ALL,)).synced()
     history.one()
     assert hinted(bench, of_a_new_publisher(history)) == []
     assert bench.state(ALL) is State.HOLDING
 
 
-def test_rule_06_a_lost_head_that_was_told_during_a_full_sync_is_read_after_it() -> None:
+def test_rule_06_lost_head_received_during_a_full_sync_is_read_after_it() -> None:
     bench = Bench(history := History()).synced()
     bench.tracker.resync(["t"], bench.now)
     bench.wait(bench.timing.sync_jitter)
     answer = history.answer(bench.running.wants)
     lost = history.one()
-    question = connected(bench)
-    bench.hear(history.reading(), nonce=question.nonce)
+    request = connected(bench)
+    bench.receive(history.reading(), nonce=request.nonce)
     bench.answer(answer)
     bench.wait()
     assert bench.tracker.chain("t").cause == "reconnected"
@@ -773,33 +773,33 @@ def test_rule_06_a_lost_head_that_was_told_during_a_full_sync_is_read_after_it()
     assert bench.answer() == [lost]
 
 
-def test_rule_08_a_new_topic_asks_and_waits_for_an_own_hello_before_its_full_sync() -> None:
+def test_rule_08_new_topic_waits_for_a_hello_reply_before_its_full_sync() -> None:
     history = History()
     history.some(2)
     bench = Bench(history)
-    assert bench.questions[0].topics == ("t",)
+    assert bench.requests[0].topics == ("t",)
     bench.wait(0.5 * CALM.hello_wait)
     assert bench.sync is None
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.wait()
-    assert bench.sync is None, "a broadcast proves nothing about the subscription"
-    bench.hear(history.reading(), nonce=bench.questions[0].nonce)
+    assert bench.sync is None, "a broadcast is no proof of the subscription"
+    bench.receive(history.reading(), nonce=bench.requests[0].nonce)
     bench.wait()
     assert bench.running.wants == {"t": Want()}
 
 
-def test_rule_08_the_wait_for_an_own_hello_is_bounded() -> None:
+def test_rule_08_wait_for_a_hello_reply_is_bounded() -> None:
     bench = Bench(History())
     assert bench.tracker.next_time() <= bench.now + CALM.hello_wait
     bench.wait(CALM.hello_wait)
     assert bench.running.wants == {"t": Want()}
 
 
-def test_rule_08_a_point_at_hand_needs_a_delta_only() -> None:
+def test_rule_08_known_point_needs_a_delta_only() -> None:
     history = History()
     links = history.some(4)
     bench = Bench(history, known={"t": links[1].point})
-    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     bench.wait()
     assert bench.running.wants == {"t": Want(after=links[1].point)}
     assert bench.answer() == links[2:]
@@ -811,7 +811,7 @@ def test_rule_08_synced_only_when_the_first_sync_is_done(at_hand: bool) -> None:
     history.some(2)
     bench = Bench(history, known={"t": history.point} if at_hand else None)
     assert not bench.is_synced()
-    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     assert not bench.is_synced()
     bench.wait()
     assert not bench.is_synced()
@@ -821,14 +821,14 @@ def test_rule_08_synced_only_when_the_first_sync_is_done(at_hand: bool) -> None:
     bench.answer()
     assert bench.is_synced()
     bench.tracker.mismatched("t", bench.now)
-    assert bench.is_synced(), "it was synced once"
+    assert bench.is_synced(), "synced stays true after the first sync"
 
 
 def test_rule_08_topics_added_and_dropped_while_running() -> None:
     history, bench = following()
     history.some(2, "u")
     bench.do(bench.tracker.subscribe(["u", "t"], bench.now))
-    assert bench.questions[-1].topics == ("u",)
+    assert bench.requests[-1].topics == ("u",)
     assert not bench.is_synced()
     bench.synced()
     assert bench.known("u") == history.head("u")
@@ -839,8 +839,8 @@ def test_rule_08_topics_added_and_dropped_while_running() -> None:
     assert bench.tracker.counters.unsubscribed == 1
 
 
-def test_rule_08_to_drop_a_topic_looks_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """8,000 topics dropped one by one while none is due would else be 64,000,000 looks."""
+def test_rule_08_unsubscribe_does_not_check_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise 8,000 topics dropped one by one would need 64,000,000 checks."""
     bench = Bench(History(), [f"t{number}" for number in range(50)]).synced()
     looks = 0
 
@@ -856,7 +856,7 @@ def test_rule_08_to_drop_a_topic_looks_at_no_other(monkeypatch: pytest.MonkeyPat
     assert looks == 0
 
 
-def test_rule_08_a_need_ends_with_the_last_topic_that_had_it() -> None:
+def test_rule_08_need_ends_with_its_last_topic() -> None:
     _, bench = following()
     bench.do(bench.tracker.subscribe(["u", "v"], bench.now))
     bench.wait(CALM.hello_wait)
@@ -869,7 +869,7 @@ def test_rule_08_a_need_ends_with_the_last_topic_that_had_it() -> None:
     assert bench.state() is State.FOLLOWING
 
 
-def test_rule_08_a_topic_that_was_dropped_leaves_no_clock() -> None:
+def test_rule_08_dropped_topic_leaves_no_clock() -> None:
     history, bench = following(topics=("t", "u"))
     _, ahead = history.some(2, "u")
     bench.feed(ahead)
@@ -883,18 +883,18 @@ def test_rule_08_a_topic_that_was_dropped_leaves_no_clock() -> None:
     assert bench.tracker.counters.deltas == {}
 
 
-def test_rule_08_an_own_hello_greets_only_topics_that_it_was_asked_about() -> None:
+def test_rule_08_hello_reply_greets_only_the_topics_of_its_request() -> None:
     history, bench = following()
     history.one("u")
     asked = bench.ask()
     bench.do(bench.tracker.subscribe(["u"], bench.now))
-    bench.hear(history.reading(), nonce=asked.nonce)  # the publisher answered before it knew of the subscription to u
+    bench.receive(history.reading(), nonce=asked.nonce)  # the publisher answered before it had the subscription to u
     assert bench.state("u") is State.JOINING
-    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     assert bench.state("u") is State.FULL_DUE
 
 
-def test_rule_08_a_topic_dropped_and_followed_again_during_its_sync_ignores_the_answer() -> None:
+def test_rule_08_topic_followed_again_during_its_sync_ignores_the_answer() -> None:
     history, bench = following()
     history.some(2, "u")
     bench.do(bench.tracker.subscribe(["u"], bench.now))
@@ -911,7 +911,7 @@ def test_rule_08_a_topic_dropped_and_followed_again_during_its_sync_ignores_the_
 # -- rule 10 -----------------------------------------------------------------------------------------------------
 
 
-def test_rule_10_a_mismatch_has_the_differing_buckets_fetched_then_everything() -> None:
+def test_rule_10_mismatch_fetches_differing_buckets_then_everything() -> None:
     _, bench = following()
     bench.tracker.mismatched("t", bench.now)
     bench.wait()
@@ -924,7 +924,7 @@ def test_rule_10_a_mismatch_has_the_differing_buckets_fetched_then_everything() 
     assert bench.state() is State.FOLLOWING
 
 
-def test_rule_10_what_never_fits_is_read_ever_more_rarely_and_nothing_waits_for_it() -> None:
+def test_rule_10_persistent_mismatch_is_read_with_backoff_while_links_go_on() -> None:
     history, bench = following(topics=("t", "other"))
     bench.tracker.mismatched("t", bench.now)
     began, whole = [], []
@@ -934,12 +934,12 @@ def test_rule_10_what_never_fits_is_read_ever_more_rarely_and_nothing_waits_for_
         if bench.sync is not None:
             want = bench.sync.wants.get("t")
             bench.answer()
-            if want is not None and want.after is None:  # else it is only polled
+            if want is not None and want.after is None:  # otherwise the chain is only polled
                 began.append(bench.now)
                 whole.append(want.buckets is None)
                 bench.tracker.mismatched("t", bench.now)
                 assert bench.state() is bench.state("other") is State.FOLLOWING or len(began) == 1
-    assert whole[:4] == [False, True, False, False], "everything once; then whether the buckets fit by now"
+    assert whole[:4] == [False, True, False, False], "everything once; then only the differing buckets"
     waits = [after - before for before, after in itertools.pairwise(began)]
     assert waits[:7] == pytest.approx([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, CALM.max_sync_backoff])
     assert waits[6:] == pytest.approx([CALM.max_sync_backoff] * len(waits[6:]))
@@ -947,10 +947,10 @@ def test_rule_10_what_never_fits_is_read_ever_more_rarely_and_nothing_waits_for_
     link = history.one()
     assert bench.feed(link) == [link]
     bench.tracker.mismatched("t", bench.now)
-    assert bench.state() is State.FOLLOWING, "its next reading has its time"
+    assert bench.state() is State.FOLLOWING, "the next reading is due later"
 
 
-def test_rule_10_a_doubt_ends_with_an_answer_that_fits_and_another_begins_anew() -> None:
+def test_rule_10_persistent_mismatch_ends_with_a_fitting_answer() -> None:
     _, bench = following()
     for _ in range(2):
         bench.tracker.resync(["t"], bench.now)
@@ -965,7 +965,7 @@ def test_rule_10_a_doubt_ends_with_an_answer_that_fits_and_another_begins_anew()
         bench.wait(0.1)
 
 
-def test_rule_10_a_topic_in_doubt_may_be_dropped() -> None:
+def test_rule_10_mismatching_topic_can_be_dropped() -> None:
     _, bench = following()
     bench.tracker.resync(["t"], bench.now)
     bench.wait()
@@ -983,25 +983,25 @@ def test_rule_10_links_wait_while_a_mismatch_is_repaired() -> None:
     assert bench.feed(history.one()) == []
 
 
-def test_rule_10_a_repair_begins_with_everything_that_has_come() -> None:
+def test_rule_10_repair_applies_received_links_first() -> None:
     history, bench = following()
     bench.tracker.mismatched("t", bench.now)
     links = history.some(3)
     assert bench.feed(*links) == []
     bench.wait(CALM.sync_interval + CALM.sync_jitter)
     assert bench.is_syncing()
-    assert bench.applied[-3:] == links, "else the buckets of these differ, and are read too"
+    assert bench.applied[-3:] == links, "otherwise their buckets differ and are read too"
     assert bench.known() == links[-1].point
     later = history.one()
-    assert bench.feed(later) == [], "while the sync runs known stands still"
+    assert bench.feed(later) == [], "known does not change while the sync runs"
     bench.answer()
     assert bench.known() == later.point
 
 
-def test_rule_10_a_mismatch_during_a_delta_is_not_answered_by_it() -> None:
+def test_rule_10_mismatch_during_a_delta_needs_a_full_sync() -> None:
     history, bench = following()
     history.one()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.wait(WINDOW)
     bench.tracker.mismatched("t", bench.now)
     bench.answer()
@@ -1015,19 +1015,19 @@ def test_rule_10_a_replica_of_everything_fetches_differing_buckets_too() -> None
     assert bench.running.wants == {ALL: Want(buckets={})}
 
 
-def test_rule_10_of_a_topic_that_was_dropped_is_ignored() -> None:
+def test_rule_10_mismatch_of_a_dropped_topic_is_ignored() -> None:
     _, bench = following()
     bench.tracker.mismatched("gone", bench.now)
     assert bench.state() is State.FOLLOWING
 
 
-# -- a full sync that somebody asks for --------------------------------------------------------------------------
+# -- resync ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["t", ALL])
-def test_what_is_asked_for_is_read_anew_and_counted_as_asked(name: str) -> None:
+def test_resync_reads_again_and_counts_as_asked(name: str) -> None:
     _, bench = following(topics=(name,))
-    for times in (1, 2):  # and again, although nothing came in between
+    for times in (1, 2):  # and again, without changes in between
         bench.tracker.resync([name], bench.now)
         bench.wait()
         assert bench.running.wants == {name: Want()}
@@ -1036,7 +1036,7 @@ def test_what_is_asked_for_is_read_anew_and_counted_as_asked(name: str) -> None:
         assert bench.tracker.counters.fulls["asked"] == times
 
 
-def test_what_is_asked_for_while_a_repair_is_due_is_everything() -> None:
+def test_resync_while_a_repair_is_due_reads_everything() -> None:
     _, bench = following()
     bench.tracker.mismatched("t", bench.now)
     bench.tracker.resync(["t"], bench.now)
@@ -1044,12 +1044,12 @@ def test_what_is_asked_for_while_a_repair_is_due_is_everything() -> None:
     assert bench.running.wants == {"t": Want()}
 
 
-def test_nothing_is_asked_for_while_everything_is_to_be_read_anyway() -> None:
+def test_resync_during_a_full_sync_has_no_effect() -> None:
     history = History()
     bench = Bench(history)
     bench.tracker.resync(["t"], bench.now)
     assert bench.state() is State.JOINING
-    bench.hear(history.reading(), nonce=bench.questions[-1].nonce)
+    bench.receive(history.reading(), nonce=bench.requests[-1].nonce)
     bench.tracker.resync(["t"], bench.now)
     assert bench.state() is State.FULL_DUE
     bench.wait()
@@ -1058,10 +1058,10 @@ def test_nothing_is_asked_for_while_everything_is_to_be_read_anyway() -> None:
     assert (bench.state(), bench.tracker.syncs.waits) == (State.FOLLOWING, False)
 
 
-# -- rule 12, and what a shell relies on -------------------------------------------------------------------------
+# -- rule 12, and the contract with the caller -------------------------------------------------------------------
 
 
-def test_rule_12_the_same_input_gives_the_same_actions() -> None:
+def test_rule_12_same_input_gives_the_same_effects() -> None:
     def run() -> list[str]:
         history = History()
         bench = Bench(history).synced()
@@ -1072,21 +1072,21 @@ def test_rule_12_the_same_input_gives_the_same_actions() -> None:
         bench.wait(WINDOW)
         bench.answer()
         bench.ask()
-        return [str(bench.syncs), str(bench.questions), str(bench.applied)]
+        return [str(bench.syncs), str(bench.requests), str(bench.applied)]
 
     assert run() == run()
 
 
-def test_rule_12_nothing_followed_has_nothing_to_do() -> None:
+def test_rule_12_tracker_without_topics_has_nothing_due() -> None:
     tracker = Tracker(CALM, Limits(), random.Random(0), 100.0)
-    assert tracker.next_time() == float("inf"), "a shell that sleeps until then must not spin"
+    assert tracker.next_time() == float("inf"), "a caller that sleeps until then must not loop busily"
     assert tracker.tick(200.0) == []
     _, bench = following()
     bench.tracker.unsubscribe("t")
     assert bench.tracker.next_time() == float("inf")
 
 
-def test_rule_07_a_tracker_that_follows_nothing_claims_nothing() -> None:
+def test_rule_07_tracker_without_topics_is_infinitely_stale() -> None:
     new = Tracker(CALM, Limits(), random.Random(0), 100.0)
     history, bench = following()
     history.one()
@@ -1098,7 +1098,7 @@ def test_rule_07_a_tracker_that_follows_nothing_claims_nothing() -> None:
         assert tracker.covered(["t"]) == 0
 
 
-def test_covered_of_a_topic_that_is_not_followed_is_nothing() -> None:
+def test_covered_of_an_unfollowed_topic_is_0() -> None:
     history = History()
     history.some(2)
     bench = Bench(history).synced()
@@ -1106,7 +1106,7 @@ def test_covered_of_a_topic_that_is_not_followed_is_nothing() -> None:
     assert bench.tracker.covered(["t", "other"]) == 0
 
 
-def test_rule_12_next_time_is_never_too_late_and_never_spins() -> None:
+def test_rule_12_next_time_is_never_late_and_never_loops_busily() -> None:
     history, bench = following()
     history.some(3)
     bench.feed(history.links[-1])
@@ -1119,7 +1119,7 @@ def test_rule_12_next_time_is_never_too_late_and_never_spins() -> None:
     assert bench.known() == history.point
 
 
-def test_an_envelope_of_several_messages_is_applied_as_one() -> None:
+def test_envelope_of_several_messages_is_applied_at_once() -> None:
     history, bench = following()
     links = history.some(3)
     effects = bench.tracker.feed(envelope(*links), bench.now)
@@ -1128,10 +1128,10 @@ def test_an_envelope_of_several_messages_is_applied_as_one() -> None:
     assert bench.applied == links
 
 
-def test_late_answers_and_failures_are_counted_and_change_nothing() -> None:
+def test_late_answers_and_failures_are_counted_and_ignored() -> None:
     history, bench = following()
     history.one()
-    bench.hear(history.reading())
+    bench.receive(history.reading())
     bench.wait(WINDOW)
     number, reading = bench.running.number, history.answer(bench.running.wants)
     bench.sync = None
@@ -1143,29 +1143,29 @@ def test_late_answers_and_failures_are_counted_and_change_nothing() -> None:
     assert bench.tracker.counters.syncs_failed == 1
 
 
-def test_covered_is_the_least_of_what_is_followed() -> None:
+def test_covered_is_the_minimum_of_the_followed_topics() -> None:
     history = History()
     history.some(2, "a")
     history.some(3, "b")
     bench = Bench(history, ("a", "b"))
     assert bench.tracker.covered() == 0
     bench.synced()
-    assert bench.tracker.covered() == 5, "the sync proved that a has no more up to the store's position"
+    assert bench.tracker.covered() == 5, "the sync proved that a has no later change up to the store's position"
     bench.feed(history.one("b"))
     assert bench.tracker.covered(["b"]) == 6
     assert bench.tracker.covered() == 5
-    bench.hear(history.reading(), nonce=bench.ask().nonce)
+    bench.receive(history.reading(), nonce=bench.ask().nonce)
     assert bench.tracker.covered() == 6
     bench.tracker.mismatched("a", bench.now)
     assert bench.tracker.covered() == 0
 
 
-def test_covered_starts_anew_in_another_history() -> None:
+def test_covered_restarts_in_another_history() -> None:
     history = History()
     history.some(9)
     bench = Bench(history).synced()
     bench.history = history.restored(2)
-    bench.hear(bench.history.reading(), nonce=bench.ask().nonce)
+    bench.receive(bench.history.reading(), nonce=bench.ask().nonce)
     bench.wait()
     bench.answer()
     bench.wait()
@@ -1173,20 +1173,20 @@ def test_covered_starts_anew_in_another_history() -> None:
     assert bench.tracker.covered() == 2
 
 
-def test_covered_goes_back_with_a_store_restored_to_a_point_that_is_known() -> None:
+def test_covered_goes_back_with_a_restore_to_a_known_point() -> None:
     history = History()
     history.one()
     history.some(9, "other")
     bench = Bench(history).synced()
     assert bench.tracker.covered() == 10
     restored = history.restored(3)
-    bench.hear(restored.reading(), nonce=bench.ask().nonce)
-    assert bench.state() is State.FOLLOWING, "this topic was not touched by the restore"
+    bench.receive(restored.reading(), nonce=bench.ask().nonce)
+    assert bench.state() is State.FOLLOWING, "the restore did not change this topic"
     restored.some(2)
-    assert bench.tracker.covered() == 3, "its change at position 4 is not here"
+    assert bench.tracker.covered() == 3, "the replica does not have its change at position 4"
 
 
-def test_the_empty_topic_is_followed_from_its_first_link() -> None:
+def test_empty_topic_is_followed_from_its_first_link() -> None:
     history = History()
     bench = Bench(history).synced()
     assert bench.known() == ZERO
@@ -1194,20 +1194,20 @@ def test_the_empty_topic_is_followed_from_its_first_link() -> None:
     assert bench.feed(link) == [link]
 
 
-def test_rule_04_a_head_that_proves_a_changed_history_proves_no_freshness() -> None:
+def test_rule_04_head_of_a_changed_history_is_no_proof_of_freshness() -> None:
     history, bench = following()
     lost = history.one()
     bench.feed(lost)
     bench.history = history.restored(lost.prev.position)
     nonce = bench.ask().nonce
     before = bench.staleness()
-    bench.hear(bench.history.reading(), nonce=nonce)
+    bench.receive(bench.history.reading(), nonce=nonce)
     assert bench.state() is State.DELTA_DUE
-    assert bench.staleness() == before, "what the replica shows is not what the store has"
+    assert bench.staleness() == before, "the replica's contents differ from the store's"
 
 
-def test_rule_01_a_link_that_leads_backwards_is_foreign() -> None:
-    # The codec refuses a topic's link like that; the chain of everything runs over the transactions' points.
+def test_rule_01_backward_link_is_foreign() -> None:
+    # The codec refuses such a link of a topic; the chain of everything uses the transactions' points.
     history, bench = following(topics=(ALL,))
     history.some(3)
     bench = Bench(history, (ALL,)).synced()

@@ -1,4 +1,4 @@
-"""The table of states: closed, without dead entries, and its groups agree with it."""
+"""The table of states: complete, without unused entries, and consistent with its groups."""
 
 import pytest
 
@@ -26,16 +26,16 @@ def test_every_state_has_a_row_and_can_be_reached_and_left() -> None:
         assert set(TRANSITIONS[state].values()) - {state}, f"{state} is a trap"
 
 
-def test_every_happening_means_something_somewhere() -> None:
+def test_every_trigger_is_used_in_the_table() -> None:
     assert {trigger for row in TRANSITIONS.values() for trigger in row} == set(Trigger)
 
 
-def test_a_happening_that_cannot_happen_is_a_bug_and_says_so() -> None:
+def test_impossible_trigger_raises_key_error() -> None:
     with pytest.raises(KeyError):
         after(State.FOLLOWING, Trigger.REPLACED)
 
 
-def test_the_groups_agree_with_the_table() -> None:
+def test_groups_of_states_agree_with_the_table() -> None:
     assert {state for state in State if Trigger.BEGUN in TRANSITIONS[state]} == DUE
     assert {state for state in State if Trigger.FAILED in TRANSITIONS[state]} == SYNCING
     assert {state for state in State if state.name.startswith("FULL")} == FROZEN
@@ -56,7 +56,7 @@ def test_rule_09_a_need_that_arises_during_a_sync_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_delta_that_meets_a_known_of_another_history_is_broken(again: bool) -> None:
+def test_delta_with_known_of_another_history_is_broken(again: bool) -> None:
     history = History()
     bench = Bench(history).synced()
     other, lost = history.restored(0), history.some(3)
@@ -66,14 +66,14 @@ def test_a_delta_that_meets_a_known_of_another_history_is_broken(again: bool) ->
     reading = other.answer(bench.running.wants)
     bench.feed(lost[0])
     if again:
-        bench.hear(other.restored(2, seed=9).reading())
+        bench.receive(other.restored(2, seed=9).reading())
     assert bench.state() is (State.DELTA_AGAIN if again else State.DELTA)
     assert bench.answer(reading) == []
     assert bench.state() is State.DELTA_DUE
     assert bench.known() not in (ZERO, other.point)
 
 
-def test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile() -> None:
+def test_delta_behind_known_keeps_a_need_that_arose_meanwhile() -> None:
     history = History()
     bench = Bench(history, limits=Limits(max_waiting_links=1)).synced()
     links = history.some(7)
@@ -90,7 +90,7 @@ def test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile() -> N
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_a_doubted_delta_gives_way_to_a_full_sync(asked: bool) -> None:
+def test_mismatch_during_a_delta_leads_to_a_full_sync(asked: bool) -> None:
     history = History()
     bench = Bench(history, limits=Limits(max_waiting_links=1)).synced()
     links = history.some(5)
@@ -103,26 +103,26 @@ def test_a_doubted_delta_gives_way_to_a_full_sync(asked: bool) -> None:
     else:
         bench.tracker.mismatched("t", bench.now)
     assert bench.state() is State.FULL_DUE
-    assert bench.answer() == []  # the delta's answer comes too late
+    assert bench.answer() == []  # the delta's answer is late
     bench.wait()
     assert bench.running.wants == {"t": Want() if asked else Want(buckets={})}
     bench.answer()
     assert bench.known() == history.point
 
 
-def test_a_point_at_hand_of_another_history_is_found_out() -> None:
+def test_resumed_point_of_another_history_is_detected() -> None:
     history = History()
     history.some(2)
     other = history.restored(1)
     other.one()
     bench = Bench(other, known={"t": history.point})
-    bench.hear(other.reading())
+    bench.receive(other.reading())
     assert bench.state() is State.JOINING
     bench.synced()
     assert bench.known() == other.point
 
 
-def test_every_entry_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_entry_of_the_table_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: set[Entry] = set()
 
     def note(state: State, trigger: Trigger) -> State:
@@ -130,14 +130,14 @@ def test_every_entry_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> No
         return after(state, trigger)
 
     monkeypatch.setattr(chain_module, "after", note)
-    test_a_delta_that_meets_a_known_of_another_history_is_broken(again=False)
-    test_a_delta_that_meets_a_known_of_another_history_is_broken(again=True)
-    test_a_delta_behind_known_does_not_answer_a_need_that_arose_meanwhile()
-    test_a_point_at_hand_of_another_history_is_found_out()
-    test_a_doubted_delta_gives_way_to_a_full_sync(asked=False)
-    test_a_doubted_delta_gives_way_to_a_full_sync(asked=True)
+    test_delta_with_known_of_another_history_is_broken(again=False)
+    test_delta_with_known_of_another_history_is_broken(again=True)
+    test_delta_behind_known_keeps_a_need_that_arose_meanwhile()
+    test_resumed_point_of_another_history_is_detected()
+    test_mismatch_during_a_delta_leads_to_a_full_sync(asked=False)
+    test_mismatch_during_a_delta_leads_to_a_full_sync(asked=True)
     for seed in range(600):
         walk(seed, 400)
         if happened == TABLE:
             break
-    assert TABLE - happened == set(), "entries that nothing leads to: take them out of the table"
+    assert TABLE - happened == set(), "unused entries: remove them from the table"

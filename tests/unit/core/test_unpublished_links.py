@@ -1,4 +1,4 @@
-"""Which links a service publishes that nobody handed over (rule S10)."""
+"""The links that a service publishes because no worker handed them over (rule S10)."""
 
 import msgspec
 import pytest
@@ -24,7 +24,7 @@ def unpublished() -> UnpublishedLinks:
     return UnpublishedLinks("me", GRACE, KEEP)
 
 
-def test_what_was_handed_over_is_published_once() -> None:
+def test_handed_over_link_is_published_once() -> None:
     one = unpublished()
     given = links("me", "me")
     assert one.handed_over(given) == given
@@ -33,14 +33,14 @@ def test_what_was_handed_over_is_published_once() -> None:
     assert one.due(99.0, {"me"}, holds_orphans=True) == []
 
 
-def test_own_links_that_nobody_handed_over_are_published_after_the_grace_in_commit_order() -> None:
+def test_own_links_not_handed_over_are_published_after_the_grace_in_commit_order() -> None:
     one = unpublished()
     given = links("me", "me")
     one.in_changelog(given, 5.0)
     assert one.next_time() == 5.0 + GRACE
     assert one.due(5.0 + GRACE - 0.01, {"me"}, holds_orphans=False) == []
     assert one.due(5.0 + GRACE, {"me"}, holds_orphans=False) == given
-    assert one.handed_over(given) == [], "a worker that comes late hands over what is out already"
+    assert one.handed_over(given) == [], "links that a late worker hands over were published already"
     assert one.due(99.0, {"me"}, holds_orphans=False) == []
 
 
@@ -55,14 +55,14 @@ def test_own_links_that_nobody_handed_over_are_published_after_the_grace_in_comm
         ("me", set(), False, True),
     ],
 )
-def test_orphans_are_for_the_holder_of_the_lease(origin: str, live: set[str], holds: bool, expected: bool) -> None:
+def test_holder_of_the_lease_publishes_orphans(origin: str, live: set[str], holds: bool, expected: bool) -> None:
     one = unpublished()
     given = links(origin)
     one.in_changelog(given, 0.0)
     assert one.due(GRACE, live, holds_orphans=holds) == (given if expected else [])
 
 
-def test_a_link_of_a_live_service_is_taken_over_when_that_service_dies() -> None:
+def test_link_of_a_live_service_is_published_when_that_service_dies() -> None:
     one = unpublished()
     given = links("other")
     one.in_changelog(given, 0.0)
@@ -70,7 +70,7 @@ def test_a_link_of_a_live_service_is_taken_over_when_that_service_dies() -> None
     assert one.due(KEEP - 1.0, set(), holds_orphans=True) == given
 
 
-def test_a_link_of_a_live_service_is_forgotten_in_the_end() -> None:
+def test_link_of_a_live_service_is_forgotten_after_keep() -> None:
     one = unpublished()
     one.in_changelog(links("other"), 0.0)
     assert one.due(KEEP, {"other"}, holds_orphans=True) == []
@@ -78,7 +78,7 @@ def test_a_link_of_a_live_service_is_forgotten_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("origin", ["me", "dead"])
-def test_a_grace_beyond_what_is_kept_does_not_switch_following_off(origin: str) -> None:
+def test_grace_longer_than_keep_still_publishes_links(origin: str) -> None:
     one = UnpublishedLinks("me", 60.0, KEEP)
     given = links(origin)
     one.in_changelog(given, 0.0)
@@ -87,7 +87,7 @@ def test_a_grace_beyond_what_is_kept_does_not_switch_following_off(origin: str) 
     assert one.due(61.0, {"me"}, holds_orphans=True) == given
 
 
-def test_next_time_never_has_the_caller_spin_over_links_of_others() -> None:
+def test_next_time_ignores_waiting_links_of_other_services() -> None:
     one = unpublished()
     given = links("other", "me")
     one.in_changelog(given[:1], 0.0)
@@ -105,5 +105,5 @@ def test_memory_is_bounded_and_forgetting_is_harmless(monkeypatch: pytest.Monkey
     given = links(*["me"] * 5)
     one.in_changelog(given, 0.0)
     assert one.due(GRACE, set(), holds_orphans=False) == given[2:]
-    assert one.handed_over(given[:2]) == given[:2], "forgotten, so published: again at the worst"
+    assert one.handed_over(given[:2]) == given[:2], "forgotten links are published, perhaps again"
     assert len(one._published) == 3

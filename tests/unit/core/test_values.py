@@ -1,4 +1,4 @@
-"""Canonical JSON (rule S6): one byte form for equal values, and refusal of what JSON cannot say."""
+"""Canonical JSON (rule S6): one byte form for equal values; values that JSON does not have are refused."""
 
 import json
 import math
@@ -28,7 +28,7 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_what_goes_in_comes_out(value: Any) -> None:
+def test_encoded_value_is_decoded(value: Any) -> None:
     data = values.encode(value, Limits())
     assert values.decode(data) == value
     assert json.loads(data) == value
@@ -36,12 +36,12 @@ def test_what_goes_in_comes_out(value: Any) -> None:
 
 
 @given(st.dictionaries(text, leaves, min_size=2, max_size=6))
-def test_the_order_of_members_does_not_matter(value: dict[str, Any]) -> None:
+def test_order_of_members_does_not_change_the_bytes(value: dict[str, Any]) -> None:
     backwards = dict(reversed(list(value.items())))
     assert values.encode(value, Limits()) == values.encode(backwards, Limits())
 
 
-def test_the_form() -> None:
+def test_canonical_form() -> None:
     value = {"b": [1, 2.0, True, None], "a": 'ü"\\\n\x00', "B": (1,)}
     assert values.encode(value, LIMITS) == '{"B":[1],"a":"ü\\"\\\\\\n\\u0000","b":[1,2.0,true,null]}'.encode()
 
@@ -66,7 +66,7 @@ def test_the_form() -> None:
         ([0] * 10_001, "bytes"),
     ],
 )
-def test_no_json_is_refused(value: object, word: str) -> None:
+def test_value_that_json_does_not_have_is_refused(value: object, word: str) -> None:
     with pytest.raises(InvalidValueError, match=word):
         values.encode(value, LIMITS)
 
@@ -83,7 +83,7 @@ def test_depth_is_bounded() -> None:
         values.encode(value, LIMITS)
 
 
-def test_a_shared_graph_cannot_unfold_for_ever() -> None:
+def test_shared_graph_is_bounded() -> None:
     value: Any = "x"
     for _ in range(60):
         value = [value, value]
@@ -92,6 +92,6 @@ def test_a_shared_graph_cannot_unfold_for_ever() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"nope", b"\xff", b'"caf\xe9"', b'{"\xe9":1}', b"1 2", b"[" * 100_000])
-def test_bytes_that_are_no_json(data: bytes) -> None:
+def test_invalid_json_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidValueError, match="no JSON"):
         values.decode(data)

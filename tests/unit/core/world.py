@@ -1,6 +1,6 @@
-"""A store, a wire that may do anything, and one replica, moved step by step: for tests at random.
+"""A store, a wire with arbitrary faults, and one replica, moved step by step: for random tests.
 
-Every step checks what must always hold; ``heal`` ends all faults and checks that the replica equals the store.
+Every step checks the invariants; ``heal`` ends all faults and checks that the replica equals the store.
 """
 
 import random
@@ -20,7 +20,7 @@ TOPICS = ("a", "b")
 TIMING = Timing(sync_jitter=0.5, sync_interval=0.5, sync_timeout=4.0, max_sync_backoff=4.0)
 TIGHT = Limits(max_waiting_links=4, max_waiting_bytes=2 * (CHANGE_OVERHEAD + len("port") + len("k1")) + 8)
 HEALING = 60.0
-"""Seconds without faults after which the replica must have everything: more than any bound of TIMING."""
+"""Seconds without faults after which the replica must equal the store: more than any bound of TIMING."""
 
 
 class World:
@@ -33,7 +33,7 @@ class World:
         self.limits = TIGHT if tight else Limits()
         self.replica_state = ReplicaState(TIMING, self.limits, random.Random(seed), Cache(), self.now)
         self.wire: list[Envelope] = []
-        self.told: list[Envelope] = []
+        self.hellos: list[Envelope] = []
         self.nonces: list[str] = []
         self.sync: int | None = None
         self.wants: StepResult | None = None
@@ -49,7 +49,7 @@ class World:
     # -- steps: the store ----------------------------------------------------------------------------------------
 
     def commit(self, writes: Sequence[Write], parts: int) -> None:
-        """One transaction, sent as it should be: one message a link, or a run."""
+        """One transaction, sent correctly: one message per link, or a run."""
         objects = self.history.objects
         writes = [
             (topic, key, value)
@@ -64,7 +64,7 @@ class World:
         self._note()
 
     def restore(self, back: int) -> None:
-        """The store is put back to a backup."""
+        """The store is restored from a backup."""
         self.restores += 1
         position = max(0, self.history.point.position - back)
         self.history = self.history.restored(position, seed=self.history.point.nonce + self.restores)
@@ -72,14 +72,14 @@ class World:
         self._note()
 
     def trim(self, keep: int) -> None:
-        """The changelog forgets."""
+        """The changelog is trimmed."""
         self.trims += 1
         self.history.trim(self.history.point.position - keep)
 
     # -- steps: the wire -----------------------------------------------------------------------------------------
 
     def deliver(self, index: int, *, keep: bool) -> None:
-        """A message arrives, out of order perhaps, and perhaps again later."""
+        """A message arrives, perhaps out of order, and perhaps again later."""
         if self.wire:
             index %= len(self.wire)
             message = self.wire[index] if keep else self.wire.pop(index)
@@ -97,15 +97,15 @@ class World:
         self.heads_read = Heads(heads.store, every), self.now
 
     def send_hello(self, *, own: bool) -> None:
-        """A publisher says hello: to the last question, or to all."""
+        """A publisher sends a hello: a reply to the last request, or a broadcast."""
         if self.heads_read is not None and (self.nonces or not own):
             heads, began = self.heads_read
-            self.told.append(hello(heads, nonce=self.nonces[-1] if own else "", age=self.now - began))
+            self.hellos.append(hello(heads, nonce=self.nonces[-1] if own else "", age=self.now - began))
 
-    def hear_hello(self, index: int) -> None:
+    def receive_hello(self, index: int) -> None:
         """A hello arrives."""
-        if self.told:
-            self._take(self.replica_state.feed(self.told.pop(index % len(self.told)), self.now))
+        if self.hellos:
+            self._take(self.replica_state.feed(self.hellos.pop(index % len(self.hellos)), self.now))
 
     # -- steps: the replica --------------------------------------------------------------------------------------
 
@@ -114,10 +114,10 @@ class World:
         self.now += seconds
         self._note()
         self._take(self.replica_state.tick(self.now))
-        assert self.replica_state.tracker.next_time() > self.now, "the clock's thread would spin"
+        assert self.replica_state.tracker.next_time() > self.now, "the clock's thread would loop busily"
 
     def connect(self) -> None:
-        """A connection is there again; what was on its way is lost."""
+        """A connection is made again; messages on their way are lost."""
         self.wire.clear()
         self.replica_state.connected(self.now)
 
@@ -140,15 +140,15 @@ class World:
             self.sync = self.reading = self.wants = None
             self.replica_state.sync_failed(number, self.now)
 
-    def doubt(self, chain: str) -> None:
-        """Somebody says that the contents differ, as a broken digest would."""
+    def report_mismatch(self, chain: str) -> None:
+        """Report a mismatch, as after a wrong digest."""
         if chain not in self.replica_state.tracker.topics:
             return
         if self.replica_state.tracker.chain(chain).state not in (State.FULL, State.FULL_AGAIN):
             self.replica_state.mismatched(chain, self.now)
 
-    def ask(self, chain: str) -> None:
-        """Somebody asks for everything to be read anew."""
+    def resync(self, chain: str) -> None:
+        """Request that everything is read again."""
         if chain in self.replica_state.tracker.topics:
             self.replica_state.resync([chain], self.now)
 
@@ -159,7 +159,7 @@ class World:
             self._take(self.replica_state.subscribe([chain], self.now))
 
     def resume(self) -> None:
-        """The replica starts again, with its objects and its points at hand."""
+        """The replica starts again with its objects and its known points."""
         tracker = self.replica_state.tracker
         points = {name: tracker.chain(name).known for name in self.chains}
         known = {name: point for name, point in points.items() if point is not None}
@@ -170,14 +170,14 @@ class World:
             self._take(self.replica_state.subscribe(self.chains, self.now, known))
 
     def heal(self) -> None:
-        """No faults any more: publishers answer, the store answers. Everything that is under way is lost."""
+        """End all faults: publishers and the store answer. Messages on their way are lost."""
         self.wire.clear()
-        self.told.clear()
+        self.hellos.clear()
         until = self.now + HEALING
         while self.now < until:
             self.read_heads()
             self.send_hello(own=True)
-            self.hear_hello(0)
+            self.receive_hello(0)
             self.read()
             self.answer()
             self.elapse(0.5)
@@ -188,13 +188,13 @@ class World:
         for topic in TOPICS:
             assert self._records(topic) == self.history.objects.get(topic, {})
 
-    # -- what must always hold -----------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """After every step."""
+        """Check the invariants, after every step."""
         tracker = self.replica_state.tracker
-        assert self.replica_state.faults.guarded == 0, "something old was about to replace something newer"
-        assert self.replica_state.faults.mismatches == 0, "count and digest are not the store's"
+        assert self.replica_state.faults.guarded == 0, "an older version was about to replace a newer one"
+        assert self.replica_state.faults.mismatches == 0, "count and digest differ from the store's"
         for name in tracker.topics:
             chain = tracker.chain(name)
             assert chain.reorder_buffer.messages <= self.limits.max_waiting_links
@@ -206,7 +206,7 @@ class World:
                 assert proof <= self.was_head[name, chain.known], "staleness was reported too small"
         if not self.restores and not self.trims:
             needs = {"greeted", "mismatched", "asked", "failed"}
-            assert set(tracker.counters.fulls) <= needs, "a full sync without need"
+            assert set(tracker.counters.fulls) <= needs, "a full sync without cause"
 
     def _records(self, topic: str) -> Objects:
         return {(row.table, row.key): row for row in self.replica_state.cache.topic_records(topic)}
@@ -218,21 +218,21 @@ class World:
             self.was_head[name, self.history.head(name)] = self.now
 
     def _take(self, outcome: StepResult) -> None:
-        for question in outcome.hello_requests:
-            self.nonces.append(question.nonce)
+        for request in outcome.hello_requests:
+            self.nonces.append(request.nonce)
         if outcome.sync is not None:
             self.sync, self.wants, self.reading = outcome.sync.number, outcome, None
         self.check()
 
 
 def walk(seed: int, steps: int) -> World:
-    """A world moved by chance alone; the same seed makes the same steps."""
+    """A world with random steps; the same seed makes the same steps."""
     rng = random.Random(seed)
     world = World(seed, everything=rng.random() < 0.3, tight=rng.random() < 0.5)
     risky = rng.random() < 0.7
     weights: list[float] = []
     for step in range(steps):
-        if step % 25 == 0:  # calm times, busy times, times of trouble
+        if step % 25 == 0:  # idle times, busy times, times with faults
             weights = [rng.choice([0.0, 1.0, 3.0]) for _ in _STEPS]
             weights += [rng.choice([0.0, 0.0, 1.0]) * risky for _ in _FAULTS]
             weights[0] += 0.1
@@ -242,8 +242,8 @@ def walk(seed: int, steps: int) -> World:
     return world
 
 
-_STEPS = ["elapse", "commit", "deliver", "read_heads", "send_hello", "hear_hello", "read", "answer", "connect"]
-_FAULTS = ["lose", "fail", "restore", "trim", "doubt", "drop_and_follow", "resume"]
+_STEPS = ["elapse", "commit", "deliver", "read_heads", "send_hello", "receive_hello", "read", "answer", "connect"]
+_FAULTS = ["lose", "fail", "restore", "trim", "mismatch", "drop_and_follow", "resume"]
 
 
 def _step(world: World, name: str, rng: random.Random) -> None:
@@ -260,12 +260,12 @@ def _step(world: World, name: str, rng: random.Random) -> None:
             world.elapse(rng.choice([0.1, 0.5, 1.0, 3.0, 6.0]))
         case "send_hello":
             world.send_hello(own=rng.random() < 0.7)
-        case "lose" | "hear_hello":
+        case "lose" | "receive_hello":
             getattr(world, name)(index)
         case "restore" | "trim":
             getattr(world, name)(rng.randint(0, 6))
-        case "doubt":
-            (world.doubt if index % 2 else world.ask)(rng.choice(world.chains))
+        case "mismatch":
+            (world.report_mismatch if index % 2 else world.resync)(rng.choice(world.chains))
         case "drop_and_follow":
             world.drop_and_follow(rng.choice(world.chains))
         case _:
