@@ -40,7 +40,7 @@ MUTANTS = (
         "refused_greeting_waits_for_idle_time",
         "            self._hello_at = min(self._hello_at, self._broadcast_at + pause)\n",
         "",
-        "test_greeting_that_is_refused_is_sent_soon_again",
+        "test_refused_hello_to_a_new_subscriber_is_retried_soon",
         "a subscriber whose hello was refused gets none before the idle time",
     ),
     HELLOS(

@@ -36,7 +36,7 @@ WAKE_UPS = (
         "clock_is_not_woken_by_a_hello",
         "wake = restless and (envelope.hello is not None or not self._restless)",
         "wake = restless and not self._restless",
-        "test_answer_ends_a_wait_although_another_link_waits",
+        "test_reply_ends_a_topics_wait_while_another_link_waits",
         "while a link waits, a hello that ends another wait has no effect before the next tick",
     ),
     ENGINE(
@@ -57,7 +57,7 @@ WAKE_UPS = (
         "clock_is_not_woken_after_a_failed_sync",
         "        self._clock.wake()\n        if foreign:",
         "        if foreign:",
-        "test_failed_sync_is_tried_again_after_its_backoff",
+        "test_failed_sync_is_retried_after_its_backoff",
         "a sync that failed is not tried again after its backoff",
     ),
     ENGINE(
@@ -71,7 +71,7 @@ WAKE_UPS = (
         "clock_is_not_woken_by_a_connection",
         "            self.state.connected(self.now())\n        self._clock.wake()",
         "            self.state.connected(self.now())",
-        "test_connection_is_followed_by_a_question",
+        "test_connection_leads_to_a_hello_request",
         "the replica does not ask for hello replies when it is connected again",
     ),
     ENGINE(
@@ -103,21 +103,21 @@ WAKE_UPS = (
         "            self._sync_failed(job, error)\n            return self.now()\n        with self.lock:\n",
         "            self._sync_failed(job, error)\n            return self.now()\n"
         "        with self.lock:\n            self._job = None\n",
-        "test_sync_that_is_given_up_does_not_cost_the_next_one",
+        "test_timed_out_sync_does_not_delay_the_next_one",
         "after a sync that took too long, the next one is not done before its own timeout",
     ),
     ENGINE(
         "waiters_are_notified_of_events_only",
         "            self._on_events(outcome, first)\n        self._announce()\n",
         "            self._on_events(outcome, first)\n            self._announce()\n",
-        "test_wait_for_returns_when_it_is_applied_and_always",
+        "test_wait_for_always_returns_when_the_commit_is_applied",
         "without a handler, wait_for() never returns",
     ),
     ENGINE(
         "waiters_are_not_notified_of_close",
         "            self._closing = True\n            self._announce()\n",
         "            self._closing = True\n",
-        "test_replica_that_is_closed_while_it_works_ends_once",
+        "test_replica_closed_while_it_works_ends_once",
         "wait_for() without a timeout blocks forever in a closed replica",
     ),
     REPLICA(
@@ -125,7 +125,7 @@ WAKE_UPS = (
         "                engine.changed.wait(left)",
         "                engine.lock.release()\n                engine.lock.acquire()\n"
         "                engine.changed.wait(left)",
-        "test_wait_for_returns_when_it_is_applied_and_always",
+        "test_wait_for_always_returns_when_the_commit_is_applied",
         "a change that is applied between the look and the wait is not noticed",
     ),
     LOOP(
@@ -156,7 +156,7 @@ WAKE_UPS = (
         "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()\n"
         "        self._loop.wake()",
         "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()",
-        "test_question_is_answered_after_one_reading",
+        "test_hello_request_is_answered_after_one_reading",
         "a hello request that needs a reading is answered at the next idle hello",
     ),
     PUBLISHER(
@@ -165,28 +165,28 @@ WAKE_UPS = (
         "        self._send_due_hellos()\n        self._loop.wake()",
         "        self._loop.wake()\n        with self._lock:\n"
         "            self._core.hello_requested(ask, time.monotonic())\n        self._send_due_hellos()",
-        "test_question_wakes_the_loop",
+        "test_hello_request_wakes_the_loop",
         "the loop looks for hello requests, finds none, and sleeps until the next idle hello",
     ),
     PUBLISHER(
         "loop_is_not_woken_by_a_connection",
         "            self._core.connected(time.monotonic())\n        self._loop.wake()",
         "            self._core.connected(time.monotonic())",
-        "test_connection_is_greeted",
+        "test_connection_leads_to_a_hello",
         "a subscriber that connects gets no hello before the next idle one",
     ),
     HANDLERS(
         "handler_is_not_notified_of_events",
         "                    self._queue.push(selected, now, initial=initial)\n            self._changed.notify_all()",
         "                    self._queue.push(selected, now, initial=initial)",
-        "test_handler_gets_every_object_as_it_is_in_the_end",
+        "test_handler_gets_the_last_version_of_every_object",
         "a handler's thread sleeps although events wait",
     ),
     HANDLERS(
         "waiters_are_not_notified_of_a_handled_event",
         "                parked = self._queue.failed(now, error)\n            self._changed.notify_all()",
         "                parked = self._queue.failed(now, error)",
-        "test_wait_handled_returns_after_the_handler_and_always",
+        "test_wait_handled_always_returns_after_the_handler",
         "wait_handled() never returns",
     ),
     HANDLERS(
@@ -201,7 +201,7 @@ WAKE_UPS = (
         "        now = self._clock()\n        with self._changed:\n            if error is None:\n",
         "        now = self._clock()\n        self._owner.announce()\n        self._owner.watchers = ()\n"
         "        with self._changed:\n            if error is None:\n",
-        "test_watcher_learns_of_every_handled_change",
+        "test_watcher_is_called_after_every_handled_change",
         "an asyncio program that waits for a handler checks too early, and then never again",
     ),
 )
@@ -213,7 +213,7 @@ LOCKS = (
         "            restless",
         "            outcome = self.state.feed(envelope, self.now())\n        self._notify_handlers(outcome)\n"
         "        with self.lock:\n            restless",
-        "test_handler_registered_while_links_arrive_misses_nothing",
+        "test_handler_registered_while_links_arrive_gets_all_changes",
         "events of two steps may reach a handler in the wrong order",
     ),
     ENGINE(
@@ -221,7 +221,7 @@ LOCKS = (
         "            self._notify_handlers(outcome, first=first)\n        self._carry_out(outcome)",
         "        if outcome.events:\n            self._on_events(outcome, first)\n        with self.lock:\n"
         "            self._announce()\n        self._carry_out(outcome)",
-        "test_need_that_a_sync_leaves_is_met_at_once",
+        "test_incomplete_delta_is_followed_by_a_full_sync_at_once",
         "events of a sync and of a message may reach a handler in the wrong order",
     ),
     ENGINE(
@@ -230,7 +230,7 @@ LOCKS = (
         "                    self._journal.dropping(topic)\n            if outcome.events:\n"
         "                self._on_events(outcome, False)\n            with self.lock:\n"
         "                self._announce()\n",
-        "test_events_of_a_topic_that_is_dropped_keep_their_order",
+        "test_events_of_a_dropped_topic_keep_their_order",
         "the deletes of an unsubscribe may overtake changes that came before",
     ),
     ENGINE(
@@ -239,7 +239,7 @@ LOCKS = (
         "            restless",
         "        outcome = self.state.feed(envelope, self.now())\n        with self.lock:\n"
         "            self._notify_handlers(outcome)\n            restless",
-        "test_links_that_begin_to_wait_at_a_tick_are_not_forgotten",
+        "test_link_that_begins_to_wait_during_a_tick_starts_the_clock",
         "two threads change the tracker and the cache at the same time",
     ),
     ENGINE(
@@ -248,14 +248,14 @@ LOCKS = (
         "            return True\n",
         "                self._notify_handlers(outcome)\n        self._subscriber.unregister_topic(topic)\n"
         "        return True\n",
-        "test_new_topic_is_subscribed_to_before_it_is_asked_about",
+        "test_new_topic_is_subscribed_to_before_its_hello_request",
         "a topic that is followed again meanwhile is not subscribed to",
     ),
     REPLICA(
         "handler_is_registered_after_the_lock",
         "            return self._handlers.add(chosen,",
         "        return self._handlers.add(chosen,",
-        "test_handler_registered_while_links_arrive_misses_nothing",
+        "test_handler_registered_while_links_arrive_gets_all_changes",
         "a change that comes between the first look and the registration never reaches the handler",
     ),
     REPLICA(
@@ -265,7 +265,7 @@ LOCKS = (
         "            self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)\n"
         "            self._handlers.push_history(outcome.history)\n            return\n"
         "        self._handlers.push(outcome.events, initial=first, by_sync=outcome.by_sync)",
-        "test_handler_learns_that_history_changed_before_versions_go_back",
+        "test_handler_is_notified_of_changed_history_before_versions_go_back",
         "a handler gets a lower version without a notice and ignores it as old",
     ),
     HANDLERS(
@@ -273,7 +273,7 @@ LOCKS = (
         "            self._handles = (*others, handle)  # before its thread may call it: in_handler looks for it here\n"
         "            try:\n                handle.start()\n",
         "            try:\n                handle.start()\n                self._handles = (*others, handle)\n",
-        "test_handler_is_known_as_one_from_its_first_call_on",
+        "test_in_handler_is_true_from_the_first_call",
         "a handler's first call may wait for itself forever",
     ),
     PUBLISHER(
@@ -281,7 +281,7 @@ LOCKS = (
         "            for envelope in self._core.publish(links, time.monotonic()):\n",
         "            numbered = self._core.publish(links, time.monotonic())\n            self._lock.release()\n"
         "            self._lock.acquire()\n            for envelope in numbered:\n",
-        "test_links_leave_in_the_order_of_their_sequences_and_after_the_journal",
+        "test_links_are_sent_in_order_of_sequences_and_after_the_journal",
         "two commits leave in the wrong order of their sequences",
     ),
     PUBLISHER(
@@ -289,7 +289,7 @@ LOCKS = (
         "            if not self._send_hello(hello):\n                with self._lock:",
         "            with self._lock:\n                self._driver.send_event(hello)\n"
         "            if not hello:\n                with self._lock:",
-        "test_commit_does_not_wait_for_hellos_that_are_refused",
+        "test_commit_does_not_wait_for_refused_hellos",
         "a commit waits for every hello that the transport does not take",
     ),
     PUBLISHER(
@@ -305,21 +305,21 @@ LOCKS = (
         '            if self._closing:\n                raise ClosedError("this publisher is closed; the change',
         "            if self._closing and not self._initialized:\n"
         '                raise ClosedError("this publisher is closed; the change',
-        "test_publisher_that_is_closed_while_it_starts_ends",
+        "test_publisher_closed_during_its_start_ends",
         "a link may follow the goodbye",
     ),
     PUBLISHER(
         "start_overlooks_a_close",
         "                closed = self._closing\n",
         "                closed = False\n",
-        "test_publisher_that_is_closed_while_it_starts_ends",
+        "test_publisher_closed_during_its_start_ends",
         "the thread of a publisher that was closed while it started never ends",
     ),
     PUBLISHER(
         "commit_waits_for_its_turn_for_ever",
         "if not self._lock.acquire(timeout=_SEND_TIMEOUT):",
         "if not self._lock.acquire():",
-        "test_commit_that_waits_for_its_turn_gives_up_in_time",
+        "test_commit_waiting_for_the_lock_gives_up_in_time",
         "the waits of all threads that commit add up",
     ),
     WORKER(
@@ -327,7 +327,7 @@ LOCKS = (
         "            for envelope in core.publish(links, now):\n",
         "            numbered = core.publish(links, now)\n            self._lock.release()\n"
         "            self._lock.acquire()\n            for envelope in numbered:\n",
-        "test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers",
+        "test_commits_of_several_threads_are_handed_over_in_order_of_sequences",
         "the service counts messages as lost that come later",
     ),
     WORKER(
@@ -342,28 +342,28 @@ LOCKS = (
         "worker_start_overlooks_a_close",
         "        if self._closed:  # meanwhile",
         "        if False:  # meanwhile",
-        "test_worker_that_is_closed_while_it_starts_and_works_ends",
+        "test_worker_closed_during_start_and_commits_ends",
         "the store calls a closed worker at each commit",
     ),
     WORKER(
         "worker_connects_after_close",
         "        with self._lock:\n            self._closed = True\n            driver = self._driver",
         "        with self._lock:\n            driver = self._driver",
-        "test_worker_that_is_closed_while_it_starts_and_works_ends",
+        "test_worker_closed_during_start_and_commits_ends",
         "a closed worker opens a connection that is never closed",
     ),
     OUTGOING(
         "handed_links_are_decided_under_the_lock_and_sent_outside",
         '            self._counts["repeated"] += len(links) - len(fresh)\n            self._send(fresh)',
         '            self._counts["repeated"] += len(links) - len(fresh)\n        self._send(fresh)',
-        "test_links_leave_in_the_order_in_which_they_are_decided",
+        "test_links_are_sent_in_the_order_of_decisions",
         "a link that the changelog showed overtakes the one before it",
     ),
     OUTGOING(
         "due_links_are_decided_under_the_lock_and_sent_outside",
         '                hit("service.while_taking_over")\n            self._send(links)',
         '                hit("service.while_taking_over")\n        self._send(links)',
-        "test_links_leave_in_the_order_in_which_they_are_decided",
+        "test_links_are_sent_in_the_order_of_decisions",
         "a link that a worker hands over overtakes the one before it",
     ),
 )
@@ -375,7 +375,7 @@ ORDER = (
         "                self._begin_to_subscribe(fresh)\n",
         "                self._begin_to_subscribe(fresh)\n                for topic in fresh:\n"
         "                    self._subscriber.register_topic(topic)\n",
-        "test_new_topic_is_subscribed_to_before_it_is_asked_about",
+        "test_new_topic_is_subscribed_to_before_its_hello_request",
         "messages between the reply and the subscription are lost, and the loss is not detected at once",
     ),
     ENGINE(
@@ -406,7 +406,7 @@ ORDER = (
         "                for topic in fresh:\n                    self._subscriber.register_topic(topic)\n",
         "                for topic in fresh:\n                    self._subscriber.register_topic(topic)\n"
         "                if self._journal is not None:\n                    self._journal.following(fresh)\n",
-        "test_new_topic_is_subscribed_to_before_it_is_asked_about",
+        "test_new_topic_is_subscribed_to_before_its_hello_request",
         "the audit finds messages that the replica did not expect",
     ),
     ENGINE(
@@ -433,7 +433,7 @@ ORDER = (
         "        outcome = self._carry_out(effects, now) if effects else NOTHING\n",
         "        outcome = self._carry_out(effects, now) if effects else NOTHING\n"
         "        if self.witness is not None:\n            self.witness.received(envelope, effects, self.tracker)\n",
-        "test_replica_that_is_closed_while_it_works_ends_once",
+        "test_replica_closed_while_it_works_ends_once",
         "a replica that is killed holds what its journal does not have",
     ),
     REPLICA_STATE(
@@ -451,7 +451,7 @@ ORDER = (
         "                self._driver.send_event(envelope)\n",
         "                self._driver.send_event(envelope)\n                if self._journal is not None:\n"
         "                    self._journal.messages(_SENT, envelope)\n",
-        "test_links_leave_in_the_order_of_their_sequences_and_after_the_journal",
+        "test_links_are_sent_in_order_of_sequences_and_after_the_journal",
         "the audit finds messages that no publisher sent",
     ),
     WORKER(
@@ -460,7 +460,7 @@ ORDER = (
         "            self._hop().push(links)\n",
         "        try:\n            self._hop().push(links)\n            if self._journal is not None:\n"
         '                self._journal.links("handed", links)\n',
-        "test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers",
+        "test_commits_of_several_threads_are_handed_over_in_order_of_sequences",
         "the audit finds links that no worker handed over",
     ),
     RECEIVING(
@@ -469,7 +469,7 @@ ORDER = (
         "            self._outgoing.handed_over(links)",
         "            self._outgoing.handed_over(links)\n            if self._journal is not None:\n"
         '                self._journal.links("taken", links)',
-        "test_what_is_taken_is_in_the_journal_before_it_is_sent",
+        "test_taken_link_is_in_the_journal_before_it_is_sent",
         "the audit finds links that the service sent and never got",
     ),
 )
@@ -481,14 +481,14 @@ AGES = (
         "            store = self._store.read_heads(()).store\n",
         "        heads: Heads | None = None\n        try:\n            store = self._store.read_heads(()).store\n"
         "            began = time.monotonic()\n",
-        "test_hello_of_an_unchanged_store_claims_the_age_of_its_reading",
+        "test_hello_of_an_unchanged_store_has_the_age_of_its_reading",
         "a hello claims to be younger than it is, and replicas report too little staleness",
     ),
     PUBLISHER(
         "reading_of_the_heads_begins_after_it",
         "                began = time.monotonic()\n                heads = self._store.read_heads([ALL])\n",
         "                heads = self._store.read_heads([ALL])\n                began = time.monotonic()\n",
-        "test_hello_never_claims_a_reading_younger_than_it_is",
+        "test_hello_never_has_an_age_below_its_readings_age",
         "a hello claims to be younger than it is, and replicas report too little staleness",
     ),
     LEASES(
@@ -498,14 +498,14 @@ AGES = (
         "        lease.asked(time.monotonic())\n"
         "        granted = self._directory.acquire(name, self._uuid, self._seconds)\n"
         "        asked = time.monotonic()\n",
-        "test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended",
+        "test_lease_has_one_holder_and_no_service_uses_an_expired_entry",
         "while the database is slow, two services hold one lease",
     ),
     LEASES(
         "entry_counts_from_its_registration",
         "            self._entry.granted(now)\n",
         "            self._entry.granted(time.monotonic())\n",
-        "test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended",
+        "test_lease_has_one_holder_and_no_service_uses_an_expired_entry",
         "a service considers its entry in the directory valid although it has expired",
     ),
     LEASES(
@@ -516,7 +516,7 @@ AGES = (
         "        granted = self._directory.acquire(name, self._uuid, self._seconds)\n"
         "        if granted and name == ORPHANS:\n            self._live = frozenset(each.service for each in live)\n"
         "        elif granted and name == ORPHANS:\n",
-        "test_holder_of_the_orphans_knows_every_service_that_registered_before_the_grant",
+        "test_holder_of_orphans_knows_all_services_registered_before_the_grant",
         "the links of a service that has just started are treated as orphans",
     ),
 )

@@ -12,7 +12,7 @@ TIMING: Final = Timing(max_idle_time=10.0, reading_age=1.0)
 
 
 class Bench:
-    """A publisher that is not started, and what stands around it."""
+    """A publisher that is not started, and its doubles."""
 
     def __init__(self, world: World, *, latency: float = 0.0, timing: Timing = TIMING) -> None:
         self.world = world
@@ -34,13 +34,13 @@ class Bench:
         return [hello for hello in found if hello.nonce == nonce and not hello.goodbye]
 
     def ask(self, nonce: str, *topics: str) -> None:
-        """On the driver's thread."""
-        self.world.scheduler.point(f"is asked {nonce}")
+        """A hello request, on the driver's thread."""
+        self.world.scheduler.point(f"gets the hello request {nonce}")
         self.driver.on_hello_request(HelloRequest(nonce, topics or ("t",)))
 
     def check_ended(self) -> None:
         self.world.sleep(5.0)
         thread: Any = self.publisher._loop._thread
-        self.world.check(not thread.is_alive(), "the thread that says hello lives after close()")
+        self.world.check(not thread.is_alive(), "the thread of the hellos runs after close()")
         self.world.check(self.driver.closed, "the driver is open")
         self.world.check(not self.store.listeners, "the store still calls the publisher at each commit")

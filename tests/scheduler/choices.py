@@ -1,4 +1,4 @@
-"""Who decides which thread runs: every run with few deviations, chance with a seed, or a schedule from a report.
+"""Choosers of the thread that runs: all runs with few deviations, random choices of a seed, or a reported schedule.
 
 A *schedule* is text that repeats a run: ``seed 17``, or ``3:1 17:2``, every choice that was not the first candidate.
 """
@@ -16,12 +16,12 @@ class _Choice(NamedTuple):
 
 
 class _Recorder:
-    """Remembers what was chosen."""
+    """Records the choices."""
 
     def __init__(self, seed: int = 0) -> None:
         self.made: list[_Choice] = []
         self.seed: Final = seed
-        """Of whatever else is random in the run."""
+        """Seed of all other random numbers in the run."""
 
     def choose(self, options: int, preemptive: bool) -> int:
         """See :class:`tests.scheduler.scheduler.Chooser`."""
@@ -52,7 +52,7 @@ class Replay(_Recorder):
 
 
 class Chance(_Recorder):
-    """A seed's choices: each seed preempts with a probability of its own."""
+    """A seed's choices: each seed has its own probability of preemption."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -69,10 +69,10 @@ class Chance(_Recorder):
 
 
 class Bounded(_Recorder):
-    """One branch of all runs with at most so many *deviations*: first this prefix, then always candidate 0.
+    """One branch of all runs with a limited number of *deviations*: first this prefix, then always candidate 0.
 
-    Candidate 0 is the thread that runs, else the next in turn; every other choice is a deviation. Most mistakes of
-    threads need one or two at the right places, and their number grows with the steps, not exponentially.
+    Candidate 0 is the running thread, else the next in turn; every other choice is a deviation. Most mistakes of
+    threads need one or two deviations at the right places, and the number of runs is polynomial in the steps.
     """
 
     def __init__(self, prefix: list[_Choice]) -> None:
@@ -89,7 +89,7 @@ class Bounded(_Recorder):
         return chosen
 
     def following(self, deviations: int) -> "Bounded | None":
-        """The next branch, depth first; None when this was the last."""
+        """The next branch, depth first; None after the last one."""
         made = self.made
         spent = [0]
         for choice in made:
@@ -102,5 +102,5 @@ class Bounded(_Recorder):
 
 
 def chooser_of(schedule: str) -> Replay | Chance:
-    """Whoever makes the choices of a report again. Raises ValueError for what is no schedule."""
+    """The chooser that repeats the choices of a report. Raises ValueError for an invalid schedule."""
     return Chance(int(schedule.removeprefix(SEED))) if schedule.startswith(SEED) else Replay(schedule)

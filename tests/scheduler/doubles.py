@@ -1,6 +1,6 @@
-"""Drivers, a store and a journal for scenarios: they take virtual time, let others run, and check what they are given.
+"""Drivers, a store and a journal for scenarios: they take virtual time, let others run, and check their arguments.
 
-A call of a double is a synchronisation point. What it checks is the contract that the shells have with the real thing.
+A call of a double is a synchronisation point. It checks the contract of the callers with the real object.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class StoreDouble:
-    """A database: commits one at a time, and readings that take ``latency`` seconds. Knows when what was committed."""
+    """A database: commits one at a time, and readings that take ``latency`` seconds. Records the times of commits."""
 
     def __init__(self, world: World, latency: float = 0.0) -> None:
         self.world = world
         self.latency = latency
         self.history = History()
         self.committed: dict[int, float] = {}
-        """Position → when it was committed."""
+        """Position → time of its commit."""
         self.failures: list[Exception] = []
         """Raised by the next readings."""
         self.readings = 0
@@ -33,11 +33,11 @@ class StoreDouble:
 
     @property
     def listeners(self) -> int:
-        """How many are called at a commit."""
+        """Number of callbacks at a commit."""
         return len(self._callbacks)
 
     def commit(self, *writes: Write) -> list[Link]:
-        """One transaction, and then the callbacks, as in the real one: in this thread, each whatever the others do."""
+        """One transaction, then the callbacks, as in the real store: in this thread, also if another one raised."""
         with self._lock:
             links = self.history.commit(*(writes or (("t", "k", "1"),)))
             self.committed[self.history.point.position] = self.world.now
@@ -63,7 +63,7 @@ class StoreDouble:
     def read_heads(self, topics: Collection[str], /) -> Heads:
         def read() -> Heads:
             heads = self.history.reading()
-            asked = {topic: EMPTY for topic in topics if topic != ALL}  # those that nobody ever wrote to among them
+            asked = {topic: EMPTY for topic in topics if topic != ALL}  # also topics that were never written
             return Heads(heads.store, {**asked, **heads.topics})
 
         return self._read(read)
@@ -105,21 +105,21 @@ class StoreDouble:
 
 
 def out_of_order(world: World, sent: Sequence[Envelope], envelope: Envelope) -> str:
-    """Why an envelope must not be the next; "": it may."""
+    """The reason why an envelope must not be the next one; "" without one."""
     last = {each.topic: each.sequence + len(each.messages) - 1 for each in sent if each.messages}
     if envelope.hello is None:
         expected = last.get(envelope.topic, 0) + 1
         if envelope.sequence != expected:
-            return f"sequence {envelope.sequence} of {envelope.topic!r} leaves as number {expected}"
+            return f"sequence {envelope.sequence} of {envelope.topic!r} is sent as number {expected}"
         return ""
     for topic, claimed in envelope.hello.sequences.items():
         if claimed > last.get(topic, 0):
-            return f"a hello says that {claimed} of {topic!r} was sent; so far it was {last.get(topic, 0)}"
+            return f"a hello has sequence {claimed} of {topic!r}; the last one sent is {last.get(topic, 0)}"
     return ""
 
 
 class PublisherDouble(Publisher):
-    """Keeps what is sent, in the order in which it leaves, and checks it: see ``send_event``."""
+    """Keeps the sent envelopes in order, and checks them: see ``send_event``."""
 
     def __init__(self, world: World, store: StoreDouble | None = None, journal: "JournalDouble | None" = None) -> None:
         self.world = world
@@ -127,7 +127,7 @@ class PublisherDouble(Publisher):
         self.journal = journal
         self.sent: list[Envelope] = []
         self.refusing = 0.0
-        """Seconds after which each send is refused; 0.0: it is not."""
+        """Seconds after which each send is refused; 0.0: none is refused."""
         self.initialized = self.closed = False
         self.on_hello_request: OnHelloRequest = lambda ask: None
         self.on_connected: OnConnected = lambda: None
@@ -147,7 +147,7 @@ class PublisherDouble(Publisher):
         if self.refusing:
             self.world.sleep(self.refusing)
             raise TransportError("refused")
-        self.world.check(not self.goodbye, "something is sent after the goodbye")
+        self.world.check(not self.goodbye, "an envelope is sent after the goodbye")
         wrong = out_of_order(self.world, self.sent, envelope)
         self.world.check(not wrong, wrong)
         if envelope.hello is not None and self.store is not None:
@@ -155,18 +155,18 @@ class PublisherDouble(Publisher):
         if self.journal is not None and envelope.messages:
             self.world.check(
                 not self.journal.lacks("sent", envelope.topic, envelope.sequence),
-                f"sequence {envelope.sequence} of {envelope.topic!r} leaves before the journal has it",
+                f"sequence {envelope.sequence} of {envelope.topic!r} is sent before the journal has it",
             )
         self.sent.append(envelope)
 
     @property
     def goodbye(self) -> bool:
-        """The last hello was sent."""
+        """Whether the goodbye was sent."""
         return any(envelope.hello is not None and envelope.hello.goodbye for envelope in self.sent)
 
     @property
     def positions(self) -> list[int]:
-        """Of the links, in the order in which they left."""
+        """Positions of the sent links, in order."""
         return [message.link.point.position for envelope in self.sent for message in envelope.messages]
 
     def counters(self) -> Mapping[str, int]:
@@ -179,11 +179,11 @@ class PublisherDouble(Publisher):
     def _check_hello(self, hello: Hello, store: StoreDouble) -> None:
         if hello.store is None:
             return
-        # Committed more than ``age`` ago, but not in the reading: the reading is older than it says.
+        # A commit more than ``age`` ago that is not in the reading: the reading is older than its age.
         behind = store.behind(hello.store.position, self.world.now)
         self.world.check(
             behind <= hello.age + 1e-9,
-            f"a hello claims a reading {hello.age:g} s old; what was committed {behind:g} s ago is not in it",
+            f"a hello has the age {hello.age:g} s; a commit of {behind:g} s ago is not in its reading",
         )
 
 
@@ -222,13 +222,13 @@ class SubscriberDouble(Subscriber):
         self._point(f"listens no more to {address}")
 
     def request_hello(self, nonce: str, topics: Collection[str]) -> None:
-        self._point(f"asks about {sorted(topics)}")
-        self.world.check(self.running, "asks before the receiving thread runs")
+        self._point(f"requests a hello about {sorted(topics)}")
+        self.world.check(self.running, "requests a hello before the receiving thread runs")
         for topic in topics:
             subscribed = topic in self.topics or ALL in self.topics
-            self.world.check(subscribed, f"asks about {topic!r} before it subscribes to it")
+            self.world.check(subscribed, f"requests a hello about {topic!r} before it subscribes to it")
         if self.journal is not None:
-            self.world.check(not self.journal.lacks("ask", nonce), f"asks {nonce} before the journal has it")
+            self.world.check(not self.journal.lacks("ask", nonce), f"requests {nonce} before the journal has it")
         self.asked.append(HelloRequest(nonce, tuple(topics)))
 
     def daemonize(self) -> None:
@@ -251,7 +251,7 @@ class SubscriberDouble(Subscriber):
             self.on_envelope(envelope)
 
     def connect(self) -> None:
-        """A connection is there."""
+        """A connection is made."""
         self.world.scheduler.point("is connected")
         if self.running:
             self.on_connected()
@@ -303,10 +303,10 @@ class JournalDouble:
             self.entries.append(entry)
 
     def lacks(self, *entry: Any) -> bool:
-        """It is open, and this was not written."""
+        """True when the journal is open and this entry was not written."""
         return not self.closed and entry not in self.entries
 
 
 def unavailable() -> StoreUnavailable:
-    """What a database that does not answer raises."""
+    """The error of a database that does not answer."""
     return StoreUnavailable("out")

@@ -18,7 +18,7 @@ from tests.scheduler.scheduler import Chooser, Failure, Scheduler
 
 PRODUCT: Final = ("pubsub_lib.", "pubsub_memory.", "pubsub_sql.", "pubsub_zmq.")
 REPLAY: Final = "PUBSUB_LIB_SCHEDULE"
-"""Environment variable: the schedule of a report. Every scenario that is explored then runs once, by it."""
+"""Environment variable: the schedule of a report. Every explored scenario then runs once, by this schedule."""
 SEEDS: Final = "PUBSUB_LIB_SCHEDULE_SEEDS"
 """Environment variable: ``1000:3000`` runs these seeds in place of a scenario's own."""
 
@@ -26,7 +26,7 @@ Scenario = Callable[["World"], object]
 
 
 class World:
-    """What a scenario is given: the scheduler, and primitives for its own threads."""
+    """The argument of a scenario: the scheduler, and primitives for its own threads."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -35,7 +35,7 @@ class World:
         self.fail = scheduler.fail
         self.sleep = scheduler.sleep
         self.rng: Final = random.Random(scheduler.chooser.seed)
-        """For what a scenario decides by chance: another one for each seed."""
+        """For random decisions of a scenario; another one for each seed."""
         self._spawned = 0
         self._replaced: list[tuple[ModuleType, str, object]] = []
 
@@ -46,7 +46,7 @@ class World:
 
     @contextmanager
     def calm(self) -> Iterator[None]:
-        """Without choices: for the steps that lead to what the scenario is about."""
+        """Without choices: for the steps that prepare the scenario."""
         self.scheduler.calm = True
         yield
         self.scheduler.calm = False
@@ -72,12 +72,12 @@ class World:
         return thread
 
     def together(self, *targets: Callable[[], object]) -> None:
-        """Run these at the same time, each in a thread of its own, and wait for their ends."""
+        """Run these at the same time, each in its own thread, and wait for their ends."""
         for thread in [self.spawn(target) for target in targets]:
             thread.join()
 
     def until(self, done: Callable[[], object], what: str, maximum: float) -> None:
-        """Wait until ``done()``, for at most so many virtual seconds; else the run fails: ``what`` did not come."""
+        """Wait until ``done()``, for at most ``maximum`` virtual seconds; else the run fails: ``what`` did not come."""
         came = self.scheduler.block(what, lambda: bool(done()), self.now + maximum)
         self.check(came, f"{what} did not come within {maximum:g} s")
 
@@ -91,7 +91,7 @@ def explore(
     lines: Collection[ModuleType] = (),
     lags: bool = False,
 ) -> int:
-    """Run a scenario under every schedule of at most so many deviations, and under each seed's. How many runs it were.
+    """Run a scenario under every schedule with at most ``deviations``, and under each seed's. Returns the runs' number.
 
     ``lines``: modules of which each line is a synchronisation point. ``lags``: see Scheduler. Raises Failure, whose
     schedule repeats the run: ``PUBSUB_LIB_SCHEDULE="seed 17" pytest -k NAME``; AssertionError when more than
@@ -127,7 +127,7 @@ def _other_seeds(seeds: Collection[int]) -> Collection[int]:
 
 
 def run(scenario: Scenario, chooser: Chooser, *, lines: Collection[ModuleType] = (), lags: bool = False) -> World:
-    """Run it once. Raises Failure."""
+    """Run a scenario once. Raises Failure."""
     files = [module.__file__ for module in lines if module.__file__ is not None]
     scheduler = Scheduler(chooser, lines=files, lags=lags)
     world = World(scheduler)
@@ -141,8 +141,8 @@ def run(scenario: Scenario, chooser: Chooser, *, lines: Collection[ModuleType] =
 
 @contextmanager
 def controlled(scheduler: Scheduler, fake: Threading) -> Iterator[None]:
-    """While this lasts the product's modules use controlled primitives. What is bound earlier (default arguments such
-    as ``now=time.monotonic``) is not replaced: a scenario passes it.
+    """During the block the product's modules use controlled primitives. Names bound earlier (default arguments such
+    as ``now=time.monotonic``) are not replaced: a scenario passes them.
     """
     replaced: list[tuple[ModuleType, str, object]] = []
     clock = Time(scheduler)

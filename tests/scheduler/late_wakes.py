@@ -1,7 +1,7 @@
-"""What a lost wake-up costs: ``python -m tests.scheduler.late_wakes`` prints the table of docs/scheduler.md.
+"""The cost of a lost wake-up: ``python -m tests.scheduler.late_wakes`` prints the table of docs/scheduler.md.
 
 Each case runs with default times under many seeds, once as it is, and once with every wake-up of one thread lost from a
-random moment on. A thread that is not woken still runs at its next *tick*: when it last wanted to look again.
+random moment on. A thread that is not woken still runs at its next *tick*: the time until which it sleeps.
 """
 
 import sys
@@ -22,30 +22,30 @@ from tests.scheduler.explore import World, run
 from tests.scheduler.replicas import WatchedReplica, answer, deliver, replica_of
 
 TIMING: Final = Timing(recount_time=0.0)
-"""The default times, without the recount of the memory: its ticks would hide that a wake-up was lost."""
+"""The default times, without the recount of the memory: its ticks would hide a lost wake-up."""
 LATENCY: Final = 0.05
-"""Seconds that a reading takes."""
+"""Duration of a reading in seconds."""
 SLOWEST_POLL: Final = 2.0
 SETTLED: Final = 20.0
 """Virtual seconds before a wake-up is lost."""
 GIVEN_UP: Final = 300.0
 
 Started = tuple[Callable[[], None], Callable[[], object]]
-"""What is done to begin with, and whether its effect has come."""
+"""The action at the begin, and whether its effect has come."""
 
 
 class Case(NamedTuple):
-    """A wake-up, and what it is for."""
+    """A wake-up and its effect."""
 
     name: str
     effect: str
     prompt: float
-    """Seconds within which the effect comes when the wake-up is not lost."""
+    """Maximum seconds to the effect when the wake-up is not lost."""
     tick: float
-    """Seconds within which the thread runs although nobody wakes it."""
+    """Maximum seconds until the thread runs without a wake-up."""
     tick_is: str
     begin: Callable[[World, bool], Started]
-    """Bring everything up, and lose the wake-ups if told so."""
+    """Start everything; the flag makes the wake-ups lost."""
 
 
 def _lose(lost: bool, owner: Any, name: str = "wake") -> None:
@@ -53,11 +53,11 @@ def _lose(lost: bool, owner: Any, name: str = "wake") -> None:
         setattr(owner, name, lambda: None)
 
 
-# -- a replica, and a publisher that answers its questions -------------------------------------------------------------
+# -- a replica, and a publisher that answers its hello requests --------------------------------------------------------
 
 
 class _Store(StoreDouble):
-    """Notes that buckets were read."""
+    """Records that buckets were read."""
 
     wanted_buckets = False
 
@@ -74,7 +74,7 @@ def _replica(world: World, topics: Sequence[str] = ("t",)) -> tuple[WatchedRepli
     def publish() -> None:
         answered = 0
         while True:
-            world.scheduler.block("a question", lambda: len(replica.driver.asked) > answered)  # noqa: B023 - meant
+            world.scheduler.block("a hello request", lambda: len(replica.driver.asked) > answered)  # noqa: B023 - meant
             answered = len(replica.driver.asked)
             answer(replica, store, takes=LATENCY)
 
@@ -96,7 +96,7 @@ def _link_begins_to_wait(world: World, lost: bool) -> Started:
 
 
 def _digest_differs(world: World, lost: bool) -> Started:
-    """Nothing is taken away here: while a link waits, the clock is not woken for a digest that differs."""
+    """No wake-up is removed here: while a link waits, the clock is not woken for a digest that differs."""
     replica, store = _replica(world, ["t", "u"])
     if lost:
         store.commit()
@@ -116,7 +116,7 @@ def _sync_fails(world: World, lost: bool) -> Started:
         store.commit()
         replica.resync("t")
         if lost:
-            PeriodicThread.wake(replica._engine._clock)  # this one is not what it is about
+            PeriodicThread.wake(replica._engine._clock)  # this wake-up is not the tested one
 
     return begin, lambda: replica.known("t") == 3
 
@@ -140,7 +140,7 @@ def _sync_is_to_start(world: World, lost: bool) -> Started:
     if lost:
 
         def wake_later() -> None:
-            del syncs.__dict__["wake"]  # this one is lost, the next is not
+            del syncs.__dict__["wake"]  # only this wake-up is lost
 
         syncs.__dict__["wake"] = wake_later
     store.commit()
@@ -186,7 +186,7 @@ def _poller_is_asked(world: World, lost: bool) -> Started:
 
 
 SYNC: Final = TIMING.sync_jitter + LATENCY
-"""Of one sync that may start at once."""
+"""Maximum duration of one sync that may start at once."""
 CASES: Final = (
     Case(
         "clock, when a link begins to wait",
@@ -237,7 +237,7 @@ CASES: Final = (
         _sync_is_to_start,
     ),
     Case(
-        "publisher's loop, at a question",
+        "publisher's loop, at a hello request",
         "it is answered",
         2 * LATENCY,
         TIMING.max_idle_time,
@@ -253,7 +253,7 @@ CASES: Final = (
         _subscriber_connects,
     ),
     Case(
-        "polling driver, at a question",
+        "polling driver, at a hello request",
         "it is answered",
         2 * LATENCY,
         SLOWEST_POLL,
@@ -264,7 +264,7 @@ CASES: Final = (
 
 
 def delays(case: Case, lost: bool, seeds: Collection[int]) -> list[float]:
-    """Virtual seconds from the begin to the effect, one for each seed. Raises Failure when it does not come at all."""
+    """Virtual seconds from the begin to the effect, one for each seed. Raises Failure when the effect does not come."""
     found: list[float] = []
 
     def scenario(world: World) -> None:
@@ -280,7 +280,7 @@ def delays(case: Case, lost: bool, seeds: Collection[int]) -> list[float]:
 
 
 def table(seeds: Collection[int]) -> str:
-    """Markdown."""
+    """The table in Markdown."""
     lines = [
         "| wake-up | effect | within | longest seen | lost: the next tick | within | longest seen |",
         "|---|---|---|---|---|---|---|",

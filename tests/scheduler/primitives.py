@@ -1,6 +1,6 @@
-"""What controlled threads are given in place of ``threading``, ``time`` and ``queue.SimpleQueue``.
+"""Controlled replacements of ``threading``, ``time`` and ``queue.SimpleQueue``.
 
-Same names, same meaning; each says to the scheduler what it is about to do. Only what the shells use is here.
+Same names, same meaning; each reports its next step to the scheduler. Only the parts that the product uses exist.
 """
 
 import sys
@@ -15,7 +15,7 @@ from tests.scheduler.scheduler import NEVER_DUE, Scheduler, Task
 
 
 def _site() -> str:
-    """Where the caller's caller stands outside of this file: names a lock by the line that made it."""
+    """The first line of the call stack outside of this file: names a lock by the line that made it."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename == __file__ and frame.f_back is not None:
         frame = frame.f_back
@@ -50,11 +50,11 @@ class Lock:
         return True
 
     def release(self) -> None:
-        # Not a point: what a release allows happens at the next point, with one choice less.
+        # Not a point: other threads continue at the next point, with one choice less.
         if self._scheduler.is_over:
             return
         if self.owner is None:
-            raise RuntimeError("release of a lock that nobody holds")
+            raise RuntimeError("release of a lock that no thread holds")
         if self._reentrant and self.owner is not self._scheduler.current:
             raise RuntimeError("release of a lock that another thread holds")
         self._depth -= 1
@@ -66,7 +66,7 @@ class Lock:
 
     @property
     def is_mine(self) -> bool:
-        """The running thread holds it."""
+        """Whether the running thread holds it."""
         return self.owner is self._scheduler.current
 
     def __enter__(self) -> bool:
@@ -76,7 +76,7 @@ class Lock:
         self.release()
 
     def give_up(self) -> int:
-        """Release however often it was taken; how often that was."""
+        """Release all acquisitions. Returns their number."""
         depth, self._depth, self.owner = self._depth, 0, None
         return depth
 
@@ -241,7 +241,7 @@ class Threading:
 
 
 class Time:
-    """In place of the module ``time``. Threads that are not controlled see the real one."""
+    """In place of the module ``time``. Threads that are not controlled use the real one."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler

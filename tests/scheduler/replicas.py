@@ -1,4 +1,4 @@
-"""A real replica (Replica, Engine, Handlers) around doubles, with what must hold of it at any moment."""
+"""A real replica (Replica, Engine, Handlers) around doubles, with its invariants at any moment."""
 
 import random
 from collections import Counter
@@ -31,10 +31,10 @@ SLOW_TICKS = Timing(
     max_sync_backoff=4.0,
     sync_timeout=600.0,
 )
-"""The next tick without a reason is minutes away: what depends on it comes far too late."""
+"""The next regular tick is minutes away: an effect that depends on it comes far too late."""
 PUBLIC = ("apply_run", "bucket_digests", "drop", "get", "iterate", "lookup", "present", "prove", "record", "replace",
           "topic_records", "topics", "walk")  # fmt: skip
-"""Of the cache: everything that reads or writes objects."""
+"""Methods of the cache that read or write objects."""
 
 
 class WatchedReplica(Replica):
@@ -53,7 +53,7 @@ class WatchedReplica(Replica):
         self.entries = JournalDouble(world) if journal else None
         self.driver = SubscriberDouble(world, self.entries)
         self.versions: dict[tuple[str, str], int | None] = {}
-        """Of each object of which an event was queued: what the last one said."""
+        """The version of the last queued event of each object."""
         self.stopped = False
         """``close`` has returned."""
         settings = Settings(store_url="sqlite://", timing=timing)
@@ -96,22 +96,22 @@ class WatchedReplica(Replica):
         return 0 if point is None else point.position
 
     def check_staleness(self, store: StoreDouble, topic: str) -> None:
-        """It never claims to be fresher than it is."""
+        """The reported staleness is never too small."""
         with self._engine.lock:
             claimed = self.staleness()
             truth = store.behind(self.known(topic), self.world.now)
         self.world.check(
-            claimed >= truth - 1e-9, f"staleness {claimed:g} s; the oldest change that lacks is {truth:g} s"
+            claimed >= truth - 1e-9, f"staleness {claimed:g} s; the oldest missing change is {truth:g} s old"
         )
 
     def stop(self) -> None:
-        """Close; nothing may come afterwards."""
+        """Close; no event may come afterwards."""
         self.close()
         self.stopped = True
 
 
 class JournalledReader:
-    """Checks that the journal knows of a sync before the store is asked."""
+    """Checks that the journal has a sync before the store is read."""
 
     def __init__(self, world: World, reader: SyncReader, journal: JournalDouble) -> None:
         self._world = world
@@ -130,7 +130,7 @@ class JournalledReader:
 
 
 def guard(world: World, cache: Cache, engine: Engine, journal: JournalDouble | None) -> None:
-    """Let every look at the cache check that the engine's lock is held, and every change that the journal has it."""
+    """Every access to the cache checks that the engine's lock is held, and every change that the journal has it."""
 
     def guarded(name: str) -> None:
         method = getattr(cache, name)
@@ -158,7 +158,7 @@ def replica_of(
     journal: bool = False,
     driver: Subscriber | None = None,
 ) -> WatchedReplica:
-    """One that is not started yet. ``driver``: a real one, in place of the double."""
+    """A replica that is not started yet. ``driver``: a real one, in place of the double."""
     return WatchedReplica(world, store, topics, timing, journal, driver)
 
 
@@ -173,13 +173,13 @@ def synced(world: World, replica: WatchedReplica) -> WatchedReplica:
 
 
 def deliver(replica: WatchedReplica, *links: Link) -> None:
-    """Let these links arrive, each in an envelope of its own."""
+    """Let these links arrive, each in its own envelope."""
     for link in links:
         replica.driver.deliver(envelope(link))
 
 
 def answer(replica: WatchedReplica, store: StoreDouble, *, takes: float = 0.0) -> None:
-    """A publisher answers the last question, with a reading that took so long."""
+    """A publisher answers the last hello request, with a reading of this duration."""
     asked = replica.driver.asked[-1]
     began = replica.world.now
     heads = store.history.reading()

@@ -1,9 +1,9 @@
-"""Runs threads one at a time, in virtual time, and decides at each synchronisation point which one goes on.
+"""Runs threads one at a time, in virtual time, and decides at each synchronisation point which one continues.
 
 A controlled thread is a real thread that waits for its *baton* (a lock of its own) whenever another one runs. The
-primitives of :mod:`tests.scheduler.primitives` call :meth:`Scheduler.point` before whatever other threads may notice,
-and :meth:`Scheduler.block` where a thread waits. Nothing else switches threads, so that a run depends on the choices
-alone, and can be run again.
+primitives of :mod:`tests.scheduler.primitives` call :meth:`Scheduler.point` before every effect on other threads,
+and :meth:`Scheduler.block` where a thread waits. Threads switch nowhere else, so that a run depends on the choices
+alone, and can be repeated.
 """
 
 import _thread
@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol
 
 NEVER_DUE: Final = float("inf")
 MAX_STEPS: Final = 50_000
-"""Synchronisation points of one run; more are taken for threads that go round in circles."""
+"""Maximum number of synchronisation points of one run; more mean an endless loop."""
 MAX_LAG: Final = 1.0
-"""Virtual seconds for which threads that could run do not, at one choice of ``lags``."""
+"""Virtual seconds for which runnable threads do not run, at one choice of ``lags``."""
 SHOWN_STEPS: Final = 60
-"""Last steps in the report of a failure."""
+"""Number of last steps in the report of a failure."""
 
 
 class Killed(BaseException):
@@ -37,14 +37,14 @@ class Failure(AssertionError):
 
 
 class Chooser(Protocol):
-    """Decides who runs."""
+    """Decides which thread runs."""
 
     @property
     def seed(self) -> int:
-        """Of whatever else is random in the run."""
+        """Seed of all other random numbers in the run."""
 
     def choose(self, options: int, preemptive: bool) -> int:
-        """One of so many candidates. ``preemptive``: candidate 0 is the thread that runs, and could go on."""
+        """The number of a candidate. ``preemptive``: candidate 0 is the running thread, which could continue."""
 
     def schedule(self) -> str:
         """The choices so far, as text that replays them."""
@@ -58,23 +58,23 @@ class Task:
         self.name = name
         self.run = run
         self.thread: object = None
-        """What ``current_thread()`` says in it."""
+        """The result of ``current_thread()`` in it."""
         self.baton = _thread.allocate_lock()
         self.baton.acquire()
         self.done = False
         self.ready: Callable[[], bool] | None = None
-        """Whether it may go on; None: it does not wait."""
+        """Whether it may continue; None: it does not wait."""
         self.until = NEVER_DUE
         self.waits_for = ""
         self.holder: Callable[[], Task | None] = lambda: None
-        """Who has what it waits for."""
+        """The thread that holds the lock for which it waits."""
 
 
 class Scheduler:
-    """One run. ``now`` is the virtual time in seconds; it goes on only when every thread waits.
+    """One run. ``now`` is the virtual time in seconds; it passes only when every thread waits.
 
     ``lines``: files of which every line is a synchronisation point, for code that shares data without locks.
-    ``lags``: the clock may also go on while threads could run, as on a machine that is busy.
+    ``lags``: time may also pass while threads could run, as on a busy machine.
     """
 
     def __init__(self, chooser: Chooser, *, lines: Collection[str] = (), lags: bool = False) -> None:
@@ -88,7 +88,7 @@ class Scheduler:
         self._begun: list[Task] = []
         self._here = threading.local()
         self.calm = False
-        """No choices: candidate 0 goes on. For the steps that lead to what a scenario is about."""
+        """No choices: candidate 0 continues. For the steps that prepare a scenario."""
         self._count = 0
         self._last = 0
         self._over = False
@@ -107,7 +107,7 @@ class Scheduler:
             raise self.failure
 
     def add(self, name: str, run: Callable[[], object]) -> Task:
-        """A thread that is not started yet."""
+        """Add a thread that is not started yet."""
         task = Task(len(self._tasks), name, run)
         self._tasks.append(task)
         return task
@@ -119,7 +119,7 @@ class Scheduler:
 
     @property
     def current(self) -> Task:
-        """The thread that runs. RuntimeError in a thread that is not controlled."""
+        """The running thread. RuntimeError in a thread that is not controlled."""
         found: Task | None = getattr(self._here, "task", None)
         if found is None:
             raise RuntimeError(f"{threading.current_thread().name!r} is not a controlled thread")
@@ -127,12 +127,12 @@ class Scheduler:
 
     @property
     def controls_this_thread(self) -> bool:
-        """False in the threads of whoever runs the test."""
+        """False in the threads of the test runner."""
         return hasattr(self._here, "task")
 
     @property
     def is_over(self) -> bool:
-        """Threads are being ended."""
+        """Whether threads are being ended."""
         return self._over
 
     def fail(self, reason: str) -> None:
@@ -142,14 +142,14 @@ class Scheduler:
         raise Killed
 
     def check(self, holds: object, reason: str) -> None:
-        """``fail`` unless it holds."""
+        """``fail`` unless ``holds``."""
         if not holds:
             self.fail(reason)
 
     # -- synchronisation points --------------------------------------------------------------------------------------
 
     def point(self, what: str) -> None:
-        """The running thread is about to do what others may notice: one of them may go first."""
+        """The running thread is about to have an effect on others: one of them may run first."""
         task = self.current
         self._step(task, what)
         self._switch(task)
@@ -162,7 +162,7 @@ class Scheduler:
         holder: Callable[[], Task | None] = lambda: None,
     ) -> bool:
         """Let the running thread wait until ``ready()``, or until the virtual time ``until``; whether it is ready.
-        ``ready`` is called by any thread, between two steps: it must only look. ``holder``: who has what is waited for.
+        ``ready`` is called by any thread, between two steps, and must not change anything. ``holder``: the awaited thread.
         """
         task = self.current
         self._step(task, what)
@@ -172,10 +172,10 @@ class Scheduler:
         return ready()
 
     def sleep(self, seconds: float) -> None:
-        """Let so much virtual time pass for this thread."""
+        """Let virtual time pass for this thread."""
         self.block(f"sleeps {seconds:g} s", lambda: False, self.now + seconds)
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _step(self, task: Task, what: str) -> None:
         if self._over:
@@ -183,13 +183,13 @@ class Scheduler:
         self._count += 1
         self.steps.append(f"{self.now:10.3f}  {task.name:<20} {what}")
         if self._count > MAX_STEPS:
-            self.fail(f"{MAX_STEPS} steps without an end: threads go round in circles")
+            self.fail(f"{MAX_STEPS} steps without an end: the threads are in an endless loop")
 
     def _switch(self, task: Task | None) -> None:
-        """Hand the baton to whoever is chosen. ``task``: who has it, None when that thread has ended."""
+        """Hand the baton to the chosen thread. ``task``: the thread that has it, None when that thread has ended."""
         try:
             following = self._next(task)
-        except Exception as error:  # noqa: BLE001 - a fault of the test's own, which must not become a hang
+        except Exception as error:  # noqa: BLE001 - a fault of the test itself, which must not become a hang
             self._over, self.failure = True, self.failure or error
             following = self._next(task) if task is None else task
         if following is None:
@@ -203,7 +203,7 @@ class Scheduler:
 
     def _next(self, task: Task | None) -> Task | None:
         if self._over:
-            return next(iter(self._alive()), None)  # whose next step ends it
+            return next(iter(self._alive()), None)  # its next step ends it
         while True:
             alive = self._alive()
             candidates = [each for each in alive if _can_run(each, self.now)]
@@ -241,8 +241,8 @@ class Scheduler:
                 task.run()
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - whatever ends a thread is the run's result
-            if not self._over:  # else it broke because its waits were ended
+        except BaseException as error:  # noqa: BLE001 - an exception that ends a thread is the run's result
+            if not self._over:  # otherwise it failed because its waits were ended
                 self._note_failure(f"{task.name} ended by {type(error).__name__}: {error}")
         finally:
             sys.settrace(None)
@@ -272,7 +272,7 @@ class Scheduler:
             holder = task.holder() if task.ready is not None else None
             held = f", held by {holder.name}" if holder is not None else ""
             lines.append(f"  {task.name:<20} {doing}{until}{held}")
-        return "\n".join([*lines, "last steps (time, thread, what it is about to do):", *self.steps])
+        return "\n".join([*lines, "last steps (time, thread, its next action):", *self.steps])
 
 
 def _can_run(task: Task, now: float) -> bool:

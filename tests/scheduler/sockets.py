@@ -1,6 +1,6 @@
-"""In place of ZeroMQ's sockets: what the threads of its drivers poll, read and write, in virtual time.
+"""Doubles of ZeroMQ's sockets, which the threads of its drivers poll, read and write in virtual time.
 
-As with the real ones, a *descriptor* says only that something changed since the socket was last used, by whomever; and
+As with the real ones, a *descriptor* shows only that a socket changed since any thread last used it; and
 a socket that two threads use at the same time is a mistake.
 """
 
@@ -36,7 +36,7 @@ class ZmqDouble:
     def __init__(self, world: World) -> None:
         self._world = world
         self.sources: dict[object, Callable[[], bool]] = {}
-        """What may be polled → whether it is readable."""
+        """Object that may be polled → whether it is readable."""
 
     def Poller(self) -> "PollerDouble":  # noqa: N802 - the library's name
         return PollerDouble(self._world, self.sources)
@@ -46,7 +46,7 @@ class ZmqDouble:
 
 
 class PollerDouble:
-    """``zmq.Poller``: waits until something that is registered is readable."""
+    """``zmq.Poller``: waits until a registered object is readable."""
 
     def __init__(self, world: World, sources: dict[object, Callable[[], bool]]) -> None:
         self._world = world
@@ -118,11 +118,11 @@ class _Frame:
 
 
 class _SocketDouble:
-    """What both sockets have in common: one user at a time, and the queue of what came in."""
+    """The common part of the sockets: one user at a time, and the queue of received frames."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.came: deque[_Frame] = deque()
+        self.incoming: deque[_Frame] = deque()
         self.closed = False
         self._user: object = None
 
@@ -148,21 +148,21 @@ class SubDouble(_SocketDouble):
     def __init__(self, world: World, zmq_double: ZmqDouble) -> None:
         super().__init__(world)
         self.subscribed: list[bytes] = []
-        """In the order in which a publisher sees them."""
+        """In the order in which a publisher receives them."""
         self.connected: list[str] = []
-        zmq_double.sources[self] = lambda: bool(self.came)
+        zmq_double.sources[self] = lambda: bool(self.incoming)
 
     def deliver(self, *frames: bytes) -> None:
         """A message arrives."""
         self.world.scheduler.point("a message arrives")
         for number, frame in enumerate(frames, 1):
-            self.came.append(_Frame(frame, number < len(frames)))
+            self.incoming.append(_Frame(frame, number < len(frames)))
 
     def recv(self, flags: int, copy: bool = True) -> _Frame:
         self.use("receives")
-        if not self.came:
+        if not self.incoming:
             raise zmq.Again
-        return self.came.popleft()
+        return self.incoming.popleft()
 
     def subscribe(self, topic: bytes) -> None:
         self.use("subscribes")
@@ -189,13 +189,13 @@ class XpubDouble(_SocketDouble):
         self.sent: list[tuple[bytes, ...]] = []
         self._part: list[bytes] = []
         self._changed = False
-        """What the descriptor says."""
+        """Whether the descriptor is readable."""
         zmq_double.sources[id(self)] = lambda: self._changed
 
     def arrive(self, frame: bytes) -> None:
         """A subscription, or its end."""
         self.world.scheduler.point("a subscription arrives")
-        self.came.append(_Frame(frame, False))
+        self.incoming.append(_Frame(frame, False))
         self._changed = True
 
     def getsockopt(self, option: int) -> int:
@@ -203,7 +203,7 @@ class XpubDouble(_SocketDouble):
             return id(self)
         self.use("looks for events")
         self._changed = False
-        return int(zmq.POLLIN) if self.came else 0
+        return int(zmq.POLLIN) if self.incoming else 0
 
     def send(self, frame: bytes, flags: int) -> None:
         self.use("sends a frame")
@@ -216,9 +216,9 @@ class XpubDouble(_SocketDouble):
     def recv(self, flags: int) -> bytes:
         self.use("looks for a subscription")
         self._changed = False
-        if not self.came:
+        if not self.incoming:
             raise zmq.Again
-        return self.came.popleft().bytes
+        return self.incoming.popleft().bytes
 
 
 class PushDouble(_SocketDouble):
@@ -231,7 +231,7 @@ class PushDouble(_SocketDouble):
         self.sent: list[tuple[bytes, ...]] = []
         self._part: list[bytes] = []
         self._sender: object = None
-        """Who has sent a part of a message and not yet its end."""
+        """The thread that has sent a part of a message and not yet its end."""
 
     def connect(self, address: str) -> None:
         pass
@@ -263,7 +263,7 @@ class PullDouble(SubDouble):
     def poll(self, milliseconds: float) -> int:
         self.use("looks for messages")
         until = self.world.now + milliseconds / 1000
-        return int(self.world.scheduler.block("a message", lambda: bool(self.came), until))
+        return int(self.world.scheduler.block("a message", lambda: bool(self.incoming), until))
 
 
 class _ContextDouble:
@@ -308,7 +308,7 @@ class NoLock:
 
 
 class ControlledPuller(IpcSubscriber):
-    """The real end of the hop at the service, and its receiving thread, around a double of its socket."""
+    """The service's real end of the hop, with its receiving thread, around a double of its socket."""
 
     def __init__(self, world: World) -> None:
         super().__init__(Path("/nowhere"), Limits(), 1000)

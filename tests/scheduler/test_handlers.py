@@ -1,4 +1,4 @@
-"""Handlers' threads: each change once and in order, nothing after ``remove`` and ``close``, no wait without an end."""
+"""Handlers' threads: each change once and in order, no call after ``remove`` and ``close``, every wait ends."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -20,7 +20,7 @@ def event(version: int, key: str = "k") -> Event:
 
 
 class Owner:
-    """What stands around handlers: a lock, and an object that changes under it, as in a replica."""
+    """The owner of handlers: a lock, and an object that changes under it, as in a replica."""
 
     def __init__(self, world: World, policy: HandlerPolicy | None = None) -> None:
         self.world = world
@@ -40,7 +40,7 @@ class Owner:
 
 
 class Recorder:
-    """A handler that checks what it is given."""
+    """A handler that checks its events."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -59,7 +59,7 @@ class Recorder:
         return self.versions[-1] if self.versions else 0
 
 
-def test_handler_gets_every_object_as_it_is_in_the_end() -> None:
+def test_handler_gets_the_last_version_of_every_object() -> None:
     def scenario(world: World) -> None:
         owner, seen = Owner(world), Recorder(world)
         threads = [world.spawn(owner.change), world.spawn(owner.on, seen), world.spawn(owner.change)]
@@ -71,7 +71,7 @@ def test_handler_gets_every_object_as_it_is_in_the_end() -> None:
     explore(scenario, seeds=range(200))
 
 
-def test_wait_handled_returns_after_the_handler_and_always() -> None:
+def test_wait_handled_always_returns_after_the_handler() -> None:
     def scenario(world: World) -> None:
         owner, seen = Owner(world), Recorder(world)
         handle = owner.on(seen)
@@ -83,7 +83,7 @@ def test_wait_handled_returns_after_the_handler_and_always() -> None:
             world.check(
                 seen.latest >= version, f"wait_handled({version}) returned, and the handler had {seen.versions}"
             )
-            world.check(handle.counters().waiting == 0 or owner.version > version, "something waits still")
+            world.check(handle.counters().waiting == 0 or owner.version > version, "an event still waits")
 
         world.together(write_and_wait, write_and_wait)
         owner.handlers.wait_initial()
@@ -99,7 +99,7 @@ def test_no_call_begins_after_remove() -> None:
 
         def remove() -> None:
             handle.remove()
-            # One that runs may end; and it may have been taken out of the queue just now.
+            # A running call may end; and its event may have been taken out of the queue just now.
             world.until(lambda: not cast("Any", handle._thread).is_alive(), "the end of the thread", 0.5)
             seen.may_be_called = False
 
@@ -126,28 +126,28 @@ def test_close_ends_every_wait_and_every_thread() -> None:
             world.check(seen.latest == 1, "wait_handled returned without the handler's call")
 
         def close() -> None:
-            world.check(owner.handlers.close(10.0), "close() says that a handler still runs")
-            world.check(not cast("Any", handle._thread).is_alive(), "the thread lives after close()")
+            world.check(owner.handlers.close(10.0), "close() reports that a handler still runs")
+            world.check(not cast("Any", handle._thread).is_alive(), "the thread runs after close()")
             seen.may_be_called = False
             owner.change()
             with pytest.raises(ClosedError):
                 owner.on(seen)
 
         world.together(wait, close)
-        world.check(owner.handlers.close(0.0), "a second close() says that a handler still runs")
+        world.check(owner.handlers.close(0.0), "a second close() reports that a handler still runs")
 
     explore(scenario, deviations=1)
     explore(scenario, seeds=range(200))
 
 
-def test_handler_is_known_as_one_from_its_first_call_on() -> None:
+def test_in_handler_is_true_from_the_first_call() -> None:
     def scenario(world: World) -> None:
         owner = Owner(world)
         owner.change()
         calls: list[bool] = []
         owner.on(lambda change: calls.append(owner.handlers.in_handler()))
         world.until(lambda: calls, "the first call", 1.0)
-        world.check(all(calls), "a handler may wait for itself: its thread is not known as one of a handler")
+        world.check(all(calls), "a handler may wait for itself: in_handler() is False in its thread")
 
     explore(scenario, deviations=2)
 
@@ -159,7 +159,7 @@ def test_handler_closes_its_own_handlers() -> None:
 
         def closes(change: Event) -> None:
             calls.append(change.version or 0)
-            world.check(owner.handlers.in_handler(), "the handler's own thread is not known")
+            world.check(owner.handlers.in_handler(), "in_handler() is False in the handler's thread")
             owner.handlers.close(10.0)
 
         handle = owner.on(closes)
@@ -171,7 +171,7 @@ def test_handler_closes_its_own_handlers() -> None:
     explore(scenario, deviations=2)
 
 
-def test_failed_change_is_tried_again_and_parked_in_time() -> None:
+def test_failed_change_is_retried_and_parked_in_time() -> None:
     policy = HandlerPolicy(tries=3, backoff=1.0, max_backoff=8.0)
 
     def scenario(world: World) -> None:
@@ -192,7 +192,7 @@ def test_failed_change_is_tried_again_and_parked_in_time() -> None:
     explore(scenario, deviations=1)
 
 
-def test_watcher_learns_of_every_handled_change() -> None:
+def test_watcher_is_called_after_every_handled_change() -> None:
     def scenario(world: World) -> None:
         owner, seen = Owner(world), Recorder(world)
         noted: list[int] = []

@@ -1,4 +1,4 @@
-"""Both ends of the hop from workers to their service: threads that push together, and a service that is closed."""
+"""Both ends of the hop from workers to their service: threads that push at once, and a service that is closed."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ def numbered(history: History, topic: str, sequence: int) -> Envelope:
 
 
 def sent(push: PushDouble) -> list[tuple[str, int]]:
-    """(topic, sequence) in the order in which they left."""
+    """(topic, sequence) of the sent messages, in order."""
     return [(each.topic, each.sequence) for each in (codec.decode(list(frames), Limits()) for frames in push.sent)]
 
 
-def test_messages_that_threads_push_together_stay_whole_and_in_order() -> None:
+def test_messages_pushed_by_several_threads_stay_whole_and_in_order() -> None:
     def scenario(world: World) -> None:
         publisher, push = pusher(world, wait=WAIT)
         history = History()
@@ -65,7 +65,7 @@ def test_waits_for_room_of_several_threads_do_not_add_up() -> None:
     explore(scenario, deviations=1)
 
 
-def test_pusher_that_is_closed_while_others_push_ends() -> None:
+def test_pusher_closed_during_pushes_ends() -> None:
     def scenario(world: World) -> None:
         publisher, push = pusher(world, wait=WAIT)
         history = History()
@@ -85,7 +85,7 @@ def test_pusher_that_is_closed_while_others_push_ends() -> None:
     explore(scenario, deviations=2)
 
 
-def test_service_takes_what_was_pushed_before_it_was_closed_and_no_more() -> None:
+def test_closed_service_takes_only_messages_pushed_before() -> None:
     def scenario(world: World) -> None:
         puller = ControlledPuller(world)
         history = History()
@@ -93,7 +93,7 @@ def test_service_takes_what_was_pushed_before_it_was_closed_and_no_more() -> Non
         may_be_called = True
 
         def receive(made: Envelope) -> None:
-            world.check(may_be_called, "something is delivered after close()")
+            world.check(may_be_called, "a message is delivered after close()")
             received.append(made)
 
         def push(sequence: int) -> None:
@@ -104,18 +104,18 @@ def test_service_takes_what_was_pushed_before_it_was_closed_and_no_more() -> Non
         puller.daemonize()
         push(1)
         world.until(lambda: received, "the first message", SOON)
-        world.replace("pubsub_zmq.multiproc.subscriber", "_BATCH", 1)  # more wait than are taken at once
+        world.replace("pubsub_zmq.multiproc.subscriber", "_BATCH", 1)  # more messages wait than are taken at once
         push(2)
         push(3)
         began = world.now
-        world.together(puller.close, lambda: world.scheduler.point("nobody pushes any more"))
+        world.together(puller.close, lambda: world.scheduler.point("no worker pushes any more"))
         may_be_called = False
         world.check(world.now - began <= 0.1, f"close() took {world.now - began:g} s")
         world.check([each.sequence for each in received] == [1, 2, 3], f"received {received}")
         push(4)
         world.sleep(2.0)
         thread: Any = puller._life._thread
-        world.check(not thread.is_alive() and puller.pull.closed, "the thread lives after close()")
+        world.check(not thread.is_alive() and puller.pull.closed, "the thread runs after close()")
 
     explore(scenario, deviations=2)
     explore(scenario, seeds=range(100))

@@ -1,7 +1,7 @@
 """Writers, a publisher, the memory driver and a replica, all real, while messages are lost and the store is slow.
 
-The invariants are the simulator's, as far as they concern one process: nothing torn, no version back, staleness never
-below the truth, a replica that equals the store within the bound.
+The invariants are the simulator's, as far as they concern one process: whole links, no version back, staleness never
+too small, a replica that equals the store within the bound.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ TOPICS = ("t", "u")
 
 
 class Commit:
-    """What a writer waits for."""
+    """A commit for which a writer waits."""
 
     def __init__(self, store: StoreDouble, *writes: tuple[str, str, str | None]) -> None:
         self.links: list[Link] = store.commit(*writes)
@@ -47,7 +47,7 @@ class Commit:
 
 
 class System:
-    """All of it, and what is asked of it at any moment."""
+    """The whole system, with its invariants at any moment."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -73,7 +73,7 @@ class System:
                 self.world.check(known >= commit.point.position, f"wait_for({commit.point}) returned at {known}")
 
     def disturb(self) -> None:
-        """Losses, cuts, a store that is slow or away; in the end all is well again."""
+        """Losses, cuts, a store that is slow or unavailable; at the end all faults are removed."""
         for _ in range(3):
             self.world.sleep(self.world.rng.uniform(0.0, 1.0))
             what = self.world.rng.choice(("loss", "cut", "slow", "away"))
@@ -143,6 +143,6 @@ def test_replica_equals_the_store_within_the_bound(first: int) -> None:
             system.publisher._loop._thread,
         ]
         for thread in threads:
-            world.check(not thread.is_alive(), f"{thread.name} lives after close()")
+            world.check(not thread.is_alive(), f"{thread.name} runs after close()")
 
     explore(scenario, seeds=range(first, first + 20))

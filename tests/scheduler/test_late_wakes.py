@@ -1,4 +1,4 @@
-"""A wake-up that is lost costs no more than the thread's next tick; see the table in docs/scheduler.md."""
+"""A lost wake-up delays its effect at most until the thread's next tick; see the table in docs/scheduler.md."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ SEEDS = range(25)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_effect_comes_in_time_and_without_the_wake_up_at_the_next_tick(case: Case) -> None:
+def test_lost_wake_up_delays_the_effect_until_the_next_tick(case: Case) -> None:
     prompt, late = max(delays(case, False, SEEDS)), max(delays(case, True, SEEDS))
     assert prompt <= case.prompt
-    assert case.prompt < late <= case.prompt + case.tick  # it was lost indeed
+    assert case.prompt < late <= case.prompt + case.tick  # the wake-up was really lost
 
 
-def test_page_names_every_case_and_its_bounds() -> None:
+def test_page_has_every_case_with_its_bounds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "scheduler.md").read_text(encoding="utf-8")
     inside = page.split("<!-- late wakes -->\n")[1].split("<!-- /late wakes -->")[0]
 
     def stated(lines: str) -> list[list[str]]:
-        """All but what was measured: the fourth and the last column."""
+        """All columns but the measured ones: the fourth and the last."""
         return [
             cells[:3] + cells[4:6]
             for cells in ([each.strip() for each in line.split("|")[1:-1]] for line in lines.splitlines())

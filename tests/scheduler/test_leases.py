@@ -1,4 +1,4 @@
-"""Two services that want the same lease: at no moment do both hold it, however long the database takes."""
+"""Two services with the same lease: they never both hold it, however long the database takes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class DirectoryDouble:
         self.registrations: list[tuple[ServiceLease, float]] = []
         """Each with its time."""
         self.granted: dict[tuple[str, str], float] = {}
-        """(lease, holder) → when it was last granted."""
+        """(lease, holder) → time of the last grant."""
 
     def register(self, service: str, uuid: str, address: str, lease_seconds: float) -> None:
         self._take()
@@ -60,7 +60,7 @@ class DirectoryDouble:
         return holder if until > self.world.now else None
 
     def registered(self, uuid: str) -> bool:
-        """Whether the entry is there now."""
+        """Whether the entry exists now."""
         return uuid in self._entries and self._entries[uuid][1] > self.world.now
 
     def _take(self) -> None:
@@ -75,7 +75,7 @@ class _Entry(NamedTuple):
 
 
 def services(world: World, directory: DirectoryDouble) -> list[Leases]:
-    """Two of them, which run."""
+    """Two running services."""
     made = [
         Leases(directory, name, uuid, f"tcp://{name}", SECONDS, world.now) for name, uuid in (("a", "1"), ("b", "2"))
     ]
@@ -85,7 +85,7 @@ def services(world: World, directory: DirectoryDouble) -> list[Leases]:
 
 
 @pytest.mark.parametrize("slow", [0.0, 1.0, 2.0])
-def test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended(slow: float) -> None:
+def test_lease_has_one_holder_and_no_service_uses_an_expired_entry(slow: float) -> None:
     def scenario(world: World) -> None:
         directory = DirectoryDouble(world)
         made = services(world, directory)
@@ -98,7 +98,7 @@ def test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended
                     world.check(len(holders) <= 1, f"two services hold {name!r}")
                 for each, uuid in zip(made, "12", strict=True):
                     there = directory.registered(uuid) or not each.registered(world.now)
-                    world.check(there, "a service believes in an entry that has ended")
+                    world.check(there, "a service uses an expired entry")
 
         def grow_slow() -> None:
             world.sleep(4.0)
@@ -107,12 +107,12 @@ def test_no_lease_has_two_holders_and_nobody_believes_in_an_entry_that_has_ended
             directory.latency = 0.0
 
         world.together(look, grow_slow)
-        world.check(any(each.holds(ORPHANS, world.now) for each in made), "nobody holds the lease")
+        world.check(any(each.holds(ORPHANS, world.now) for each in made), "no service holds the lease")
 
     explore(scenario, seeds=range(60))
 
 
-def test_holder_of_the_orphans_knows_every_service_that_registered_before_the_grant() -> None:
+def test_holder_of_orphans_knows_all_services_registered_before_the_grant() -> None:
     def scenario(world: World) -> None:
         directory = DirectoryDouble(world)
         directory.latency = 0.1
@@ -126,7 +126,7 @@ def test_holder_of_the_orphans_knows_every_service_that_registered_before_the_gr
 
 
 def checked(world: World, directory: DirectoryDouble, service: str, uuid: str) -> Leases:
-    """One that checks, after each step, whom it takes for alive."""
+    """Leases that check after each step which services they consider live."""
 
     class Checked(Leases):
         def step(self, now: float) -> float:
@@ -135,7 +135,7 @@ def checked(world: World, directory: DirectoryDouble, service: str, uuid: str) -
             granted = directory.granted.get((ORPHANS, uuid), 0.0)
             before = {entry.service for entry, at in directory.registrations if at < granted}
             world.check(
-                not holds or before <= set(live), f"of {sorted(before)} only {sorted(live)} are taken for alive"
+                not holds or before <= set(live), f"of {sorted(before)} only {sorted(live)} are considered live"
             )
             return again
 

@@ -1,4 +1,4 @@
-"""The loop under every order of its thread and of those that wake and close it. Each of its lines is a switch."""
+"""The loop in every order of its thread and of those that wake and close it, with a switch at each of its lines."""
 
 from pubsub_lib.errors import StoreUnavailable
 from pubsub_lib.threads import periodic_thread as module
@@ -38,10 +38,10 @@ def test_loop_closes_at_once_and_takes_no_step_afterwards() -> None:
         loop = PeriodicThread("testing", step)
         loop.start()
         began = world.now
-        world.together(loop.wake, lambda: world.check(loop.close(10.0), "close() says that a step still runs"))
+        world.together(loop.wake, lambda: world.check(loop.close(10.0), "close() reports that a step still runs"))
         closed[0] = True
         world.check(world.now == began, f"close() took {world.now - began:g} s")
-        world.check(loop.close(0.0), "a second close() says that a step still runs")
+        world.check(loop.close(0.0), "a second close() reports that a step still runs")
         world.sleep(2 * HOUR)
 
     explore(scenario, deviations=1, lines=[module])
@@ -54,7 +54,7 @@ def test_loop_closed_by_its_own_step_ends() -> None:
 
         def step(now: float) -> float:
             steps[0] += 1
-            world.check(not loop.close(10.0), "close() in the step says that the step has ended")
+            world.check(not loop.close(10.0), "close() in the step reports that the step has ended")
             return now + HOUR
 
         loop = PeriodicThread("testing", step)
@@ -66,7 +66,7 @@ def test_loop_closed_by_its_own_step_ends() -> None:
     explore(scenario, deviations=2, lines=[module])
 
 
-def test_loop_tries_a_failed_step_again_in_time() -> None:
+def test_loop_retries_a_failed_step_in_time() -> None:
     def scenario(world: World) -> None:
         times: list[float] = []
 
@@ -99,7 +99,7 @@ def test_loop_is_busy_only_inside_a_step() -> None:
         begun = 1000.0
         for busy, at in seen:
             world.check(busy in (0.0, at - begun) and busy <= 5.0, f"busy for {busy} s at {at}")
-        world.check(seen[1][0] == 2.0, "a step that runs is not seen")
-        world.check(seen[3][0] == 0.0, "a step that ended is still seen")
+        world.check(seen[1][0] == 2.0, "a running step is not reported")
+        world.check(seen[3][0] == 0.0, "an ended step is still reported")
 
     explore(scenario, deviations=1, lines=[module])

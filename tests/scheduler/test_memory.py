@@ -1,4 +1,4 @@
-"""The threads of the ``memory`` driver: who joins, sends, asks and leaves at the same time."""
+"""The threads of the ``memory`` driver: joins, sends, hello requests and closes at the same time."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from tests.scheduler.explore import World, explore
 from tests.unit.core.builders import History, envelope, hello
 
 SOON = 0.01
-"""Virtual seconds for what needs no wait at all."""
+"""Virtual seconds for an effect that needs no wait."""
 
 
 class Bus:
-    """One publisher and one subscriber of a bus, and what their callbacks got."""
+    """One publisher and one subscriber of a bus, and the calls of their callbacks."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Bus:
         return self
 
     def _ask(self, ask: HelloRequest) -> None:
-        """Answer at once: the asker must hear it."""
+        """Answer at once: the subscriber must receive it."""
         self.asked.append(ask)
         try:
             self.publisher.send_event(hello(self.history.reading(), nonce=ask.nonce))
@@ -54,7 +54,7 @@ class Bus:
             pass  # closed meanwhile
 
     def _meet(self, which: str) -> None:
-        self.world.check(self.may_be_called, "a meeting is told of after close()")
+        self.world.check(self.may_be_called, "on_connected is called after close()")
         self.met[which] += 1
 
     def _receive(self, made: Envelope) -> None:
@@ -62,7 +62,7 @@ class Bus:
         self.received.append(made)
 
 
-def test_both_halves_learn_of_each_other_whoever_joins_first() -> None:
+def test_both_halves_report_the_connection_in_any_order_of_joining() -> None:
     def scenario(world: World) -> None:
         bus = Bus(world)
         world.together(bus.join_publisher, bus.join_subscriber)
@@ -90,7 +90,7 @@ def test_messages_of_one_sender_arrive_at_once_and_in_order() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_question_is_answered_at_once_and_its_asker_hears_it() -> None:
+def test_hello_request_is_answered_at_once_and_the_reply_is_received() -> None:
     def scenario(world: World) -> None:
         bus = Bus(world).joined()
         world.together(
@@ -106,7 +106,7 @@ def test_question_is_answered_at_once_and_its_asker_hears_it() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_halves_that_are_closed_end_at_once_and_call_nobody() -> None:
+def test_closed_halves_end_at_once_and_make_no_calls() -> None:
     def scenario(world: World) -> None:
         bus = Bus(world).joined()
         began = world.now
@@ -127,7 +127,7 @@ def test_halves_that_are_closed_end_at_once_and_call_nobody() -> None:
         world.check(world.now - began <= SOON, f"close() took {world.now - began:g} s")
         for thread in (bus.publisher._thread, bus.subscriber._life._thread):
             running: Any = thread
-            world.check(not running.is_alive(), f"{running.name} lives after close()")
+            world.check(not running.is_alive(), f"{running.name} runs after close()")
 
     explore(scenario, deviations=2)
     explore(scenario, seeds=range(100))

@@ -1,4 +1,4 @@
-"""The thread of the polling driver: it polls at once when it is asked, and what it says of its age is true."""
+"""The thread of the polling driver: it polls at once on a hello request, and reports the true age of its reading."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ HOUR = 3600.0
 
 
 class Poll:
-    """A polling subscriber that polls once an hour unless it is woken, and what it delivers."""
+    """A polling subscriber that polls once an hour unless it is woken, and its delivered envelopes."""
 
     def __init__(self, world: World, latency: float = 0.2) -> None:
         self.world = world
@@ -47,17 +47,17 @@ class Poll:
         return [message.link.point.position for each in found for message in each.messages]
 
     def _receive(self, made: Envelope) -> None:
-        self.world.check(self.may_be_called, "something is delivered after close()")
+        self.world.check(self.may_be_called, "an envelope is delivered after close()")
         self.received.append(made)
         if made.hello is not None and made.hello.store is not None:
             behind = self.store.behind(made.hello.store.position, self.world.now)
             self.world.check(
                 behind <= made.hello.age + 1e-9,
-                f"an answer claims a reading {made.hello.age:g} s old; it lacks what was committed {behind:g} s ago",
+                f"a reply has the age {made.hello.age:g} s; its reading lacks a commit of {behind:g} s ago",
             )
 
 
-def test_poller_answers_every_question_at_once() -> None:
+def test_poller_answers_every_hello_request_at_once() -> None:
     def scenario(world: World) -> None:
         poll = Poll(world).started("t")
 
@@ -79,7 +79,7 @@ def test_poller_answers_every_question_at_once() -> None:
     explore(scenario, seeds=range(150))
 
 
-def test_poller_delivers_what_is_committed_after_a_topic_was_registered() -> None:
+def test_poller_delivers_changes_committed_after_registration_of_a_topic() -> None:
     def scenario(world: World) -> None:
         poll = Poll(world).started("u")
 
@@ -95,7 +95,7 @@ def test_poller_delivers_what_is_committed_after_a_topic_was_registered() -> Non
     explore(scenario, seeds=range(150))
 
 
-def test_poller_that_jumps_says_how_old_its_reading_is() -> None:
+def test_poller_that_jumps_reports_the_true_age_of_its_reading() -> None:
     def scenario(world: World) -> None:
         poll = Poll(world).started("t")
         for _ in range(3):
@@ -115,7 +115,7 @@ def test_poller_that_jumps_says_how_old_its_reading_is() -> None:
 
 
 @pytest.mark.parametrize("latency", [0.1, 6.0])
-def test_poller_that_is_closed_delivers_no_more_and_ends(latency: float) -> None:
+def test_closed_poller_delivers_no_more_and_ends(latency: float) -> None:
     def scenario(world: World) -> None:
         poll = Poll(world, latency).started("t")
         poll.store.failures = [unavailable()] if latency < 1.0 else []
@@ -138,7 +138,7 @@ def test_poller_that_is_closed_delivers_no_more_and_ends(latency: float) -> None
         world.together(close, ask)
         world.sleep(4 * poll.latency)
         thread: Any = poll.subscriber._life._thread
-        world.check(not thread.is_alive(), "the polling thread lives after close()")
+        world.check(not thread.is_alive(), "the polling thread runs after close()")
 
     explore(scenario, deviations=2)
     explore(scenario, seeds=range(100))

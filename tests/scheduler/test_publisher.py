@@ -1,4 +1,4 @@
-"""A publisher's threads: writers that commit, the one that says hello, the driver's that asks, and whoever closes."""
+"""A publisher's threads: writers that commit, the hello thread, the driver's requests, and threads that close."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from tests.scheduler.explore import World, explore
 SOON = 0.01
 
 
-def test_links_leave_in_the_order_of_their_sequences_and_after_the_journal() -> None:
+def test_links_are_sent_in_order_of_sequences_and_after_the_journal() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world).started()
 
@@ -29,7 +29,7 @@ def test_links_leave_in_the_order_of_their_sequences_and_after_the_journal() -> 
     explore(scenario, seeds=range(150))
 
 
-def test_hello_never_claims_a_reading_younger_than_it_is() -> None:
+def test_hello_never_has_an_age_below_its_readings_age() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world, latency=0.8)
 
@@ -46,12 +46,12 @@ def test_hello_never_claims_a_reading_younger_than_it_is() -> None:
         world.together(bench.publisher.start, write, ask)
         world.sleep(15.0)  # an idle hello comes as well
         world.check(len(bench.hellos()) >= 2, "no hello when it is idle")
-        world.check(bench.hellos("n3"), "the last question is not answered")
+        world.check(bench.hellos("n3"), "the last hello request is not answered")
 
     explore(scenario, seeds=range(60))
 
 
-def test_hello_of_an_unchanged_store_claims_the_age_of_its_reading() -> None:
+def test_hello_of_an_unchanged_store_has_the_age_of_its_reading() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world, latency=0.8).started()
         world.sleep(2 * TIMING.reading_age)
@@ -67,7 +67,7 @@ def test_hello_of_an_unchanged_store_claims_the_age_of_its_reading() -> None:
 
 
 @pytest.mark.parametrize("nonces", [("n1",), ("n1", "n2")])
-def test_question_wakes_the_loop(nonces: tuple[str, ...]) -> None:
+def test_hello_request_wakes_the_loop(nonces: tuple[str, ...]) -> None:
     def scenario(world: World) -> None:
         bench = Bench(world).started()
         world.sleep(2 * TIMING.reading_age)
@@ -78,7 +78,7 @@ def test_question_wakes_the_loop(nonces: tuple[str, ...]) -> None:
     explore(scenario, deviations=2)
 
 
-def test_question_is_answered_after_one_reading() -> None:
+def test_hello_request_is_answered_after_one_reading() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world, latency=0.2).started()
         world.sleep(2 * TIMING.reading_age)
@@ -95,7 +95,7 @@ def test_question_is_answered_after_one_reading() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_connection_is_greeted() -> None:
+def test_connection_leads_to_a_hello() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world).started()
         before = len(bench.hellos())
@@ -111,7 +111,7 @@ def test_connection_is_greeted() -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-def test_greeting_that_is_refused_is_sent_soon_again(asks: bool) -> None:
+def test_refused_hello_to_a_new_subscriber_is_retried_soon(asks: bool) -> None:
     def scenario(world: World) -> None:
         bench = Bench(world).started()
         world.sleep(2 * TIMING.reading_age)
@@ -119,17 +119,17 @@ def test_greeting_that_is_refused_is_sent_soon_again(asks: bool) -> None:
         bench.driver.refusing = 0.1
         bench.driver.on_connected()
         world.sleep(HELLO_DELAY)
-        if asks:  # then the driver's thread may be the one that sends the greeting
+        if asks:  # then the driver's thread may send the hello
             world.together(lambda: bench.ask("n1"), lambda: bench.ask("n2"))
         world.sleep(0.5)
-        world.check(len(bench.hellos()) == before, "the transport takes nothing")
+        world.check(len(bench.hellos()) == before, "the transport refuses everything")
         bench.driver.refusing = 0.0
-        world.until(lambda: len(bench.hellos()) > before, "the greeting", HELLO_SPACING + SOON)
+        world.until(lambda: len(bench.hellos()) > before, "the hello", HELLO_SPACING + SOON)
 
     explore(scenario, deviations=1)
 
 
-def test_commit_does_not_wait_for_hellos_that_are_refused() -> None:
+def test_commit_does_not_wait_for_refused_hellos() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world).started()
         world.sleep(2 * TIMING.reading_age)
@@ -146,7 +146,7 @@ def test_commit_does_not_wait_for_hellos_that_are_refused() -> None:
     explore(scenario, deviations=1)
 
 
-def test_commit_that_waits_for_its_turn_gives_up_in_time() -> None:
+def test_commit_waiting_for_the_lock_gives_up_in_time() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world).started()
         bench.driver.refusing = 3.0
@@ -154,12 +154,12 @@ def test_commit_that_waits_for_its_turn_gives_up_in_time() -> None:
         world.sleep(1.0)
         began = world.now
         bench.store.commit()
-        world.check(world.now - began <= 0.5, f"the commit waited {world.now - began:g} s for another thread's")
+        world.check(world.now - began <= 0.5, f"the commit waited {world.now - began:g} s for another thread's commit")
 
     explore(scenario, deviations=1)
 
 
-def test_store_that_does_not_answer_is_asked_again() -> None:
+def test_failed_reading_of_the_store_is_retried() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world)
         bench.store.failures = [unavailable(), ZeroDivisionError("a bug")]
@@ -169,7 +169,7 @@ def test_store_that_does_not_answer_is_asked_again() -> None:
     explore(scenario, deviations=1)
 
 
-def test_publisher_that_is_closed_while_it_starts_ends() -> None:
+def test_publisher_closed_during_its_start_ends() -> None:
     def scenario(world: World) -> None:
         bench = Bench(world, latency=0.1)
 

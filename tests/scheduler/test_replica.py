@@ -1,4 +1,4 @@
-"""A replica's threads: receiving, clock, sync, handlers and whoever calls it, in every order of a few steps."""
+"""A replica's threads: receiving, clock, sync, handlers and callers, in every order of a few steps."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.scheduler.replicas import SLOW_TICKS, WatchedReplica, answer, deliver
 from tests.unit.core.builders import envelope
 
 SOON = 0.01
-"""Virtual seconds for what needs no wait at all."""
+"""Virtual seconds for an effect that needs no wait."""
 TRIES = HandlerPolicy().tries
 
 
@@ -42,13 +42,13 @@ def test_clock_starts_when_a_link_begins_to_wait() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_links_that_begin_to_wait_at_a_tick_are_not_forgotten() -> None:
+def test_link_that_begins_to_wait_during_a_tick_starts_the_clock() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         replica = synced(world, replica_of(world, store))
         lost, late = store.commit(), store.commit()
         world.together(replica._engine._clock.wake, lambda: deliver(replica, *late))
-        deliver(replica, *lost)  # it was only late: nobody waits any more
+        deliver(replica, *lost)  # it was only late: no link waits any more
         store.commit()
         world.together(replica._engine._clock.wake, lambda: deliver(replica, *store.commit()))
         world.until(lambda: replica.known("t") == 4, "the delta", SLOW_TICKS.message_delay_window + SOON)
@@ -61,7 +61,7 @@ def test_clock_starts_for_each_link_that_begins_to_wait() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         replica = synced(world, replica_of(world, store))
-        for position in (2, 4):  # of each pair the first is lost
+        for position in (2, 4):  # the first of each pair is lost
             store.commit()
             deliver(replica, *store.commit())
             bound = SLOW_TICKS.message_delay_window + SOON
@@ -70,7 +70,7 @@ def test_clock_starts_for_each_link_that_begins_to_wait() -> None:
     explore(scenario, deviations=1)
 
 
-def test_answer_ends_a_wait_although_another_link_waits() -> None:
+def test_reply_ends_a_topics_wait_while_another_link_waits() -> None:
     timing = msgspec.structs.replace(SLOW_TICKS, message_delay_window=60.0, hello_wait=3.0)
 
     def scenario(world: World) -> None:
@@ -80,14 +80,14 @@ def test_answer_ends_a_wait_although_another_link_waits() -> None:
         store.commit()
         deliver(replica, *store.commit())  # it waits for the one before it, for a minute
         replica.subscribe("u")
-        world.until(lambda: "u" in replica.driver.asked[-1].topics, "the question", SOON)
+        world.until(lambda: "u" in replica.driver.asked[-1].topics, "the hello request", SOON)
         world.together(lambda: answer(replica, store), replica._engine._clock.wake)
         world.until(lambda: replica.known("u") == 2, "the new topic's sync", SOON)
 
     explore(scenario, deviations=1)
 
 
-def test_sync_that_is_given_up_does_not_cost_the_next_one() -> None:
+def test_timed_out_sync_does_not_delay_the_next_one() -> None:
     timing = msgspec.structs.replace(SLOW_TICKS, sync_timeout=5.0, sync_backoff=1.0)
 
     def scenario(world: World) -> None:
@@ -97,14 +97,14 @@ def test_sync_that_is_given_up_does_not_cost_the_next_one() -> None:
         store.commit()
         store.latency = 8.0
         replica.resync()
-        world.sleep(6.5)  # the first is given up, and the second is due
+        world.sleep(6.5)  # the first timed out, and the second is due
         store.latency = 0.0
         world.until(lambda: replica.known("t") == 2, "the second sync", 1.5 + SOON)
 
     explore(scenario, deviations=1)
 
 
-def test_events_of_a_topic_that_is_dropped_keep_their_order() -> None:
+def test_events_of_a_dropped_topic_keep_their_order() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         store.commit()
@@ -116,7 +116,7 @@ def test_events_of_a_topic_that_is_dropped_keep_their_order() -> None:
     explore(scenario, deviations=2)
 
 
-def test_need_that_a_sync_leaves_is_met_at_once() -> None:
+def test_incomplete_delta_is_followed_by_a_full_sync_at_once() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         store.commit()
@@ -130,7 +130,7 @@ def test_need_that_a_sync_leaves_is_met_at_once() -> None:
     explore(scenario, deviations=1)
 
 
-def test_failed_sync_is_tried_again_after_its_backoff() -> None:
+def test_failed_sync_is_retried_after_its_backoff() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         store.commit()
@@ -143,7 +143,7 @@ def test_failed_sync_is_tried_again_after_its_backoff() -> None:
     explore(scenario, deviations=1)
 
 
-def test_answer_that_lacks_a_chain_is_a_failed_sync() -> None:
+def test_answer_without_a_chain_is_a_failed_sync() -> None:
     def scenario(world: World) -> None:
         store = Forgetful(world)
         replica = replica_of(world, store)
@@ -154,7 +154,7 @@ def test_answer_that_lacks_a_chain_is_a_failed_sync() -> None:
 
 
 class Forgetful(StoreDouble):
-    """Leaves its first answer empty."""
+    """A store whose first answer is empty."""
 
     def read_sync(self, wants: Any) -> Any:
         answer = super().read_sync(wants)
@@ -176,7 +176,7 @@ def test_resync_and_follow_start_at_once() -> None:
     explore(scenario, deviations=1)
 
 
-def test_new_topic_is_subscribed_to_before_it_is_asked_about() -> None:
+def test_new_topic_is_subscribed_to_before_its_hello_request() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         store.commit(("t", "k", "1"), ("u", "k2", "1"))
@@ -194,7 +194,7 @@ def test_new_topic_is_subscribed_to_before_it_is_asked_about() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_connection_is_followed_by_a_question() -> None:
+def test_connection_leads_to_a_hello_request() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         store.commit()
@@ -202,12 +202,12 @@ def test_connection_is_followed_by_a_question() -> None:
         before = len(replica.driver.asked)
         world.together(replica.driver.connect, replica._engine._clock.wake)
         jitter = SLOW_TICKS.round_trip
-        world.until(lambda: len(replica.driver.asked) > before, "a question", jitter + SOON)
+        world.until(lambda: len(replica.driver.asked) > before, "a hello request", jitter + SOON)
 
     explore(scenario, deviations=1)
 
 
-def test_handler_registered_while_links_arrive_misses_nothing() -> None:
+def test_handler_registered_while_links_arrive_gets_all_changes() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         store.commit()
@@ -233,7 +233,7 @@ def test_handler_registered_while_links_arrive_misses_nothing() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_handler_learns_that_history_changed_before_versions_go_back() -> None:
+def test_handler_is_notified_of_changed_history_before_versions_go_back() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         for _ in range(3):
@@ -245,7 +245,7 @@ def test_handler_learns_that_history_changed_before_versions_go_back() -> None:
         def note(event: Event) -> None:
             version = event.version or 0
             back = bool(seen) and version <= seen[-1]
-            world.check(not back or notices, f"version {version} after {seen}, and nobody said that history changed")
+            world.check(not back or notices, f"version {version} after {seen}, without a notice of the changed history")
             seen.append(version)
 
         replica.on("port", note, on_history_changed=notices.append)
@@ -294,7 +294,7 @@ def test_failing_notice_of_history_change_is_not_overtaken(failures: int, tries:
     explore(scenario, seeds=range(60))
 
 
-def test_wait_for_returns_when_it_is_applied_and_always() -> None:
+def test_wait_for_always_returns_when_the_commit_is_applied() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         replica = synced(world, replica_of(world, store))
@@ -354,7 +354,7 @@ FRESH = Timing(
 
 
 @pytest.mark.parametrize("lags", [False, True])
-def test_staleness_is_never_below_the_truth(lags: bool) -> None:
+def test_staleness_is_never_too_small(lags: bool) -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world, latency=0.4)
         replica = replica_of(world, store, timing=FRESH)
@@ -369,7 +369,7 @@ def test_staleness_is_never_below_the_truth(lags: bool) -> None:
         def publish() -> None:
             answered: list[object] = []
             while True:
-                world.scheduler.block("a question", lambda: len(replica.driver.asked) > len(answered))
+                world.scheduler.block("a hello request", lambda: len(replica.driver.asked) > len(answered))
                 answered[:] = replica.driver.asked
                 answer(replica, store, takes=0.3)
 
@@ -386,7 +386,7 @@ def test_staleness_is_never_below_the_truth(lags: bool) -> None:
     explore(scenario, seeds=range(80), lags=lags)
 
 
-def test_replica_that_is_closed_while_it_starts_ends() -> None:
+def test_replica_closed_during_its_start_ends() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world, latency=0.1)
         store.commit()
@@ -406,7 +406,7 @@ def test_replica_that_is_closed_while_it_starts_ends() -> None:
     explore(scenario, seeds=range(150))
 
 
-def test_replica_that_is_closed_while_it_works_ends_once() -> None:
+def test_replica_closed_while_it_works_ends_once() -> None:
     def scenario(world: World) -> None:
         store = StoreDouble(world)
         store.commit()
@@ -441,10 +441,10 @@ def test_replica_closed_by_a_handler_ends() -> None:
 
 
 def check_ended(world: World, replica: WatchedReplica) -> None:
-    """No thread of it is left."""
+    """No thread of the replica runs."""
     for loop in (replica._engine._clock, replica._engine._syncs):
         thread: Any = loop._thread
-        world.check(not thread.is_alive(), f"{thread.name} lives after close()")
+        world.check(not thread.is_alive(), f"{thread.name} runs after close()")
     world.check(replica.driver.closed, "the driver is open")
     with pytest.raises(ClosedError):
         replica.get("port", "k")

@@ -1,4 +1,4 @@
-"""The scheduler itself: it finds planted mistakes, says who holds what, replays, and lets time pass only in waits."""
+"""The scheduler itself: it finds planted mistakes, names lock holders, replays, and lets time pass only in waits."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from tests.scheduler.scheduler import Failure
 
 
 def lost_update(world: World) -> None:
-    """Two threads add without holding the lock over reading and writing."""
+    """Two threads add, with separate locks for reading and writing."""
     lost_update_of(world, 1)
 
 
@@ -31,7 +31,7 @@ def lost_update_of(world: World, number: int) -> None:
 
 
 def lost_wake_up(world: World) -> None:
-    """A flag is looked at outside of the lock under which its change is notified."""
+    """A flag is read outside of the lock under which its change is notified."""
     condition, flag = world.threading.Condition(), [False]
 
     def notifies() -> None:
@@ -70,7 +70,7 @@ def test_scheduler_finds_planted_mistake_and_replays_it(scenario: Any, reason: s
         explore(scenario, seeds=range(200))
 
 
-def test_failure_of_a_seed_names_it_and_the_seed_repeats_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_a_seed_is_reproducible_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario(world: World) -> None:
         number = world.rng.randrange(1_000_000)
         world.together(lambda: world.sleep(0.0), lambda: world.sleep(0.0))
@@ -126,7 +126,7 @@ def test_mistake_that_needs_three_deviations_is_not_found_with_fewer() -> None:
         explore(scenario, deviations=3)
 
 
-def test_deadlock_report_says_who_holds_what() -> None:
+def test_deadlock_report_names_the_holders_of_locks() -> None:
     with pytest.raises(Failure) as found:
         explore(crossed_locks, deviations=1)
     lines = str(found.value).splitlines()
@@ -164,7 +164,7 @@ def test_time_passes_only_when_every_thread_waits() -> None:
         world.check(times == [(True, 1003.0)], f"it ended its wait so: {times}")
         world.check(not event.wait(0.0) or event.is_set(), "an event without a wait")
         event.clear()
-        world.check(not event.wait(3600.0), "nobody set the event")
+        world.check(not event.wait(3600.0), "no thread set the event")
         world.check(world.now == 4603.0, f"the time is {world.now}")
 
     began = time.monotonic()
@@ -200,14 +200,14 @@ def unguarded(numbers: list[int]) -> None:
     numbers[0] = seen + 1
 
 
-def test_threads_that_go_round_in_circles_fail() -> None:
+def test_endless_loop_of_threads_fails() -> None:
     def scenario(world: World) -> None:
         lock = world.threading.Lock()
         while True:
             with lock:
                 pass
 
-    with pytest.raises(Failure, match="round in circles"):
+    with pytest.raises(Failure, match="endless loop"):
         explore(scenario, deviations=0)
 
 
@@ -226,7 +226,7 @@ def test_failure_is_not_swallowed_by_code_that_survives_exceptions() -> None:
                 try:
                     world.sleep(1.0)
                     world.fail("an invariant is broken")
-                except Exception:  # noqa: BLE001 - what the product's threads do
+                except Exception:  # noqa: BLE001 - as in the product's threads
                     pass
 
         world.spawn(survives).join()

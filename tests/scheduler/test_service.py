@@ -1,4 +1,4 @@
-"""The service's way out: workers hand over while the changelog is followed, and each link leaves once."""
+"""The service's send path: workers hand over while the changelog is followed, and each link is sent once."""
 
 from collections.abc import Collection, Sequence
 
@@ -22,7 +22,7 @@ SOON = 0.01
 
 
 class Deciding(UnpublishedLinks):
-    """Notes which links were decided to be sent, in this order."""
+    """Records the links that were selected for sending, in order."""
 
     def __init__(self) -> None:
         super().__init__("api-1", GRACE, 60.0)
@@ -40,7 +40,7 @@ class Deciding(UnpublishedLinks):
 
 
 class Host:
-    """One host's service around doubles: receiving, following and the way out are real, and so is the publisher."""
+    """One host's service around doubles: receiving, following, the send path and the publisher are real."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -67,7 +67,7 @@ class Host:
         return self
 
     def hand_over(self, sequence: int) -> None:
-        """A worker commits, and pushes when it gets to it."""
+        """A worker commits and pushes."""
         links = self.store.commit()
         self.hop.deliver(envelope(*links, sequence=sequence))
 
@@ -76,7 +76,7 @@ class Host:
         self.world.check(sorted(sent) == list(range(1, positions + 1)), f"sent: {sent}")
 
 
-def test_each_link_leaves_once_whoever_brings_it_first() -> None:
+def test_each_link_is_sent_once_from_worker_or_changelog() -> None:
     def scenario(world: World) -> None:
         host = Host(world).start()
 
@@ -85,7 +85,7 @@ def test_each_link_leaves_once_whoever_brings_it_first() -> None:
             world.sleep(GRACE)
             host.hand_over(2)
 
-        world.together(worker, host.store.commit)  # nobody hands over what the second one commits
+        world.together(worker, host.store.commit)  # the second commit is not handed over
         world.until(lambda: len(host.driver.positions) == 3, "every link", GRACE + 2 * INTERVAL + SOON)
         world.sleep(2.0)
         host.check_all_sent_once(3)
@@ -95,11 +95,11 @@ def test_each_link_leaves_once_whoever_brings_it_first() -> None:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_links_leave_in_the_order_in_which_they_are_decided(late: bool) -> None:
+def test_links_are_sent_in_the_order_of_decisions(late: bool) -> None:
     def scenario(world: World) -> None:
         host = Host(world).start()
         links = host.store.commit()
-        host.store.commit()  # nobody hands it over
+        host.store.commit()  # it is not handed over
         host.loop.wake()
 
         def hand_over() -> None:
@@ -114,13 +114,13 @@ def test_links_leave_in_the_order_in_which_they_are_decided(late: bool) -> None:
     explore(scenario, deviations=2)
 
 
-def test_link_that_comes_late_is_not_sent_again() -> None:
+def test_link_handed_over_late_is_not_sent_again() -> None:
     def scenario(world: World) -> None:
         host = Host(world).start()
         links = host.store.commit()
 
         def late() -> None:
-            world.sleep(GRACE + INTERVAL)  # it is due by now, or just being sent
+            world.sleep(GRACE + INTERVAL)  # the link is due now, or being sent
             host.hop.deliver(envelope(*links))
 
         world.together(late, lambda: world.sleep(GRACE), host.loop.wake)
@@ -131,7 +131,7 @@ def test_link_that_comes_late_is_not_sent_again() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_what_is_taken_is_in_the_journal_before_it_is_sent() -> None:
+def test_taken_link_is_in_the_journal_before_it_is_sent() -> None:
     def scenario(world: World) -> None:
         host = Host(world).start()
         sends = host.driver.send_event

@@ -1,4 +1,4 @@
-"""A worker that hands over: several threads commit, one closes."""
+"""A worker that hands links over: several threads commit, one closes."""
 
 from typing import Any, cast
 
@@ -11,13 +11,13 @@ from tests.scheduler.explore import World, explore
 
 
 def worker_of(world: World) -> tuple[Worker, StoreDouble, PublisherDouble]:
-    """One that is not started."""
+    """A worker that is not started."""
     store, driver = StoreDouble(world), PublisherDouble(world)
     worker = Worker(Settings(store_url="sqlite://", service="api-1"), store, driver)
     return worker, store, driver
 
 
-def test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers() -> None:
+def test_commits_of_several_threads_are_handed_over_in_order_of_sequences() -> None:
     def scenario(world: World) -> None:
         worker, store, driver = worker_of(world)
         cast("Any", worker)._journal = journal = JournalDouble(world)
@@ -37,7 +37,7 @@ def test_commits_of_many_threads_are_handed_over_in_the_order_of_their_numbers()
             store.commit()
             store.commit()
 
-        world.together(write, write)  # both are the first to connect
+        world.together(write, write)  # both threads open the first connection
         world.check(sorted(driver.positions) == [1, 2, 3, 4], f"handed over: {driver.positions}")
         world.check(worker.counters()["unsent"] == 0, "unsent")
 
@@ -55,15 +55,15 @@ def test_threads_of_one_process_share_one_connection() -> None:
                 return made[-1]
 
         worker = Made(Settings(store_url="sqlite://", service="api-1", multiproc_driver="doubled"), store)
-        made.clear()  # the first was only to see whether there is one
+        made.clear()  # the first one only checked that the driver can be loaded
         worker.start()
         world.together(store.commit, store.commit)
-        world.check(len(made) == 1, f"{len(made)} connections, which number their messages each by themselves")
+        world.check(len(made) == 1, f"{len(made)} connections, each with its own sequences")
 
     explore(scenario, deviations=2, lines=[module])
 
 
-def test_worker_that_is_closed_while_it_starts_and_works_ends() -> None:
+def test_worker_closed_during_start_and_commits_ends() -> None:
     def scenario(world: World) -> None:
         worker, store, driver = worker_of(world)
 
@@ -81,7 +81,7 @@ def test_worker_that_is_closed_while_it_starts_and_works_ends() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_thread_that_waits_for_its_turn_gives_up_in_time() -> None:
+def test_thread_waiting_for_the_lock_gives_up_in_time() -> None:
     def scenario(world: World) -> None:
         worker, store, driver = worker_of(world)
         worker.start()
@@ -91,6 +91,6 @@ def test_thread_that_waits_for_its_turn_gives_up_in_time() -> None:
         world.sleep(1.0)
         began = world.now
         store.commit()
-        world.check(world.now - began <= 0.5, f"the commit waited {world.now - began:g} s for another thread's")
+        world.check(world.now - began <= 0.5, f"the commit waited {world.now - began:g} s for another thread's commit")
 
     explore(scenario, deviations=1)

@@ -1,4 +1,4 @@
-"""The threads of the ZeroMQ driver: callers leave orders and messages, and the thread that owns the socket sees them.
+"""The threads of the ZeroMQ driver: callers queue orders and messages, and the thread that owns the socket reads them.
 
 The sockets are doubles (:mod:`tests.scheduler.sockets`); everything else of the driver is real.
 """
@@ -20,12 +20,12 @@ from tests.scheduler.sockets import ControlledPublisher, ControlledSubscriber, d
 from tests.unit.core.builders import UUID, History, envelope, hello
 
 SOON = 0.01
-"""Virtual seconds for what needs no wait at all."""
+"""Virtual seconds for an effect that needs no wait."""
 ADDRESS = "tcp://127.0.0.1:8866"
 
 
 class Receiving:
-    """A subscriber that runs, and what its callbacks got."""
+    """A running subscriber, and the calls of its callbacks."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Receiving:
         self.sub.deliver(*codec.encode(made, Limits()))
 
     def up(self) -> None:
-        """The connection is there."""
+        """The connection is made."""
         self.world.scheduler.point("is connected")
         self.subscriber.monitor.add(int(zmq.EVENT_HANDSHAKE_SUCCEEDED), ADDRESS)
 
@@ -55,11 +55,11 @@ class Receiving:
         self.received.append(made)
 
     def _connect(self) -> None:
-        self.world.check(self.may_be_called, "a connection is told of after close()")
+        self.world.check(self.may_be_called, "on_connected is called after close()")
         self.connections += 1
 
 
-def test_receiver_carries_out_orders_at_once() -> None:
+def test_receiver_executes_orders_at_once() -> None:
     def scenario(world: World) -> None:
         bench = Receiving(world).started()
         topic, address = codec.subscription("t"), codec.subscription("u")
@@ -80,7 +80,7 @@ def test_receiver_carries_out_orders_at_once() -> None:
     explore(scenario, seeds=range(150))
 
 
-def test_receiver_asks_at_once_and_listens_for_the_answer_first() -> None:
+def test_receiver_sends_hello_requests_at_once_after_subscribing_to_the_reply() -> None:
     def scenario(world: World) -> None:
         bench = Receiving(world).started()
         asks: list[Callable[[], None]] = [
@@ -89,19 +89,19 @@ def test_receiver_asks_at_once_and_listens_for_the_answer_first() -> None:
         ]
         world.together(*asks, lambda: bench.deliver(envelope(History().one())))
         for nonce in ("n1", "n2"):
-            private, question = codec.private_frame(nonce), codec.hello_request_frame(nonce, ["t"])
-            world.until(lambda asked=question: asked in bench.sub.subscribed, f"the question {nonce}", SOON)  # type: ignore[misc]
+            private, request = codec.private_frame(nonce), codec.hello_request_frame(nonce, ["t"])
+            world.until(lambda asked=request: asked in bench.sub.subscribed, f"the hello request {nonce}", SOON)  # type: ignore[misc]
             order = bench.sub.subscribed.index
-            world.check(order(private) < order(question), "the answer may come before its prefix is subscribed to")
+            world.check(order(private) < order(request), "the reply may come before its prefix is subscribed to")
         world.until(lambda: len(bench.received) == 1, "the message", SOON)
         world.sleep(ZmqOptions().answer_time + SOON)
-        world.check(bench.sub.subscribed == [codec.topic_frame(ALL)], "a question stays although its time is over")
+        world.check(bench.sub.subscribed == [codec.topic_frame(ALL)], "a hello request stays although its time is over")
 
     explore(scenario, deviations=1)
     explore(scenario, seeds=range(150))
 
 
-def test_receiver_tells_of_a_connection_and_delivers_in_order() -> None:
+def test_receiver_reports_a_connection_and_delivers_in_order() -> None:
     def scenario(world: World) -> None:
         bench = Receiving(world).started()
         history = History()
@@ -121,7 +121,7 @@ def test_receiver_tells_of_a_connection_and_delivers_in_order() -> None:
     explore(scenario, seeds=range(100))
 
 
-def test_receiver_that_is_closed_ends_at_once_and_delivers_no_more() -> None:
+def test_closed_receiver_ends_at_once_and_delivers_no_more() -> None:
     def scenario(world: World) -> None:
         bench = Receiving(world).started()
         began = world.now
@@ -139,7 +139,7 @@ def test_receiver_that_is_closed_ends_at_once_and_delivers_no_more() -> None:
 
         world.together(close, lambda: bench.deliver(envelope(History().one())), order)
         thread: Any = bench.subscriber._life._thread
-        world.check(not thread.is_alive(), "the receiving thread lives after close()")
+        world.check(not thread.is_alive(), "the receiving thread runs after close()")
         world.check(bench.sub.closed, "the socket is open")
 
     explore(scenario, deviations=2)
@@ -147,7 +147,7 @@ def test_receiver_that_is_closed_ends_at_once_and_delivers_no_more() -> None:
 
 
 class Sending:
-    """A publisher that is initialized, and what it sends and is asked."""
+    """An initialized publisher, with its sent messages and received hello requests."""
 
     def __init__(self, world: World, options: ZmqOptions | None = None) -> None:
         self.world = world
@@ -165,7 +165,7 @@ class Sending:
         return self
 
     def send(self, topic: str, messages: int) -> None:
-        """One thread's messages on a topic of its own."""
+        """One thread's messages on its own topic."""
         for link in self._history.some(messages, topic):
             self._numbers[topic] = sequence = self._numbers.get(topic, 0) + 1
             self.publisher.send_event(Envelope("api-1", UUID, topic, sequence, [Message(link, 1, 1)]))
@@ -174,7 +174,7 @@ class Sending:
         self.xpub.arrive(b"\1" + codec.hello_request_frame(nonce, ["t"]))
 
     def sent(self, topic: str) -> list[int]:
-        """The sequences of a topic in the order in which they left."""
+        """The sent sequences of a topic, in order."""
         envelopes = [codec.decode(list(frames), Limits()) for frames in self.xpub.sent]
         return [
             each.sequence + number for each in envelopes if each.topic == topic for number in range(len(each.messages))
@@ -193,45 +193,45 @@ class Sending:
         self.arrivals += 1
 
 
-def test_publisher_sends_what_it_accepts_at_once_and_in_order() -> None:
+def test_publisher_sends_accepted_messages_at_once_and_in_order() -> None:
     def scenario(world: World) -> None:
         bench = Sending(world).started()
         world.together(lambda: bench.send("t", 2), lambda: bench.send("u", 2), lambda: bench.subscribe("n1"))
         bench.check_all_left(t=2, u=2)
-        world.until(lambda: [ask.nonce for ask in bench.asked] == ["n1"], "the question", SOON)
+        world.until(lambda: [ask.nonce for ask in bench.asked] == ["n1"], "the hello request", SOON)
 
     explore(scenario, deviations=1)
     explore(scenario, seeds=range(200))
 
 
-def test_publisher_sees_questions_that_a_send_takes_in() -> None:
+def test_publisher_reads_hello_requests_received_during_a_send() -> None:
     def scenario(world: World) -> None:
         bench = Sending(world).started()
 
         def send() -> None:
             for _ in range(2):
                 bench.send("t", 1)
-                world.sleep(0.001)  # so that it is quiet again, and the next is sent by its sender
+                world.sleep(0.001)  # so that the queue is empty again, and the caller sends the next message itself
 
         world.together(send, lambda: bench.subscribe("n1"), lambda: bench.subscribe("n2"))
-        world.until(lambda: {ask.nonce for ask in bench.asked} == {"n1", "n2"}, "the questions", SOON)
+        world.until(lambda: {ask.nonce for ask in bench.asked} == {"n1", "n2"}, "the hello requests", SOON)
         bench.check_all_left(t=2)
 
     explore(scenario, deviations=2)
     explore(scenario, seeds=range(150))
 
 
-def test_publisher_reads_all_of_many_questions() -> None:
+def test_publisher_reads_all_of_many_hello_requests() -> None:
     def scenario(world: World) -> None:
         bench = Sending(world).started()
         world.replace("pubsub_zmq.publisher", "_SUBSCRIPTIONS", 1)
         world.together(lambda: bench.subscribe("n1"), lambda: bench.subscribe("n2"), lambda: bench.subscribe("n3"))
-        world.until(lambda: {ask.nonce for ask in bench.asked} == {"n1", "n2", "n3"}, "the questions", SOON)
+        world.until(lambda: {ask.nonce for ask in bench.asked} == {"n1", "n2", "n3"}, "the hello requests", SOON)
 
     explore(scenario, deviations=2)
 
 
-def test_publisher_tells_of_arrivals_at_once() -> None:
+def test_publisher_reports_connections_at_once() -> None:
     def scenario(world: World) -> None:
         bench = Sending(world).started()
 
@@ -245,7 +245,7 @@ def test_publisher_tells_of_arrivals_at_once() -> None:
     explore(scenario, deviations=2)
 
 
-def test_publisher_that_is_full_lets_senders_go_on_when_there_is_room() -> None:
+def test_senders_continue_when_a_full_queue_has_room() -> None:
     def scenario(world: World) -> None:
         bench = Sending(world, ZmqOptions(send_queue=1)).started()
         began = world.now
@@ -257,7 +257,7 @@ def test_publisher_that_is_full_lets_senders_go_on_when_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("hellos", [False, True])
-def test_publisher_that_is_closed_sends_what_it_accepted_and_ends(hellos: bool) -> None:
+def test_closed_publisher_sends_accepted_messages_and_ends(hellos: bool) -> None:
     def scenario(world: World) -> None:
         bench = Sending(world).started()
         accepted = 0
@@ -281,7 +281,7 @@ def test_publisher_that_is_closed_sends_what_it_accepted_and_ends(hellos: bool) 
         world.together(send, close, lambda: bench.subscribe("n1"))
         world.check(len(bench.xpub.sent) == accepted, f"{accepted} were accepted, {len(bench.xpub.sent)} left")
         for thread in bench.publisher._threads:
-            world.check(not thread.is_alive(), f"{thread.name} lives after close()")
+            world.check(not thread.is_alive(), f"{thread.name} runs after close()")
         world.check(bench.xpub.closed, "the socket is open")
 
     explore(scenario, deviations=2)
