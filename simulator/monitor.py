@@ -125,7 +125,7 @@ class Monitor:
 
     # -- replicas ----------------------------------------------------------------------------------------------------
 
-    def born(self, replica: "Replica") -> None:
+    def started(self, replica: "Replica") -> None:
         """A replica starts."""
         self._watches[replica] = Watch()
 

@@ -69,7 +69,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
 
     topics: tuple[str, ...]
     polling: bool
-    born: float
+    starts_at: float
     changes_topics: bool
     queue_limit: int
     resyncs: bool = False
@@ -120,8 +120,8 @@ def draw(seed: int, cuts: Cuts = Cuts()) -> Plan:  # noqa: B008 - frozen
     topics = tuple(f"t{number}" for number in range(rng.choice((1, 2, 3, 4))))
     writers = rng.choice((1, 1, 2, 3))
     calm = rng.uniform(6.0, 14.0) if cuts.calm is None else cuts.calm
-    births = random.Random(f"{seed} births")
-    services = [0.0 if births.random() < 0.5 else births.uniform(0.5, calm * 0.9) for _ in range(3)]
+    starts = random.Random(f"{seed} births")
+    services = [0.0 if starts.random() < 0.5 else starts.uniform(0.5, calm * 0.9) for _ in range(3)]
     services = services[: rng.choice((0, 1, 1, 2, 2, 3))]
     if "late_service" not in faults:
         services = [0.0 for _ in services]
@@ -162,11 +162,11 @@ def _replica(
 ) -> ReplicaPlan:
     everything = rng.random() < 0.35
     chosen = tuple(topic for topic in topics if rng.random() < 0.7) or topics[:1]
-    born = rng.uniform(0.5, 8.0) if rng.random() < 0.6 else 0.0
+    starts_at = rng.uniform(0.5, 8.0) if rng.random() < 0.6 else 0.0
     return ReplicaPlan(
         topics=("",) if everything else chosen,
         polling=rng.random() < 0.2,
-        born=born if "late_replica" in faults else 0.0,
+        starts_at=starts_at if "late_replica" in faults else 0.0,
         changes_topics=not everything and rng.random() < 0.4,
         queue_limit=rng.choice((2, 5, 100)),
         resyncs=resyncs.random() < 0.3,

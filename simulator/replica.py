@@ -75,7 +75,7 @@ class Replica:
         self.replica_state.owner = self
         self.handlers = [Handler(plan.queue_limit)]
         self.polled: PublisherTasks | None = None
-        world.monitor.born(self)
+        world.monitor.started(self)
         if plan.polling:
             uuid = f"{rng.getrandbits(128):032x}"
             self.polled = PublisherTasks(world, self.process, uuid, self._receive_polled)

@@ -58,18 +58,18 @@ class World:
         self.writers: dict[str, Writer] = {}
         self.services: dict[str, Service] = {}
         self.replicas: dict[str, Replica] = {}
-        self._births: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
         self._serial = 0
-        self._dead: dict[str, None] = {}
+        self._killed: dict[str, None] = {}
         self.nemesis = Nemesis(self)
         kernel.before_step = self.nemesis.before_step
         for number in range(plan.writers):
             # A service follows from the current head: without faults it starts before the first transaction.
-            self._birth_at(0.5 if plan.faultless else 0.0, f"writer{number}", "")
-        for number, born in enumerate(plan.services):
-            self._birth_at(born, f"service{number}", "late_service")
+            self._start_at(0.5 if plan.faultless else 0.0, f"writer{number}", "")
+        for number, starts_at in enumerate(plan.services):
+            self._start_at(starts_at, f"service{number}", "late_service")
         for number, replica in enumerate(plan.replicas):
-            self._birth_at(replica.born, f"replica{number}", "late_replica")
+            self._start_at(replica.starts_at, f"replica{number}", "late_replica")
 
     # -- calls of the participants -----------------------------------------------------------------------------------
 
@@ -121,21 +121,21 @@ class World:
         if service is not None:
             service.inbox.put(links)
 
-    # -- births and deaths -------------------------------------------------------------------------------------------
+    # -- starts and kills --------------------------------------------------------------------------------------------
 
-    def _birth_at(self, when: float, name: str, fault: str) -> None:
+    def _start_at(self, when: float, name: str, fault: str) -> None:
         if when > 0.0 and fault:
             self.count(fault)
-        self.kernel.at(when, self._give_birth, name)
+        self.kernel.at(when, self._start, name)
 
-    def _give_birth(self, name: str) -> None:
-        self._dead.pop(name, None)
-        births = self._births[name] = self._births.get(name, 0) + 1
-        rng = self.kernel.rng(f"{name} {births}")
+    def _start(self, name: str) -> None:
+        self._killed.pop(name, None)
+        starts = self._starts[name] = self._starts.get(name, 0) + 1
+        rng = self.kernel.rng(f"{name} {starts}")
         clock = self.clocks.get(name)
         if clock is None:
             clock = self.clocks[name] = LocalClock(self.kernel, rng.uniform(0, 1e4), 1.0 + rng.uniform(-DRIFT, DRIFT))
-        self.kernel.trace(name, "starts", births)
+        self.kernel.trace(name, "starts", starts)
         if name.startswith("writer"):
             self.writers[name] = Writer(self, name, rng, clock)
         elif name.startswith("service"):
@@ -153,12 +153,12 @@ class World:
         process.kill()
         for living in (self.writers, self.services, self.replicas, self.network.answerers, self.network.receivers):
             living.pop(name, None)
-        self._dead[name] = None
-        self.kernel.at(self.kernel.now + seconds, self._revive, name)
+        self._killed[name] = None
+        self.kernel.at(self.kernel.now + seconds, self._restart, name)
 
-    def _revive(self, name: str) -> None:
-        if name in self._dead:
-            self._give_birth(name)
+    def _restart(self, name: str) -> None:
+        if name in self._killed:
+            self._start(name)
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
@@ -218,8 +218,8 @@ class World:
         self.kernel.trace("nemesis", "stops")
         self.nemesis.stop()
         self.calm_since = self.kernel.now
-        for name in list(self._dead):
-            self._give_birth(name)
+        for name in list(self._killed):
+            self._start(name)
         parts: tuple[Writer | Service | Replica, ...] = (
             *self.writers.values(), *self.services.values(), *self.replicas.values()
         )  # fmt: skip
@@ -231,4 +231,4 @@ class World:
         self.writes_left = transactions
         for name, writer in list(self.writers.items()):
             if not writer.process.running:
-                self._give_birth(name)
+                self._start(name)

@@ -23,7 +23,7 @@ DUMPS: Final = {
     "data-1.1": "A message: one link",
     "run-1.1": "Parts of a run: a link that is too large for one frame",
     "hello-1.1": "A hello, broadcast",
-    "own-hello-1.1": "A hello reply: the answer to one replica",
+    "hello-reply-1.1": "A hello reply: the answer to one replica",
 }
 ABOUT: Final = {
     "data-1.1": "The first message of this publisher on `tenant-1`. The link leads the topic from position 3 to 7\nand "
@@ -34,7 +34,7 @@ ABOUT: Final = {
     "hello-1.1": "It is about two topics, so its topic frame names none. The publisher sent four messages on `a`;\n`b` "
     "was never written. The reading of the heads began a quarter of a second before. (An earlier\npublisher sent this "
     "frame: a current one does not name `b`, on which it never sent.)",
-    "own-hello-1.1": "The frame contains the nonce twice: in the topic frame, to which only the requesting replica\n"
+    "hello-reply-1.1": "The frame contains the nonce twice: in the topic frame, to which only the requesting replica\n"
     "subscribes, and in the hello.",
 }
 MEANING: Final = {

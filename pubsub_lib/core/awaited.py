@@ -81,7 +81,7 @@ class Awaited:
             raise HistoryChanged(
                 f"the commit at position {self._point.position} is not in the store's history any more: the database "
                 "was restored from a backup, or lost commits that it had acknowledged; read the objects, and write "
-                "again what is missing",
+                "the missing changes again",
                 self._point,
             )
         if known and self._point.position <= query.points[1].position:

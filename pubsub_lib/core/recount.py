@@ -33,10 +33,10 @@ class Recount:
         self.objects = 0
         """Objects that were checked."""
 
-    def step(self, cache: Cache, stands_still: Callable[[str], bool], now: float) -> Sequence[Rot]:
+    def step(self, cache: Cache, is_frozen: Callable[[str], bool], now: float) -> Sequence[Rot]:
         """Check the next objects. Returns the faults of the topics whose check ended in this step.
 
-        ``stands_still``: whether a topic is to be read again anyway; such topics are left out.
+        ``is_frozen``: whether a topic is to be read again anyway; such topics are left out.
         """
         if now < self.next_time:
             return ()
@@ -48,7 +48,7 @@ class Recount:
             if self._walk is None:
                 left -= TOPIC_COST
                 name = self._topics.pop()
-                self._walk = None if stands_still(name) else cache.walk(name)
+                self._walk = None if is_frozen(name) else cache.walk(name)
                 continue
             if not self._walk.over:
                 looked = self._walk.step(left)

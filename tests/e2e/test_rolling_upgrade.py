@@ -21,7 +21,7 @@ from pubsub_zmq.driver import ZmqDriver
 
 FRAMES = Path(__file__).parents[1] / "unit" / "core" / "frames"
 NAMES = sorted(path.stem for path in FRAMES.glob("*.hex"))
-OF_1_0 = ("data", "delete", "goodbye", "hello", "own-hello", "run", "utf8")
+OF_1_0 = ("data", "delete", "goodbye", "hello", "hello-reply", "run", "utf8")
 PATIENCE = 60.0  # seconds; an answer ends each wait at once
 
 
@@ -170,7 +170,7 @@ def test_begins_with_detects_changes_that_break_an_old_reader() -> None:
 
 @pytest.mark.parametrize("future", [False, True], ids=["of-1.0", "of-the-future"])
 def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(future: bool) -> None:
-    names = [name for name in NAMES if not name.startswith("own-hello")]  # that goes only to its requester
+    names = [name for name in NAMES if not name.startswith("hello-reply")]  # that goes only to its requester
     sent = [of_the_future(name) if future else recorded(name) for name in names]
     got: SimpleQueue[Envelope] = SimpleQueue()
     with zmq.Context() as context, context.socket(zmq.XPUB) as xpub:
@@ -194,8 +194,8 @@ def test_a_replicas_driver_understands_a_publisher_of_another_minor_version(futu
             subscriber.request_hello("abc123", ["a"])
             seen = {xpub.recv() for _ in range(2)}
             assert seen == {b"\1Habc123\0", b"\1Habc123\0\x91\xa1a"}  # the hello request of 1.0
-            xpub.send_multipart(of_the_future("own-hello") if future else recorded("own-hello"))
-            assert got.get(timeout=PATIENCE) == codec.decode(recorded("own-hello"))
+            xpub.send_multipart(of_the_future("hello-reply") if future else recorded("hello-reply"))
+            assert got.get(timeout=PATIENCE) == codec.decode(recorded("hello-reply"))
 
 
 def test_a_replica_of_1_0_understands_this_codes_publisher() -> None:
@@ -255,8 +255,8 @@ def test_replica_of_1_0_that_follows_a_topic_gets_hello_replies() -> None:
         assert asked.get(timeout=PATIENCE) == HelloRequest(
             "abc123", ("a",)
         )  # and all subscriptions before it are there
-        for name in ("hello", "own-hello"):
+        for name in ("hello", "hello-reply"):
             publisher.send_event(codec.decode(recorded(name)))
         head, body = sub.recv_multipart()
-        assert head == recorded("own-hello")[0]
-        assert old_reading(body) == old_reading(recorded("own-hello")[1])
+        assert head == recorded("hello-reply")[0]
+        assert old_reading(body) == old_reading(recorded("hello-reply")[1])

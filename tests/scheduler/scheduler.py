@@ -162,7 +162,7 @@ class Scheduler:
         holder: Callable[[], Task | None] = lambda: None,
     ) -> bool:
         """Let the running thread wait until ``ready()``, or until the virtual time ``until``; whether it is ready.
-        ``ready`` is called by any thread, between two steps, and must not change anything. ``holder``: the awaited thread.
+        ``ready`` is called by any thread, between two steps, and must change nothing. ``holder``: the awaited thread.
         """
         task = self.current
         self._step(task, what)

@@ -18,9 +18,9 @@ SETTLED = 15.0
 FRESH = TIMING.max_idle_time + TIMING.reading_age + TIMING.round_trip + SLACK
 
 REPLICAS = (
-    ReplicaPlan(topics=("",), polling=False, born=0.0, changes_topics=False, queue_limit=100),
-    ReplicaPlan(topics=("t0", "t1"), polling=False, born=0.0, changes_topics=False, queue_limit=100),
-    ReplicaPlan(topics=("t1",), polling=True, born=0.0, changes_topics=False, queue_limit=100),
+    ReplicaPlan(topics=("",), polling=False, starts_at=0.0, changes_topics=False, queue_limit=100),
+    ReplicaPlan(topics=("t0", "t1"), polling=False, starts_at=0.0, changes_topics=False, queue_limit=100),
+    ReplicaPlan(topics=("t1",), polling=True, starts_at=0.0, changes_topics=False, queue_limit=100),
 )
 
 

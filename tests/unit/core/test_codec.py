@@ -158,7 +158,7 @@ OF_1_0 = {
         hello=Hello({"a": 4}, {"a": Head(Point(9, 99), 1, 2), "b": Head(ZERO, 0, 0)}, Point(9, 99), 0.25),
     ),
     "goodbye": envelope(topic=ALL, sequence=0, hello=Hello({}, {}, None, 0.0, "", True)),
-    "own-hello": envelope(topic=ALL, sequence=0, hello=Hello({"a": 4}, {}, Point(9, 99), 0.5, "abc123")),
+    "hello-reply": envelope(topic=ALL, sequence=0, hello=Hello({"a": 4}, {}, Point(9, 99), 0.5, "abc123")),
 }
 KNOWN = {
     **OF_1_0,
